@@ -1,0 +1,93 @@
+"""Every environment variable benchgraph reads, in one table. Nothing else reads os.environ (ruff TID251 forbids it)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+
+from benchgraph.core.errors import InvalidArguments
+
+PREFIX = "BENCHGRAPH_"
+
+
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    parse.__doc__ = "|".join(choices)
+    return parse
+
+
+def _flag(parse: Callable[[str], object], help: str) -> dict[str, object]:
+    return {"parse": parse, "help": help}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it and explains it in --help."""
+
+    debug: int = field(default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 schedules, 4 IR, 5 LLVM IR and assembly"))
+    print_after: tuple[str, ...] = field(default=(), metadata=_flag(_names, "print the IR after these passes (comma list, or 'all')"))
+    dump_dir: str = field(default="", metadata=_flag(str, "write every stage of every partition as text files under this directory"))
+    verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))
+    threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
+    runtime: str = field(default="auto", metadata=_flag(_one_of("auto", "omp", "threadpool", "seq"), "thread runtime: auto, omp, threadpool, seq"))
+    isa: str = field(default="auto", metadata=_flag(_one_of("auto", "avx512", "avx2", "portable"), "instruction set: auto, avx512, avx2, portable"))
+
+
+def from_environment(environ: dict[str, str] | None = None) -> Config:
+    """Read the variables. Raises InvalidArguments naming the variable, its value and its meaning."""
+    env = os.environ if environ is None else environ
+    found: dict[str, object] = {}
+    for f in fields(Config):
+        name = PREFIX + f.name.upper()
+        if name not in env:
+            continue
+        try:
+            found[f.name] = f.metadata["parse"](env[name])
+        except ValueError as bad:
+            raise InvalidArguments(f"bad value {env[name]!r}", where=name, fix=str(f.metadata["help"])) from bad
+    return replace(Config(), **found)  # type: ignore[arg-type]
+
+
+_current: Config | None = None
+
+
+def config() -> Config:
+    """The configuration in force: the environment, or what `override` set."""
+    global _current
+    if _current is None:
+        _current = from_environment()
+    return _current
+
+
+@contextmanager
+def override(**changes: object) -> Iterator[Config]:
+    """Use other values inside a with block: `with override(threads=1): ...`"""
+    global _current
+    before = config()
+    _current = replace(before, **changes)  # type: ignore[arg-type]
+    try:
+        yield _current
+    finally:
+        _current = before
+
+
+def table() -> tuple[tuple[str, str, str], ...]:
+    """(variable, default, help) for every flag, in declaration order; what --help prints."""
+    return tuple((PREFIX + f.name.upper(), str(f.default or ""), str(f.metadata["help"])) for f in fields(Config))

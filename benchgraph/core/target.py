@@ -1,0 +1,98 @@
+"""The machine we compile for: vector width, register file, caches, cores."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from benchgraph.core.config import config
+from benchgraph.core.errors import Unimplemented
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One instruction set level: f32 lanes per vector register, and how many registers there are.
+
+    features: what the LLVM target machine must have (`needs`) and must not use (`without`).
+    """
+
+    name: str
+    lanes: int
+    registers: int
+    needs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+_AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
+ISAS = {
+    isa.name: isa
+    for isa in (
+        Isa("avx512", lanes=16, registers=32, needs=_AVX512),
+        Isa("avx2", lanes=8, registers=16, needs=("avx2", "fma"), without=("avx512f",)),
+        Isa("portable", lanes=4, registers=16, without=("avx512f", "avx", "avx2", "fma")),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What schedules and code generation may know of the machine.
+
+    l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses.
+    """
+
+    isa: Isa
+    l1_bytes: int
+    l2_bytes: int
+    cores: int
+
+    @property
+    def lanes(self) -> int:
+        """f32 lanes of one vector."""
+        return self.isa.lanes
+
+
+def _cpu_flags() -> frozenset[str]:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return frozenset()
+    for line in info.read_text().splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.split(":", 1)[1].split())
+    return frozenset()
+
+
+def _cache_bytes(level: int, default: int) -> int:
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind, depth = (index / "type").read_text().strip(), int((index / "level").read_text())
+        if depth == level and kind in ("Data", "Unified"):
+            size = (index / "size").read_text().strip()
+            return int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10)
+    return default
+
+
+@cache
+def host() -> Target:
+    """This machine at its best instruction set, one thread per core that this process may use."""
+    flags = _cpu_flags()
+    isa = next(isa for isa in ISAS.values() if flags.issuperset(isa.needs))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores)
+
+
+def current() -> Target:
+    """The host, narrowed by BENCHGRAPH_ISA and BENCHGRAPH_THREADS. Raises Unimplemented for an ISA the CPU lacks."""
+    target, flags = host(), config()
+    if flags.threads:
+        target = replace(target, cores=flags.threads)
+    if flags.isa != "auto":
+        isa = ISAS[flags.isa]
+        missing = sorted(set(isa.needs) - _cpu_flags())
+        if missing:
+            lacks = f"this {platform.machine()} CPU lacks {', '.join(missing)}"
+            raise Unimplemented(lacks, where=f"BENCHGRAPH_ISA={flags.isa}", fix="choose a lower one, or auto")
+        target = replace(target, isa=isa)
+    return target

@@ -1,0 +1,214 @@
+"""What one row of the op table says. Everything the system knows about an op kind is in its row; nothing else lists op kinds.
+
+A row answers: which graphs are legal (schema), what shapes come out (infer), what the numbers are (reference, float64), what it costs
+(flops), how exact it must be (threshold), what data to test it on (fill, samples), what must hold whoever computes it (laws), and how
+it is compiled: `lower`, one of the forms below, or `decompose` into simpler ops, or `unsupported` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.attrs import Attrs, AttrValue
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.tir.ir import BinOp, Expr
+
+Array: TypeAlias = NDArray[np.generic]
+F = (DType.f32, DType.bf16, DType.f16)  # graph-api.md section 1.0: the float types most ops take
+
+
+class Category(Enum):
+    """The Graph Compiler paper's classes: own a loop nest, join one, or be decomposed first."""
+
+    tunable = "tunable"
+    fusible = "fusible"
+    complex = "complex"
+
+
+class Role(Enum):
+    """How an op may take part in a partition.
+
+    anchor: owns the partition's loop nest. pointwise: dst[i] needs only src[i] and broadcast operands. row: needs whole rows of its
+    input along its axes (softmax, reductions). movement: same elements, other places. none: always alone.
+    """
+
+    anchor = "anchor"
+    pointwise = "pointwise"
+    row = "row"
+    movement = "movement"
+    none = "none"
+
+
+# ---- schema ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: its oneDNN name and its type variable ('T'), a key of OpSpec.types."""
+
+    name: str
+    type: str = "T"
+
+
+@dataclass(frozen=True)
+class Attr:
+    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent."""
+
+    type: str
+    required: bool = False
+    default: AttrValue | None = None
+    choices: tuple[str, ...] = ()
+
+
+# ---- one concrete use of an op ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """An op with its types known: what references, costs, thresholds and decompositions look at."""
+
+    kind: str
+    attrs: Attrs
+    ins: tuple[TensorType, ...]
+    outs: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A small concrete use, for tests and documentation. why: what it is there to catch.
+
+    dtypes: input dtypes, f32 when empty. out_dtypes: when they cannot be inferred (TypeCast, Quantize).
+    """
+
+    shapes: tuple[Shape, ...]
+    attrs: Attrs = Attrs()
+    dtypes: tuple[DType, ...] = ()
+    out_dtypes: tuple[DType, ...] = ()
+    why: str = "plain"
+
+
+@dataclass(frozen=True)
+class Law:
+    """Something that must hold for the outputs whoever computed them, independent of `reference`.
+
+    holds(call, ins, outs) gets float64 arrays and a relative tolerance that fits the dtype; it returns True or False.
+    """
+
+    name: str
+    holds: Callable[[Call, tuple[Array, ...], tuple[Array, ...], float], bool]
+
+
+# ---- how an op is compiled -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """dst[i] = expr(attrs, src_0[i], src_1[i], ...) with numpy broadcasting.
+
+    Operands arrive as f32 when they are floats of any width, else in their own dtype; the result is cast to dst's dtype.
+    """
+
+    expr: Callable[[Attrs, tuple[Expr, ...]], Expr]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """dst = fold of src over attrs' axes with `op`, starting from init, then finish(count, acc)."""
+
+    op: BinOp
+    init: float
+    finish: Callable[[int, Expr], Expr] | None = None
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The batch-reduce GEMM template: dst[..., m, n] = sum over k of src[..., m, k] * wei[..., k, n]. f32 operands of equal rank >= 2."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """dst holds the elements of src in other places.
+
+    source(attrs, src_shape, dst_shape, dst_index) gives the src index of the element at dst_index;
+    target(attrs, src_shape, dst_shape, src_index) the inverse. Both are affine, or div/mod of affine, in the indices.
+    """
+
+    source: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
+    target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
+
+
+Lowering: TypeAlias = Elementwise | Reduction | Contraction | Movement
+
+
+class Decomposer(Protocol):
+    """What a `decompose` function builds with. Values are opaque handles; types are those of Graph IR."""
+
+    def op(self, kind: str, *ins: int, attrs: Attrs = ..., shape: Shape | None = ..., dtype: DType | None = ...) -> int:
+        """Append an op with one output and return that value. The shape is inferred, the dtype is the first input's, unless given."""
+
+    def const(self, value: Array | float, dtype: DType = DType.f32) -> int:
+        """A compile-time constant; a Python number makes a scalar of shape ()."""
+
+    def type(self, value: int) -> TensorType:
+        """Dtype and shape of a value."""
+
+
+Decompose: TypeAlias = Callable[[Decomposer, Call, tuple[int, ...]], tuple[int, ...]]
+Infer: TypeAlias = Callable[[Attrs, tuple[TensorType, ...]], tuple[Shape, ...]]
+Reference: TypeAlias = Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]
+Fill: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One row.
+
+    kind: the JSON spelling. types: type variable -> allowed dtypes (empty: any). num_inputs, num_outputs: the legal counts;
+    variadic: (least, most) inputs instead. infer(attrs, ins) -> output shapes, raising InvalidShape. reference: float64 in (integers
+    stay integers), float64 out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call):
+    the relative error allowed, in units of eps(dst dtype). fill(call, port, rng): float64 test data for one input. check(attrs, ins):
+    constraints beyond the schema, a message or ''.
+    variadic, variadic_outputs: (least, most) instead of exact counts. converts: True for casts and (de)quantisation, which pre-process
+    an operand of an anchor.
+    """
+
+    kind: str
+    role: Role
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    types: dict[str, tuple[DType, ...]]
+    infer: Infer
+    reference: Reference
+    flops: Callable[[Call], int]
+    threshold: Callable[[Call], float]
+    fill: Fill
+    samples: tuple[Sample, ...]
+    laws: tuple[Law, ...]
+    attrs: dict[str, Attr] = field(default_factory=dict)
+    num_inputs: tuple[int, ...] = ()
+    num_outputs: tuple[int, ...] = ()
+    variadic: tuple[int, int] | None = None
+    variadic_outputs: tuple[int, int] | None = None
+    converts: bool = False
+    commutative: bool = False
+    check: Callable[[Attrs, tuple[TensorType | None, ...]], str] | None = None
+    lower: Lowering | None = None
+    decompose: Decompose | None = None
+    unsupported: str = ""
+
+    @property
+    def category(self) -> Category:
+        if isinstance(self.lower, Contraction):
+            return Category.tunable
+        return Category.complex if self.decompose is not None else Category.fusible
+
+    @property
+    def is_elementwise(self) -> bool:
+        return isinstance(self.lower, Elementwise)

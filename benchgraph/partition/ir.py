@@ -1,0 +1,41 @@
+"""A partition: ops that are compiled and executed together, and the logical tensors at their border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph, Op
+
+
+class Policy(Enum):
+    """How much to put into one partition (docs/architecture.md, Baselines are partition policies)."""
+
+    fused = "fused"
+    post_ops = "post_ops"
+    one_op_each = "one_op_each"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """ops in topological order. inputs and outputs: each border tensor once, in order of first use and of production.
+
+    kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False.
+    """
+
+    id: int
+    kind: str
+    ops: tuple[Op, ...]
+    inputs: tuple[LogicalTensor, ...]
+    outputs: tuple[LogicalTensor, ...]
+    reason: str = ""
+
+    @property
+    def is_supported(self) -> bool:
+        return not self.reason
+
+    @property
+    def graph(self) -> Graph:
+        """The partition as a graph of its own, its outputs named as output ports."""
+        return Graph(self.ops, output_ports=tuple(t.id for t in self.outputs))

@@ -1,0 +1,302 @@
+"""Tensor IR: functions, statements and expressions over scalars, vectors and N-d tensors. Frozen values; no names from numpy or LLVM.
+
+A function's parameters are tensors (pointers at run time). Temporaries are declared by `Alloc`, whose scope is the rest of the
+innermost block that holds it. Loops run 0 <= var < extent in steps of one. A vector has `lanes` > 1; `Ramp` makes vector indices.
+The interpreter (interpret.py) is the definition of what these mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import TypeAlias
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, dense_strides
+
+INDEX = DType.s64  # dtype of loop variables and indices
+
+
+class Scope(Enum):
+    """Where a tensor lives: a parameter, one buffer for the whole call, one per thread, or a register (one element, any lanes)."""
+
+    param = "param"
+    shared = "shared"
+    thread = "thread"
+    register = "register"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A buffer of `shape` elements of `dtype`, addressed through `strides` (in elements).
+
+    offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers.
+    lanes: > 1 only for registers that the vectorizer widened.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape
+    strides: Shape
+    scope: Scope = Scope.shared
+    offset: int | None = None
+    lanes: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if prod(self.shape) == 0:
+            return 0
+        return self.dtype.nbytes(1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)))
+
+
+def tensor(name: str, dtype: DType, shape: Shape, scope: Scope = Scope.shared, strides: Shape | None = None) -> Tensor:
+    """A tensor, row-major unless strides are given."""
+    return Tensor(name, dtype, shape, dense_strides(shape) if strides is None else strides, scope)
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Var:
+    """A loop variable (dtype s64)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Const:
+    """A literal: int for integers and boolean (0, 1), float for floats (inf and nan allowed)."""
+
+    value: int | float
+    dtype: DType = INDEX
+
+
+class BinOp(Enum):
+    """Both operands have one dtype and one number of lanes. Comparisons give boolean.
+
+    floordiv and mod are for indices: the divisor is positive and the result rounds towards minus infinity.
+    min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`).
+    """
+
+    add = "+"
+    sub = "-"
+    mul = "*"
+    div = "/"
+    floordiv = "//"
+    mod = "%"
+    min = "min"
+    max = "max"
+    eq = "=="
+    ne = "!="
+    lt = "<"
+    le = "<="
+    gt = ">"
+    ge = ">="
+    and_ = "and"
+    or_ = "or"
+
+    @property
+    def is_comparison(self) -> bool:
+        return self in _COMPARISONS
+
+    @property
+    def is_infix(self) -> bool:
+        return self not in (BinOp.min, BinOp.max)
+
+
+_COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
+
+
+class UnOp(Enum):
+    """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even."""
+
+    neg = "neg"
+    abs = "abs"
+    sqrt = "sqrt"
+    exp = "exp"
+    log = "log"
+    tanh = "tanh"
+    erf = "erf"
+    round = "round"
+    floor = "floor"
+    not_ = "not"
+
+
+@dataclass(frozen=True)
+class Binary:
+    op: BinOp
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True)
+class Unary:
+    op: UnOp
+    a: Expr
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Convert to dtype: to floats rounds to nearest even, to integers rounds to nearest even and saturates (NaN gives 0), boolean gives 0 or 1."""
+
+    a: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Select:
+    """a where cond, else b; both sides are evaluated."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True)
+class Load:
+    """tensor[index]. A vector load has exactly one index with lanes > 1 (a Ramp, in units of that dim); masked-off lanes give 0."""
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """The vector base, base + stride, ... of `lanes` indices."""
+
+    base: Expr
+    stride: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    a: Expr
+    lanes: int
+
+
+@dataclass(frozen=True)
+class ReduceLanes:
+    """Fold the lanes of a vector into one scalar with add, mul, min or max; the order of the fold is not defined."""
+
+    op: BinOp
+    a: Expr
+
+
+Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Load | Ramp | Broadcast | ReduceLanes
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+
+class LoopKind(Enum):
+    serial = "for"
+    parallel = "parallel for"  # iterations are independent and may run on any thread in any order
+
+
+@dataclass(frozen=True)
+class For:
+    var: Var
+    extent: Expr
+    body: Stmt
+    kind: LoopKind = LoopKind.serial
+
+
+@dataclass(frozen=True)
+class If:
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@dataclass(frozen=True)
+class Seq:
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """Declare a temporary. Its contents are undefined until stored to."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Store:
+    """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents."""
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A 2-d piece of a tensor, or a batch of them, for a microkernel: where it starts and how it steps.
+
+    index: the first element. row_dim, col_dim: the dims of the tensor that rows and columns run along, so that passes may change the
+    tensor's strides freely. batch_dim, batch_step: batch entry b starts b * batch_step further along batch_dim.
+    """
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    row_dim: int
+    col_dim: int
+    batch_dim: int = 0
+    batch_step: int = 0
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A Slice after flatten-index: the tensor is 1-d and the strides are numbers of elements."""
+
+    tensor: Tensor
+    offset: Expr
+    row_stride: int
+    batch_stride: int = 0
+
+
+@dataclass(frozen=True)
+class Brgemm:
+    """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
+
+    Extents are numbers: one call, one kernel. accumulate False overwrites acc. Columns of src, wei and acc are unit stride.
+    """
+
+    src: Slice | Flat
+    wei: Slice | Flat
+    acc: Slice | Flat
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    accumulate: bool = False
+
+
+Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm
+
+
+@dataclass(frozen=True)
+class Func:
+    """One compiled function.
+
+    params: in call order. shared_bytes, thread_bytes: the arenas plan-buffers laid out (0 before it).
+    """
+
+    name: str
+    params: tuple[Tensor, ...]
+    body: Stmt
+    shared_bytes: int = 0
+    thread_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Module:
+    """main runs on every execution; init runs once, before the first, and fills the cached constants (None: there are none)."""
+
+    main: Func
+    init: Func | None = None
