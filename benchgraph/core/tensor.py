@@ -71,13 +71,13 @@ class LogicalTensor:
     dtype: DType
     shape: Shape | None = None
     strides: Shape | None = None
-    layout: LayoutType = LayoutType.strided
-    property: PropertyType = PropertyType.undef
+    layout_type: LayoutType = LayoutType.strided
+    property_type: PropertyType = PropertyType.undef
     layout_id: int = 0
 
     @property
     def is_constant(self) -> bool:
-        return self.property is PropertyType.constant
+        return self.property_type is PropertyType.constant
 
     @property
     def has_known_shape(self) -> bool:

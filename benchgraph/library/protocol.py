@@ -1,0 +1,51 @@
+"""What the harness asks of a library under test. Ours is one; others implement the same three steps: partition, compile, bind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Partition, Policy
+
+
+class Bound(Protocol):
+    """A compiled partition with its buffers fixed: the hot path."""
+
+    def __call__(self) -> None:
+        """Execute once, synchronously. The first call also computes the cached constants."""
+
+
+class Compiled(Protocol):
+    """A compiled partition."""
+
+    compile_s: float  # seconds the compilation took
+
+    def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
+        """Fix the buffers, in the order of the partition's inputs and outputs.
+
+        Each array has the dtype, shape and strides of its logical tensor. They are used in place and kept alive.
+        """
+
+
+class Library(Protocol):
+    """A library under test."""
+
+    name: str
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        """Cut a shape-inferred graph into partitions, in an order in which they can be executed."""
+
+    def compile(self, partition: Partition) -> Compiled:
+        """Compile a supported partition. Raises Unimplemented for one that is not."""
+
+    def sequence(self, steps: Sequence[Bound]) -> Chain:
+        """Several bound partitions as one native call, so that timing sees no interpreter between them."""
+
+
+class Chain(Protocol):
+    def run(self, times: int) -> None:
+        """Execute all steps in order, `times` times, in one native call."""
