@@ -1,0 +1,117 @@
+"""What llvmlite does not give directly: types, splats, intrinsics declared by full name, and which machine an ISA level means.
+
+`IRBuilder.fma` and `Module.declare_intrinsic` reject vectors (llvmlite 0.50), so every intrinsic is declared by its full mangled name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from benchgraph.core.target import Isa
+
+PTR = ir.PointerType()
+VOID = ir.VoidType()
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+F16, F32 = ir.HalfType(), ir.FloatType()
+
+_SHORT = {F16: "f16", F32: "f32"}
+
+
+def vector(element: ir.Type, lanes: int) -> ir.Type:
+    """`element` itself for one lane, else <lanes x element>."""
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def lanes_of(value: ir.Value) -> int:
+    """Lanes of a value; 1 for a scalar."""
+    return int(value.type.count) if isinstance(value.type, ir.VectorType) else 1
+
+
+def same_lanes(value: ir.Value, element: ir.Type) -> ir.Type:
+    """The type of `element` with as many lanes as `value`."""
+    return vector(element, lanes_of(value))
+
+
+def constant(type: ir.Type, value: int | float) -> ir.Constant:
+    """`value` in every lane of `type`."""
+    return ir.Constant(type, [value] * type.count) if isinstance(type, ir.VectorType) else ir.Constant(type, value)
+
+
+def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    """A vector with `scalar` in every lane; the scalar itself for one lane."""
+    if lanes == 1:
+        return scalar
+    if isinstance(scalar, ir.Constant):
+        return ir.Constant(ir.VectorType(scalar.type, lanes), [scalar.constant] * lanes)
+    poison = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(poison, scalar, I32(0))
+    return builder.shuffle_vector(first, poison, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def mangled(type: ir.Type) -> str:
+    """How intrinsic names spell a type: v16f32, i64, p0."""
+    if isinstance(type, ir.VectorType):
+        return f"v{type.count}{mangled(type.element)}"
+    if isinstance(type, ir.PointerType):
+        return "p0"
+    return f"i{type.width}" if isinstance(type, ir.IntType) else _SHORT[type]
+
+
+def declare(module: ir.Module, name: str, result: ir.Type, args: Sequence[ir.Type]) -> ir.Function:
+    """The function of this full name, declared on first use (llvmlite raises on a second declaration)."""
+    known = module.globals.get(name)
+    return known if known is not None else ir.Function(module, ir.FunctionType(result, list(args)), name)
+
+
+def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
+    """Call a function by full name; its type is that of the arguments."""
+    return builder.call(declare(builder.module, name, result, [a.type for a in args]), list(args))
+
+
+def pointwise(builder: ir.IRBuilder, name: str, *args: ir.Value) -> ir.Value:
+    """Call `llvm.<name>` overloaded on one type that all arguments and the result share: sqrt, fabs, smax ..."""
+    return call(builder, f"llvm.{name}.{mangled(args[0].type)}", args[0].type, args)
+
+
+def has_fma(isa: Isa) -> bool:
+    return "fma" not in isa.without
+
+
+def has_f16c(isa: Isa) -> bool:
+    """Half conversions in hardware: part of AVX-512F, and F16C came with every AVX2 processor."""
+    return bool(isa.needs)
+
+
+def has_rounding(isa: Isa) -> bool:
+    """roundps (SSE4.1) or better; without it LLVM would call libm per lane."""
+    return bool(isa.needs)
+
+
+def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, isa: Isa) -> ir.Value:
+    """a * b + c: one rounding where the ISA has fma, otherwise two (llvm.fma would become a libm call per lane)."""
+    return pointwise(builder, "fma" if has_fma(isa) else "fmuladd", a, b, c)
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def machine(isa: Isa) -> llvm.TargetMachine:
+    """A new target machine for the host at this ISA level. An execution engine takes ownership: make one for each.
+
+    prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
+    ('portable') is the generic processor of the architecture.
+    """
+    _initialize()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    if not isa.needs:
+        return target.create_target_machine(opt=2, jit=True)
+    host = llvm.get_host_cpu_features().flatten()
+    features = ",".join([host, *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
