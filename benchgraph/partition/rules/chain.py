@@ -1,0 +1,103 @@
+"""chain: everything that data flow connects with an anchor op; the product.
+
+    [convert | pointwise | movement]*  ─►  MatMul  ─►  [pointwise | row | movement | convert | MatMul]*
+                                                 └─►  values that others need leave as extra outputs
+
+Attention, MLPs and gated MLPs are one partition each. How much of it shares a loop nest is the compiler's decision, so nothing but
+convexity, a cycle with another partition, or an op that cannot be computed ends the growth.
+"""
+
+from __future__ import annotations
+
+from benchgraph.ops.spec import Role
+from benchgraph.partition.rules.rule import NearMiss, Rule, role_in
+
+ATTENTION = """
+graph engine=cpu fpmath=strict {
+  %5: f32[2,4,8,8] = MatMul#0(%0: f32[2,4,8,16], %1: f32[2,4,8,16]) {transpose_b=true}
+  %6: f32[2,4,8,8] = Divide#1(%5, %2: f32[1])
+  %7: f32[2,4,8,8] = Add#2(%6, %3: f32[2,1,1,8])
+  %8: f32[2,4,8,8] = SoftMax#3(%7) {axis=-1}
+  %9: f32[2,4,8,16] = MatMul#4(%8, %4: f32[2,4,8,16])
+  %10: f32[2,8,4,16] = StaticTranspose#5(%9) {order=[0,2,1,3]}
+  %11: f32[2,8,4,16] = Reorder#6(%10)
+}
+"""
+
+GATED_MLP = """
+graph engine=cpu fpmath=strict {
+  %4: f32[8,32] = MatMul#0(%0: f32[8,16], %1: f32[16,32])
+  %5: f32[8,32] = Sigmoid#1(%4)
+  %6: f32[8,32] = Multiply#2(%4, %5)
+  %7: f32[8,32] = MatMul#3(%0, %2: f32[16,32])
+  %8: f32[8,32] = Multiply#4(%6, %7)
+  %9: f32[8,16] = MatMul#5(%8, %3: f32[32,16])
+}
+"""
+
+QUANTIZED_LAYERS = """
+graph engine=cpu fpmath=strict {
+  %4: f32[8,16] = Dequantize#0(%0: u8[8,16]) {qtype="per_tensor", scales=[0.12], zps=[2]}
+  %5: f32[16,32] = Dequantize#1(%1: s8[16,32]) {qtype="per_tensor", scales=[0.12], zps=[0]}
+  %6: f32[8,32] = MatMul#2(%4, %5, %2: f32[32])
+  %7: f32[8,32] = ReLU#3(%6)
+  %8: u8[8,32] = Quantize#4(%7) {qtype="per_tensor", scales=[0.12], zps=[2]}
+  %9: f32[8,32] = Dequantize#5(%8) {qtype="per_tensor", scales=[0.12], zps=[2]}
+  %10: f32[32,8] = Dequantize#6(%3: s8[32,8]) {qtype="per_tensor", scales=[0.12], zps=[0]}
+  %11: f32[8,8] = MatMul#7(%9, %10)
+}
+"""
+
+GROUPED_QUERIES = """
+graph engine=cpu fpmath=strict {
+  %3: f32[2,2,2,8,16] = StaticReshape#0(%0: f32[2,4,8,16]) {shape=[2,2,2,8,16], special_zero=false}
+  %4: f32[2,2,1,8,16] = StaticReshape#1(%1: f32[2,2,8,16]) {shape=[2,2,1,8,16], special_zero=false}
+  %5: f32[2,2,2,8,8] = MatMul#2(%3, %4) {transpose_b=true}
+  %6: f32[2,2,2,8,8] = SoftMax#3(%5) {axis=-1}
+  %7: f32[2,2,1,8,16] = StaticReshape#4(%2: f32[2,2,8,16]) {shape=[2,2,1,8,16], special_zero=false}
+  %8: f32[2,2,2,8,16] = MatMul#5(%6, %7)
+  %9: f32[2,4,8,16] = StaticReshape#6(%8) {shape=[2,4,8,16], special_zero=false}
+}
+"""
+
+INTERIOR_VALUE_LEAVES = """
+graph engine=cpu fpmath=strict outputs=[4,5] {
+  %3: f32[4,8] = MatMul#0(%0: f32[4,8], %1: f32[8,8])
+  %4: f32[4,8] = ReLU#1(%3)
+  %5: f32[4,4] = MatMul#2(%4, %2: f32[8,4])
+}
+"""
+
+WILDCARD_BETWEEN = """
+graph engine=cpu fpmath=strict {
+  %2: f32[8,8] = MatMul#0(%0: f32[8,8], %1: f32[8,8])
+  %3: f32[8,8] = Wildcard#1(%2)
+  %4: f32[8,8] = Add#2(%2, %3)
+}
+"""
+
+UNRELATED = """
+graph engine=cpu fpmath=strict {
+  %3: f32[8,8] = MatMul#0(%0: f32[8,8], %1: f32[8,8])
+  %4: f32[8,8] = MatMul#1(%0, %2: f32[8,8])
+}
+"""
+
+NO_ANCHOR = """
+graph engine=cpu fpmath=strict {
+  %2: f32[8,8] = Add#0(%0: f32[8,8], %1: f32[8,8])
+  %3: f32[8,8] = ReLU#1(%2)
+}
+"""
+
+RULE = Rule(
+    name="chain",
+    starts=role_in(Role.anchor),
+    joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.movement),
+    samples=(ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, INTERIOR_VALUE_LEAVES),
+    near_misses=(
+        NearMiss(WILDCARD_BETWEEN, "the Add waits for an op that cannot be computed here, which waits for the MatMul"),
+        NearMiss(UNRELATED, "sharing an input is not data flow"),
+        NearMiss(NO_ANCHOR, "there is no anchor to start from"),
+    ),
+)

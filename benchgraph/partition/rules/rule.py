@@ -1,0 +1,75 @@
+"""What a rule says, and the questions about one op that rules are made of. All of them ask the op's row, never its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from benchgraph.graph.ir import Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Role
+
+Ask: TypeAlias = Callable[[Op], bool]
+
+
+class Growth(Enum):
+    """How a partition grows from its first op.
+
+    anywhere: along every data-flow edge, up and down; values that others need too become extra outputs.
+    line: down from one running value to the next, values of no interest to others only; up only through `prepares`.
+    """
+
+    anywhere = "anywhere"
+    line = "line"
+
+
+@dataclass(frozen=True)
+class NearMiss:
+    """IR text that must not become one partition of the rule, and why."""
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to make a partition: an op that `starts` it, and the ops that join.
+
+    name: the file's stem; the partition's kind. joins: the ops that the partition may take in as it grows. prepares (line only): the
+    producers of operands that may join above the first op. samples: IR text that becomes exactly one partition of this kind.
+    """
+
+    name: str
+    starts: Ask
+    joins: Ask
+    samples: tuple[str, ...]
+    near_misses: tuple[NearMiss, ...] = ()
+    prepares: Ask | None = None
+    growth: Growth = Growth.anywhere
+
+
+def role_in(*roles: Role) -> Ask:
+    """Is the op's role one of these?"""
+    wanted = frozenset(roles)
+    return lambda op: spec(op.kind).role in wanted
+
+
+def nothing(op: Op) -> bool:
+    return False
+
+
+def anything(op: Op) -> bool:
+    return True
+
+
+def widens_operand(op: Op) -> bool:
+    """A cast or dequantisation that makes a float operand: Dequantize, TypeCast, but not Quantize."""
+    return spec(op.kind).converts and op.outputs[0].dtype.is_float
+
+
+def follows_in_place(op: Op) -> bool:
+    """A pointwise op on a float running value, casts and Quantize included; a Dequantize prepares the next op instead."""
+    row = spec(op.kind)
+    return row.role is Role.pointwise and (op.inputs[0].dtype.is_float or not row.converts)
