@@ -1,0 +1,166 @@
+"""The command line as a state machine, as in benchdnn: options set state, and each --case runs with the state it finds.
+
+    --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
+
+Options are --name=value or --name value; an empty value restores the default. All words are read before the first case runs, so a
+misspelt option in the last line of a batch file is known at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
+from benchgraph.harness.knobs import Globals, Knob, knobs_of
+from benchgraph.harness.plugins import load_driver, load_report, names
+from benchgraph.harness.problem import Driver, Problem
+
+TRIGGER = "--case"
+CONTROLS = ("--driver", "--batch", "--reset")
+
+
+class UsageError(InvalidArguments):
+    """A command line nobody can run: an unknown option, a bad value. Exit code 2."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What the words mean. globals: the global state at the end (reports, summary, verbosity count for the whole run)."""
+
+    problems: tuple[Problem, ...]
+    globals: Globals
+
+
+def parse(words: list[str]) -> CommandLine:
+    """Read all words. Raises UsageError for what cannot be understood, InvalidArguments for a batch file that is not there."""
+    state = _State()
+    state.feed([Word(w) for w in words], ())
+    return CommandLine(tuple(state.problems), Globals(**{name: values[0] for name, values in state.globals.items()}))
+
+
+@dataclass
+class _State:
+    """The machine's memory. globals, knobs: field -> alternatives (one, unless the knob is a product axis)."""
+
+    driver: Driver | None = None
+    globals: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    knobs: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    lookup: Lookup = field(default_factory=Lookup)
+    problems: list[Problem] = field(default_factory=list)
+
+    def feed(self, words: list[Word], nest: tuple[Path, ...]) -> None:
+        """Take the words of one source; nest: the batch files we are inside of."""
+        rest = deque(words)
+        while rest:
+            word = rest.popleft()
+            option, given, value = word.text.partition("=")
+            if option == "--reset":
+                self.knobs = {}
+            elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
+                self.globals["verbose"] = (int(option[2:] or 1),)
+            elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
+                self._choose(option.removeprefix("--"), word)
+            else:
+                self._known(option, word)
+                self._set(Word(option, word.where), value if given else _next_value(word, rest), nest)
+
+    def _known(self, option: str, word: Word) -> None:
+        """Raise UsageError unless the option exists in the present state."""
+        local = knobs_of(self.driver.knobs) if self.driver else {}
+        if option in CONTROLS or option in knobs_of(Globals) or option in local:
+            return
+        where = f"{word.where}: {option}" if word.where else option
+        if not option.startswith("-"):
+            raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
+        if any(option in knobs_of(load_driver(d).knobs) for d in names("drivers")) and not self.driver:
+            raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
+        drivers = [f"--{d}" for d in names("drivers")]
+        near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *drivers, "--help", "--version"])
+        raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")
+
+    def _choose(self, name: str, word: Word) -> None:
+        try:
+            self.driver = load_driver(name)
+        except InvalidArguments as bad:
+            raise UsageError(bad.what, where=word.where, fix=bad.fix) from bad
+        self.knobs = {}
+
+    def _set(self, option: Word, value: str, nest: tuple[Path, ...]) -> None:
+        if option.text == "--driver":
+            self._choose(value, option)
+        elif option.text == "--batch":
+            self._batch(value, option, nest)
+        elif self.driver and option.text in (local := knobs_of(self.driver.knobs)):
+            self.knobs[local[option.text].name] = _values(local[option.text], value, option)
+            if option.text == TRIGGER:
+                self._run(value)
+        else:
+            knob = knobs_of(Globals)[option.text]
+            new = _values(knob, value, option)
+            if knob.name == "report" and value:
+                _check_report(new[0][0], option)
+            old = self.globals.get(knob.name, ((),))[0]
+            self.globals[knob.name] = ((*old, *new),) if knob.repeats and value else new
+
+    def _batch(self, name: str, option: Word, nest: tuple[Path, ...]) -> None:
+        """Feed a batch file. With no driver chosen, the packaged inputs in which it lies tell the driver."""
+        if not self.driver and len(found := drivers_with(name, names("drivers"))) == 1:
+            self._choose(found[0], option)
+        try:
+            path, _ = self.lookup.find(name, self.driver.name if self.driver else "")
+        except InvalidArguments as bad:
+            raise bad.inside(option.where) if option.where else bad from None
+        if path.resolve() in nest:
+            chain = " -> ".join(p.name for p in (*nest, path))
+            raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
+        self.feed(list(tokenize(path.read_text(encoding="utf-8"), name)), (*nest, path.resolve()))
+
+    def _run(self, case: str) -> None:
+        """One problem per element of the product; the global knobs vary slowest, and within a set the last one declared fastest."""
+        assert self.driver is not None
+        file, missing = None, None
+        try:
+            file, case = self.lookup.find(case, self.driver.name)
+        except InvalidArguments as bad:
+            missing = bad
+        self.knobs["case"] = (case,)
+        for shared in _product(Globals, self.globals):
+            for own in _product(self.driver.knobs, self.knobs):
+                self.problems.append(Problem(len(self.problems), self.driver, shared, own, file, missing))
+
+
+def _product(knobs: type, state: dict[str, tuple[Any, ...]]) -> list[Any]:
+    axes = [k.name for k in knobs_of(knobs).values() if k.name in state]
+    return [knobs(**dict(zip(axes, choice, strict=True))) for choice in product(*(state[name] for name in axes))]
+
+
+def _next_value(word: Word, rest: deque[Word]) -> str:
+    """The value of `--name value`. Raises UsageError when the next word is an option or there is none."""
+    if not rest or rest[0].text.startswith("--"):
+        where = f"{word.where}: {word.text}" if word.where else word.text
+        raise UsageError("a value is missing", where=where, fix=f"write '{word.text}=VALUE'")
+    return rest.popleft().text
+
+
+def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
+    """The alternatives a value stands for. Raises UsageError."""
+    if not value:
+        return (knob.default,)
+    try:
+        return tuple(knob.parse(part) for part in (value.split(",") if knob.product else [value]))
+    except ValueError as bad:
+        where = f"{option.where}: {option.text}" if option.where else option.text
+        raise UsageError(f"bad value '{value}'", where=where, fix=str(bad) or f"give {knob.value}") from bad
+
+
+def _check_report(name: str, option: Word) -> None:
+    try:
+        load_report(name)
+    except InvalidArguments as bad:
+        where = f"{option.where}: {option.text}" if option.where else option.text
+        raise UsageError(bad.what, where=where, fix=bad.fix) from bad

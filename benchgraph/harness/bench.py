@@ -1,0 +1,62 @@
+"""What the harness uses of the world outside: a clock, a library, probes of the machine. Tests hand in their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.target import current
+from benchgraph.library.protocol import Library
+
+
+class Probe(Protocol):
+    """Measures what the machine can do at this moment."""
+
+    def sample(self) -> float:
+        """FLOP/s."""
+
+
+def _library(name: str) -> Library:
+    from benchgraph.library import benchgraph_library  # llvmlite, which modes L and --help do without
+
+    return {"benchgraph": benchgraph_library}[name]()
+
+
+def _peak(threads: int) -> Probe:
+    from benchgraph.runtime.peak import PeakProbe
+
+    return PeakProbe(threads, current())
+
+
+def _kernel() -> Probe:
+    from benchgraph.runtime.peak import kernel_probe
+
+    return kernel_probe(current())
+
+
+def _free_bytes() -> int:
+    """Memory that can be taken without swapping, the container's limit included. Raises OutOfMemory where Linux does not tell."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    kib = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+    if kib is None:
+        raise OutOfMemory("the system does not say how much memory is free", where="/proc/meminfo")
+    free, group = kib << 10, Path("/sys/fs/cgroup")
+    limit, used = group / "memory.max", group / "memory.current"
+    if limit.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return free
+
+
+@dataclass(frozen=True)
+class Bench:
+    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: by number of threads."""
+
+    clock: Callable[[], float] = time.perf_counter
+    library: Callable[[str], Library] = _library
+    probe: Callable[[int], Probe] = _peak
+    kernel: Callable[[], Probe] = _kernel
+    free_bytes: Callable[[], int] = _free_bytes

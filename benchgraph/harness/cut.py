@@ -1,0 +1,59 @@
+"""A graph cut into partitions and compiled: what modes I, R, C and P share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+
+from benchgraph.core.config import config, override
+from benchgraph.core.errors import InvalidGraph, Unimplemented
+from benchgraph.core.tensor import LogicalTensor, TensorType
+from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.harness.problem import Problem
+from benchgraph.library.protocol import Compiled, Library
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Call
+from benchgraph.partition.ir import Partition, Policy
+
+
+class WrongCount(InvalidGraph):
+    """The fused policy made another number of partitions than the case expects."""
+
+
+def cut(problem: Problem, graph: Graph, library: Library, policy: str) -> tuple[Partition, ...]:
+    """The partitions to execute, in order; those that hold nothing but End are left out.
+
+    Raises Unimplemented for one the library cannot compile, WrongCount when the fused policy made an unexpected number.
+    """
+    found = library.partitions(graph, Policy(policy))
+    work = tuple(p for p in found if any(op.kind != END for op in p.ops))
+    for p in work:
+        if not p.is_supported:
+            ids = ", ".join(op.label for op in p.ops)
+            raise Unimplemented(f"partition {p.id} ({ids}) is unsupported: {p.reason}", where=policy)
+    want = problem.expected_partitions
+    if want and policy == Policy.fused.value and len(work) != want:
+        what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({len(work)})"
+        raise WrongCount(what, fix=f"use --expected-n-partitions={len(work)} if that is right, 0 not to check")
+    return work
+
+
+def compile_all(partitions: Sequence[Partition], library: Library, policy: str) -> list[Compiled]:
+    """Compile them in order; text dumps, when asked for, go to a folder per policy."""
+    folder = config().dump_dir
+    with override(dump_dir=f"{folder}/{policy}") if folder else nullcontext():
+        return [library.compile(p) for p in partitions]
+
+
+def flops(ops: Iterable[Op]) -> int:
+    """Floating-point operations, by the op table."""
+    return sum(spec(op.kind).flops(Call(op.kind, op.attrs, _types(op.inputs), _types(op.outputs))) for op in ops if op.kind != END)
+
+
+def _types(tensors: Sequence[LogicalTensor]) -> tuple[TensorType, ...]:
+    return tuple(t.type for t in tensors)
+
+
+def traffic(source: Graph | Partition) -> int:
+    """Bytes that must enter and leave at least: inputs and outputs, each once."""
+    return sum(t.nbytes for t in (*source.inputs, *source.outputs))

@@ -1,0 +1,54 @@
+"""What machine the numbers come from, and what it can do at best."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchgraph.core.config import override
+from benchgraph.core.target import current, host
+from benchgraph.harness.bench import Bench, Probe
+from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.results import Machine
+
+PROBES = 5  # samples per figure; the best is kept, since a peak is what the machine can do when undisturbed
+NAMED = ("benchgraph", "numpy", "llvmlite")
+
+
+def describe(settings: Globals, bench: Bench) -> Machine:
+    """The machine; in mode P with its measured peaks, for the threads of these settings."""
+    versions = {"python": platform.python_version(), **{name: _version(name) for name in NAMED}}
+    with override(**({"threads": settings.threads} if settings.threads else {})):
+        target = current()
+        facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
+        if settings.mode is not Mode.performance:
+            return facts
+        return Machine(
+            facts.cpu,
+            facts.cores,
+            facts.isa,
+            versions,
+            target.cores,
+            peak_flops={"f32": _best(bench.probe(target.cores))},
+            peak_flops_1_thread={"f32": _best(bench.probe(1))},
+            microkernel={"f32": _best(bench.kernel())},
+        )
+
+
+def _best(probe: Probe) -> float:
+    return max(probe.sample() for _ in range(PROBES))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

@@ -1,0 +1,55 @@
+"""The two open ends of the pipe: drivers and reports are files, loaded by path; inputs are data beside them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+import benchgraph
+from benchgraph.core.errors import InvalidArguments, did_you_mean
+
+if TYPE_CHECKING:
+    from benchgraph.harness.problem import Driver
+    from benchgraph.harness.results import Report
+
+
+def data_dir(name: str) -> Path:
+    """The folder drivers, reports or inputs: inside the package when installed from a wheel, beside it in a checkout."""
+    package = Path(benchgraph.__file__).parent
+    installed = package / "_data" / name
+    return installed if installed.is_dir() else package.parent / name
+
+
+@cache
+def names(folder: str) -> list[str]:
+    """The plugins in a folder, by file stem."""
+    return sorted(p.stem for p in data_dir(folder).glob("*.py") if not p.stem.startswith("_"))
+
+
+@cache
+def _load(folder: str, name: str) -> ModuleType:
+    if name not in (known := names(folder)):
+        fix = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        raise InvalidArguments(f"no {folder.removesuffix('s')} named '{name}'", fix=fix)
+    path = data_dir(folder) / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchgraph_{folder}.{name}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidArguments(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_driver(name: str) -> Driver:
+    """The driver in drivers/<name>.py. Raises InvalidArguments, with the nearest name, when there is none."""
+    return cast("Driver", _load("drivers", name).DRIVER)
+
+
+def load_report(name: str) -> Report:
+    """The render function in reports/<name>.py. Raises InvalidArguments, with the nearest name, when there is none."""
+    return cast("Report", _load("reports", name).render)

@@ -1,0 +1,191 @@
+"""What running problems leaves behind. Raw samples are kept; statistics are properties, computed when a report asks.
+
+Free of numpy, like everything `benchgraph --help` touches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import median, quantiles
+from typing import TypeAlias
+
+from benchgraph.harness.knobs import Mode
+
+SCHEMA_VERSION = 1  # of the JSON report: 1 = first
+
+
+class Status(Enum):
+    """benchdnn's statuses; the value is what the status line prints."""
+
+    PASSED = "PASSED"
+    EXECUTED = "EXECUTED"
+    INITIALIZED = "INITIALIZED"
+    MISTRUSTED = "MISTRUSTED"
+    SKIPPED = "SKIPPED"
+    LISTED = "LISTED"
+    FAILED = "FAILED"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    INVALID_ARGUMENTS = "INVALID_ARGUMENTS"
+    UNTESTED = "UNTESTED_FAILED"
+
+    @property
+    def is_failure(self) -> bool:
+        return self in (Status.FAILED, Status.UNIMPLEMENTED, Status.INVALID_ARGUMENTS, Status.UNTESTED)
+
+    @property
+    def is_pass(self) -> bool:
+        return self in (Status.PASSED, Status.EXECUTED, Status.INITIALIZED)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """samples_s: seconds per execution, one number per sample; times: executions in each sample."""
+
+    samples_s: tuple[float, ...]
+    times: int
+
+    @property
+    def min_s(self) -> float:
+        return min(self.samples_s)
+
+    @property
+    def median_s(self) -> float:
+        return median(self.samples_s)
+
+    @property
+    def spread(self) -> float:
+        """Distance between the quartiles as a share of the median."""
+        return spread(self.samples_s)
+
+
+def spread(samples: tuple[float, ...]) -> float:
+    """(p75 - p25) / median; 0 for fewer than two samples."""
+    if len(samples) < 2:
+        return 0.0
+    low, middle, high = quantiles(samples, n=4, method="inclusive")
+    return (high - low) / middle if middle else 0.0
+
+
+@dataclass(frozen=True)
+class PartitionTiming:
+    """One partition on its own. kind: the rule that made it; ops: ids."""
+
+    id: int
+    kind: str
+    ops: tuple[int, ...]
+    flops: int
+    bytes: int
+    compile_s: float
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class PolicyTiming:
+    """The whole graph under one policy, as one native call, and its partitions one by one."""
+
+    policy: str
+    timing: Timing
+    partitions: tuple[PartitionTiming, ...]
+
+    @property
+    def compile_s(self) -> float:
+        return sum(p.compile_s for p in self.partitions)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a mode has to say of one problem.
+
+    errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out. flops, bytes: of the graph, from the op
+    table and from the logical tensors that enter and leave it. peak_samples: FLOP/s that the machine reached between the samples.
+    warnings: why not to believe the timings.
+    """
+
+    status: Status
+    reason: str = ""
+    errors: int = 0
+    total: int = 0
+    n_partitions: dict[str, int] = field(default_factory=dict)
+    flops: int = 0
+    bytes: int = 0
+    timings: tuple[PolicyTiming, ...] = ()
+    peak_samples: tuple[float, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> float:
+        """The FLOP/s the machine offered while the case was measured; 0 when not measured."""
+        return median(self.peak_samples) if self.peak_samples else 0.0
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """A result with its place in the run."""
+
+    index: int
+    repro: str
+    elapsed_s: float
+    result: Result
+
+    @property
+    def line(self) -> str:
+        """benchdnn's status line."""
+        r = self.result
+        reason = f" ({r.reason})" if r.reason else ""
+        errors = f" (errors:{r.errors} total:{r.total})" if r.errors else ""
+        return f"{self.index}:{r.status.value}{reason}{errors} ({self.elapsed_s * 1e3:.0f} ms) __REPRO: {self.repro}"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the numbers come from.
+
+    peak_flops: dtype -> FLOP/s of the arithmetic units with all threads, peak_flops_1_thread with one, microkernel the single-thread
+    FLOP/s of our GEMM microkernel on microkernel_shape; all measured, and empty when nothing was timed.
+    """
+
+    cpu: str
+    cores: int
+    isa: str
+    versions: dict[str, str]
+    threads: int = 0
+    peak_flops: dict[str, float] = field(default_factory=dict)
+    peak_flops_1_thread: dict[str, float] = field(default_factory=dict)
+    microkernel: dict[str, float] = field(default_factory=dict)
+    microkernel_shape: str = "256x256x256"
+
+
+@dataclass(frozen=True)
+class ResultSet:
+    """A run. machine is None for an empty one."""
+
+    mode: Mode
+    machine: Machine | None
+    cases: tuple[CaseResult, ...]
+    elapsed_s: float
+
+    @property
+    def summary(self) -> str:
+        """benchdnn's last line; unimplemented and invalid_arguments are counted among the failed too."""
+        n = Counter(c.result.status for c in self.cases)
+        passed = sum(c.result.status.is_pass for c in self.cases)
+        failed = sum(c.result.status.is_failure for c in self.cases)
+        return (
+            f"tests:{len(self.cases)} passed:{passed} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
+            f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed} "
+            f"listed:{n[Status.LISTED]}"
+        )
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        return tuple(c for c in self.cases if c.result.status.is_failure)
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.failures else 0
+
+
+Report: TypeAlias = Callable[[ResultSet], str]
