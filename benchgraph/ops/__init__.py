@@ -1,1 +1,59 @@
-"""."""
+"""The op table: one row (spec.OpSpec) per op kind, one file per op or family. The only place that knows op kinds by name.
+
+    unary       ReLU, GELU, Exp ...: one input, element by element
+    binary      Add, Multiply, GreaterEqual ...: two inputs that broadcast
+    select      Select
+    bias        BiasAdd
+    matmul      MatMul
+    softmax     SoftMax
+    reduce      ReduceSum, ReduceMax ...
+    movement    StaticTranspose, StaticReshape, Reorder
+    cast        TypeCast
+    quantize    Quantize, Dequantize
+    structural  End, Wildcard
+
+Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds (oneDNN's names).
+"""
+
+from __future__ import annotations
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import NoSuchOpKind, did_you_mean
+from benchgraph.ops import bias, binary, cast, matmul, movement, quantize, reduce, schema, select, softmax, structural, unary
+from benchgraph.ops.kinds import ONEDNN_KINDS
+from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
+
+__all__ = ["OPS", "call_of", "check_op", "spec", "with_defaults"]
+
+_MODULES = (unary, binary, select, bias, matmul, softmax, reduce, movement, cast, quantize, structural)
+
+OPS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
+
+
+def spec(kind: str) -> OpSpec:
+    """The row of an op kind. Raises NoSuchOpKind, which tells a oneDNN kind without a row from an unknown word."""
+    if kind in OPS:
+        return OPS[kind]
+    if kind in ONEDNN_KINDS:
+        raise NoSuchOpKind(f"no row for this op kind: '{kind}'")
+    raise NoSuchOpKind(f"unknown op kind '{kind}'", fix=did_you_mean(kind, ONEDNN_KINDS))
+
+
+def with_defaults(kind: str, attrs: Attrs) -> Attrs:
+    """The attributes with the schema's defaults for those that are absent."""
+    return schema.fill_defaults(spec(kind), attrs)
+
+
+def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:
+    """Verify an op as oneDNN does when it is added to a graph, defaults filled first.
+
+    in_types: dtype and shape per input, the shape None where it is not known yet. Raises NoSuchOpKind, InvalidGraphOp or
+    InvalidDataType, naming the port or attribute and the remedy; `where` is left to the caller, who knows op and file.
+    """
+    schema.check(spec(kind), attrs, in_types, out_dtypes)
+
+
+def call_of(kind: str, sample: Sample) -> Call:
+    """One of a row's samples as a Call, shapes inferred and output dtypes settled."""
+    return schema.call_of(spec(kind), sample)

@@ -72,7 +72,7 @@ class Attr:
 
 @dataclass(frozen=True)
 class Call:
-    """An op with its types known: what references, costs, thresholds and decompositions look at."""
+    """An op with its types known: what references, costs, thresholds and decompositions look at. attrs: with the schema's defaults."""
 
     kind: str
     attrs: Attrs
@@ -164,19 +164,24 @@ Decompose: TypeAlias = Callable[[Decomposer, Call, tuple[int, ...]], tuple[int, 
 Infer: TypeAlias = Callable[[Attrs, tuple[TensorType, ...]], tuple[Shape, ...]]
 Reference: TypeAlias = Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]
 Fill: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
+Declared: TypeAlias = tuple[DType, Shape | None]  # what a graph says of a tensor before shapes are inferred
+Check: TypeAlias = Callable[[Attrs, tuple[Declared, ...], tuple[DType, ...]], str]
 
 
 @dataclass(frozen=True)
 class OpSpec:
     """One row.
 
-    kind: the JSON spelling. types: type variable -> allowed dtypes (empty: any). num_inputs, num_outputs: the legal counts;
-    variadic: (least, most) inputs instead. infer(attrs, ins) -> output shapes, raising InvalidShape. reference: float64 in (integers
-    stay integers), float64 out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call):
-    the relative error allowed, in units of eps(dst dtype). fill(call, port, rng): float64 test data for one input. check(attrs, ins):
-    constraints beyond the schema, a message or ''.
-    variadic, variadic_outputs: (least, most) instead of exact counts. converts: True for casts and (de)quantisation, which pre-process
-    an operand of an anchor.
+    kind: the JSON spelling. types: type variable -> allowed dtypes (empty: any, and every port its own). num_inputs, num_outputs: the
+    legal counts; (): as many as there are ports. variadic, variadic_outputs: (least, most) instead; the last port then repeats.
+    infer(attrs, ins) -> the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op
+    says nothing about them (Wildcard). Raises InvalidShape. reference: float64 in (integers and booleans stay what they are), float64
+    out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call): the relative error allowed,
+    in units of eps(f32), the type that everything is computed in. fill(call, port, rng): test data for one input, float64 or the port's
+    integer type. check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
+    converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for
+    a division, the kind that multiplies by the reciprocal instead.
+    is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
     kind: str
@@ -197,10 +202,12 @@ class OpSpec:
     variadic: tuple[int, int] | None = None
     variadic_outputs: tuple[int, int] | None = None
     converts: bool = False
+    product_kind: str = ""
     commutative: bool = False
-    check: Callable[[Attrs, tuple[TensorType | None, ...]], str] | None = None
+    check: Check | None = None
     lower: Lowering | None = None
     decompose: Decompose | None = None
+    is_canonical: Callable[[Call], bool] | None = None
     unsupported: str = ""
 
     @property

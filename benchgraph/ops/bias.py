@@ -1,0 +1,85 @@
+"""BiasAdd: dst = src + bias, one number per channel. The channel is the last dim (NXC) or dim 1 (NCX)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import near, real
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+DATA_FORMAT = Attr("string", default="NXC", choices=("NCX", "NXC"))
+
+
+def channel_axis(attrs: Attrs, rank: int) -> int:
+    """Where data_format puts the channel; up to rank 2 both formats are the same."""
+    return 1 if attrs.get("data_format") == "NCX" and rank > 2 else rank - 1
+
+
+def _bias_shape(attrs: Attrs, src: Shape) -> Shape:
+    """The bias as it broadcasts against src: (C,) or (C, 1, 1, ...)."""
+    axis = channel_axis(attrs, len(src))
+    return (src[axis],) + (1,) * (len(src) - 1 - axis)
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, bias = ins[0].shape, ins[1].shape
+    if len(src) < 2:
+        raise InvalidShape(f"src {src} has rank {len(src)}", fix="BiasAdd takes rank 2 or more: batch and channel")
+    channels = src[channel_axis(attrs, len(src))]
+    if bias != (channels,):
+        raise InvalidShape(f"bias {bias} does not fit src {src}, which has {channels} channels", fix=f"give bias the shape ({channels},)")
+    return (src,)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src, bias = real(ins[0]), real(ins[1])
+    at_end = np.moveaxis(src, channel_axis(call.attrs, src.ndim), -1) + bias
+    return (np.moveaxis(at_end, -1, channel_axis(call.attrs, src.ndim)),)
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Add, with the bias reshaped to (C, 1, ...) where the channel is not last."""
+    src, bias = ins
+    shape = _bias_shape(call.attrs, call.ins[0].shape)
+    if len(shape) > 1:
+        bias = d.op("StaticReshape", bias, attrs=Attrs(shape=shape, special_zero=False))
+    return (d.op("Add", src, bias, dtype=call.outs[0].dtype),)
+
+
+def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    moved = real(outs[0]) - real(ins[0])
+    want = real(ins[1]).reshape(_bias_shape(call.attrs, call.ins[0].shape))
+    return near(moved, np.broadcast_to(want, moved.shape), 8 * rtol)
+
+
+SPECS = (
+    OpSpec(
+        kind="BiasAdd",
+        role=Role.pointwise,
+        inputs=(Port("src"), Port("bias")),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={"data_format": DATA_FORMAT},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: call.outs[0].elements,
+        threshold=lambda call: 2.0,  # one correctly rounded addition, as for Add
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
+            Sample(((2, 5, 3, 3), (5,)), Attrs(data_format="NCX"), why="channel in dim 1"),
+            Sample(((2, 3, 3, 16), (16,)), Attrs(data_format="NXC"), why="channel last, rank 4"),
+            Sample(((3, 4), (4,)), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
+            Sample(((1, 1), (1,)), why="sizes 1"),
+            Sample(((3, 33), (33,)), dtypes=(DType.bf16, DType.bf16), why="bf16"),
+            Sample(((2, 7, 5), (7,)), Attrs(data_format="NCX"), (DType.f16, DType.f16), why="f16, channel in the middle"),
+        ),
+        laws=(Law("dst - src is the bias, the same along all but the channel", _moves_each_channel_alike),),
+        decompose=decompose,
+    ),
+)

@@ -1,0 +1,207 @@
+"""Two inputs, element by element, with numpy broadcasting: arithmetic, Maximum, Minimum, GreaterEqual.
+
+Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 against a float computes in f32, and a result kept in s32
+is rounded to nearest even and saturated. Cost: one operation per element of dst. One correctly rounded operation errs by half an eps:
+the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.ops import fills
+from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
+from benchgraph.ops.laws import real, recovers, relation
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.build import binary, cast, type_of
+from benchgraph.tir.ir import BinOp, Expr
+
+ROUNDED_ONCE, EXACT = 2.0, 0.0
+_F_S32 = (*F, DType.s32)
+_OWN: dict[str, tuple[DType, ...]] = {"T1": F, "T2": F, "T3": F}  # every port its own type variable
+_SAME: dict[str, tuple[DType, ...]] = {"T": F}
+Ufunc = Callable[[Any, Any], Any]
+
+
+def _expr(op: BinOp) -> Callable[[Attrs, tuple[Expr, ...]], Expr]:
+    def build(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
+        a, b = ins
+        if type_of(a)[0] is not type_of(b)[0]:
+            a, b = cast(a, DType.f32), cast(b, DType.f32)
+        return binary(op, a, b)
+
+    return build
+
+
+def _reference(compute: Ufunc) -> Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]:
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            dst = np.asarray(compute(ins[0], ins[1]))
+        kept_whole = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
+        return (np.clip(np.rint(dst), *call.outs[0].dtype.range) if kept_whole else dst,)
+
+    return reference
+
+
+SAMPLES = (
+    Sample(((17,), (17,)), why="one element more than a vector of 16"),
+    Sample(((4, 33), (33,)), why="a row broadcast, as a bias is"),
+    Sample(((5, 16), (5, 1)), why="a column broadcast, as a softmax sum is"),
+    Sample(((2, 3, 7), ()), why="a scalar"),
+    Sample(((1, 15), (4, 1)), why="both sides broadcast"),
+    Sample(((7,), (2, 3, 1, 7)), why="the first operand is the smaller one"),
+    Sample(((2, 3), (2, 3)), Attrs(auto_broadcast="none"), why="no broadcasting"),
+    Sample(((3, 19), (19,)), dtypes=(DType.bf16, DType.bf16), why="bf16"),
+    Sample(((3, 16), (3, 16)), dtypes=(DType.f16, DType.f16), why="f16"),
+)
+_MIXED = (
+    Sample(((3, 5), (5,)), dtypes=(DType.bf16, DType.f32), out_dtypes=(DType.f32,), why="bf16 with f32 into f32"),
+    Sample(((3, 5), (3, 5)), dtypes=(DType.f32, DType.f16), out_dtypes=(DType.f32,), why="f32 with f16 into f32"),
+)
+_S32 = (
+    Sample(((6, 17), (17,)), dtypes=(DType.s32, DType.s32), why="integers"),
+    Sample(((0, 3), (3,)), why="no elements"),
+)
+
+
+def _row(
+    kind: str,
+    op: BinOp,
+    compute: Ufunc,
+    threshold: float,
+    laws: tuple[Law, ...],
+    *,
+    types: dict[str, tuple[DType, ...]],
+    ports: tuple[str, str, str],
+    samples: tuple[Sample, ...] = SAMPLES,
+    fill: Fill = fills.PLAIN,
+    commutative: bool = False,
+    product_kind: str = "",
+) -> OpSpec:
+    return OpSpec(
+        kind=kind,
+        role=Role.pointwise,
+        inputs=(Port("src_0", ports[0]), Port("src_1", ports[1])),
+        outputs=(Port("dst", ports[2]),),
+        types=types,
+        attrs={"auto_broadcast": AUTO_BROADCAST},
+        infer=infer_broadcast("src_0", "src_1"),
+        reference=_reference(compute),
+        flops=lambda call: call.outs[0].elements,
+        threshold=lambda call: threshold,
+        fill=fill,
+        samples=samples,
+        laws=laws,
+        commutative=commutative,
+        product_kind=product_kind,
+        lower=Elementwise(_expr(op)),
+    )
+
+
+def _fill_divide(call: Call, port: int, rng: np.random.Generator) -> Array:
+    return fills.away_from_zero(call, port, rng) if port == 1 else fills.PLAIN(call, port, rng)
+
+
+def _is_comparison(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    gap = real(ins[0]) - real(ins[1])
+    return bool(np.array_equal(outs[0] != 0, gap >= 0))
+
+
+_T123, _TTT = ("T1", "T2", "T3"), ("T", "T", "T")
+
+SPECS = (
+    _row(
+        "Add",
+        BinOp.add,
+        np.add,
+        ROUNDED_ONCE,
+        (recovers("taking src_1 away leaves src_0", lambda ins, dst: dst - ins[1]),),
+        types=dict.fromkeys(_T123, _F_S32),
+        ports=_T123,
+        samples=SAMPLES + _MIXED + _S32,
+        commutative=True,
+    ),
+    _row(
+        "Subtract",
+        BinOp.sub,
+        np.subtract,
+        ROUNDED_ONCE,
+        (recovers("adding src_1 gives src_0 back", lambda ins, dst: dst + ins[1]),),
+        types=dict.fromkeys(_T123, _F_S32),
+        ports=_T123,
+        samples=SAMPLES + _MIXED + _S32,
+    ),
+    _row(
+        "Multiply",
+        BinOp.mul,
+        np.multiply,
+        ROUNDED_ONCE,
+        (
+            relation(
+                "squares multiply, signs too",
+                lambda ins, dst, slack: (np.abs(dst * dst - ins[0] ** 2 * ins[1] ** 2) <= 32 * slack) & (dst * ins[0] * ins[1] >= 0),
+            ),
+        ),
+        types=_OWN,
+        ports=_T123,
+        samples=SAMPLES + _MIXED,
+        commutative=True,
+    ),
+    _row(
+        "Divide",
+        BinOp.div,
+        np.divide,
+        ROUNDED_ONCE,
+        (recovers("src_1 times it is src_0", lambda ins, dst: dst * ins[1]),),
+        types=_OWN,
+        ports=_T123,
+        samples=SAMPLES + _MIXED,
+        fill=_fill_divide,
+        product_kind="Multiply",
+    ),
+    _row(
+        "Maximum",
+        BinOp.max,
+        np.maximum,
+        EXACT,
+        (
+            relation(
+                "one of both, below neither",
+                lambda ins, dst, slack: (dst >= ins[0]) & (dst >= ins[1]) & ((dst == ins[0]) | (dst == ins[1])),
+            ),
+        ),
+        types=_SAME,
+        ports=_TTT,
+        commutative=True,
+    ),
+    _row(
+        "Minimum",
+        BinOp.min,
+        np.minimum,
+        EXACT,
+        (
+            relation(
+                "one of both, above neither",
+                lambda ins, dst, slack: (dst <= ins[0]) & (dst <= ins[1]) & ((dst == ins[0]) | (dst == ins[1])),
+            ),
+        ),
+        types=_SAME,
+        ports=_TTT,
+        commutative=True,
+    ),
+    _row(
+        "GreaterEqual",
+        BinOp.ge,
+        np.greater_equal,
+        EXACT,
+        (Law("true where src_0 - src_1 is not negative", _is_comparison),),
+        types={"T1": _F_S32, "T2": (DType.boolean,)},
+        ports=("T1", "T1", "T2"),
+        samples=(*SAMPLES, Sample(((6, 17), (6, 1)), dtypes=(DType.s32, DType.s32), why="integers")),
+    ),
+)

@@ -1,0 +1,79 @@
+"""TypeCast: the same numbers in another dtype, rounded to nearest even (and saturated, for integers).
+
+In an API graph it goes between f32 and bf16 or f16. Inside the compiler it connects any two dtypes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import real
+from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.unary import same_shape
+
+
+def convert(values: Array, dtype: DType) -> Array:
+    """Values as `dtype` stores them: floats come back as float64, integers and booleans in their own type.
+
+    To integers: nearest even, saturated, NaN gives 0. To floats too large for the type: what the type has for it (inf, or NaN).
+    """
+    if dtype.is_float:
+        with np.errstate(over="ignore"):
+            return fills.rounded(values, dtype)
+    if dtype is DType.boolean:
+        return values.astype(np.bool_)
+    whole = np.nan_to_num(np.rint(real(values)), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    low, high = dtype.range
+    saturated = np.where(whole >= high, high, np.maximum(whole, low))
+    return saturated.astype(dtype.numpy)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (convert(ins[0], call.outs[0].dtype),)
+
+
+def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    src, dst = ins[0][0], out_dtypes[0]
+    if src is dst:
+        return f"src and dst are both {src.value}; drop the op, or cast between f32 and bf16 or f16"
+    if DType.f32 not in (src, dst):
+        return f"there is no cast from {src.value} to {dst.value}; cast to f32 in between"
+    return ""
+
+
+def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dtype = real(ins[0]), call.outs[0].dtype
+    tiny = 2.0**-24  # half the least f16 step, for subnormals
+    return bool(np.all(np.abs(real(outs[0]) - src) <= 0.5 * dtype.eps * np.abs(src) + tiny))
+
+
+_ROUNDED = Law("at most half a step of dst's type away", _is_nearest)
+
+SPECS = (
+    OpSpec(
+        kind="TypeCast",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": F, "T2": F},
+        infer=same_shape,
+        reference=reference,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((5, 17),), out_dtypes=(DType.bf16,), why="f32 to bf16, a tail"),
+            Sample(((33,),), out_dtypes=(DType.f16,), why="f32 to f16"),
+            Sample(((2, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="bf16 to f32 is exact"),
+            Sample(((3, 1, 15),), dtypes=(DType.f16,), out_dtypes=(DType.f32,), why="f16 to f32 is exact"),
+            Sample(((),), out_dtypes=(DType.bf16,), why="rank 0"),
+        ),
+        laws=(_ROUNDED,),
+        converts=True,
+        check=check,
+        lower=Elementwise(lambda attrs, ins: ins[0]),
+    ),
+)

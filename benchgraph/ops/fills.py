@@ -1,0 +1,58 @@
+"""Test data: real-valued, of moderate size, already representable in the port's dtype.
+
+The ranges keep the variance of activations about constant through a network, so that a deep graph neither overflows nor dies out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.ops.spec import Array, Call, Fill
+
+INTEGER_LIMIT = 1000.0  # for s32 and s64: sums and products of a few such numbers stay exact in f32
+
+
+def rounded(values: Array, dtype: DType) -> NDArray[np.float64]:
+    """The values of a float array as they are once stored in `dtype` (nearest even), as float64."""
+    return values.astype(dtype.numpy).astype(np.float64)
+
+
+def integers(dtype: DType, shape: Shape, rng: np.random.Generator) -> Array:
+    """Uniform over the whole range of an integer type, or [-1000, 1000] of a wide one, in that type; booleans are fair coins."""
+    if dtype is DType.boolean:
+        return rng.integers(0, 2, shape, dtype=np.uint8).astype(np.bool_)
+    low, high = dtype.range
+    bounds = int(max(low, -INTEGER_LIMIT)), int(min(high, INTEGER_LIMIT))
+    return rng.integers(*bounds, shape, dtype=dtype.numpy.type, endpoint=True)
+
+
+def reals(low: float, high: float, shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Uniform f32 numbers in [low, high)."""
+    unit = rng.random(shape, dtype=np.float32)
+    unit *= np.float32(high - low)
+    unit += np.float32(low)
+    return unit
+
+
+def uniform(low: float, high: float) -> Fill:
+    """Floats uniform in [low, high); integer and boolean ports as `integers` has it."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        t = call.ins[port]
+        return rounded(reals(low, high, t.shape, rng), t.dtype) if t.dtype.is_float else integers(t.dtype, t.shape, rng)
+
+    return fill
+
+
+def away_from_zero(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Magnitudes uniform in [0.5, 2) with a random sign: divisors."""
+    t = call.ins[port]
+    sizes = reals(0.5, 2, t.shape, rng)
+    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
+    return rounded(sizes, t.dtype)
+
+
+PLAIN = uniform(-2, 2)

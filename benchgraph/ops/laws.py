@@ -1,0 +1,75 @@
+"""Laws that several rows share, and what they are made of. A law looks at outputs (and inputs) only; it never calls a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.ops.spec import Array, Call, Law
+
+Reals = NDArray[np.float64]
+Holds = Callable[[Call, tuple[Array, ...], tuple[Array, ...], float], bool]
+
+
+def real(a: Array) -> Reals:
+    """The array as float64, uncopied when it is float64 already."""
+    return np.asarray(a, dtype=np.float64)
+
+
+def near(got: Array, want: Array, rtol: float) -> bool:
+    """Equal (infinities and NaNs included), or within rtol of max(|want|, rms of want's finite values)."""
+    g, w = np.broadcast_arrays(real(got), real(want))
+    if w.size == 0:
+        return True
+    finite = w[np.isfinite(w)]
+    size = np.sqrt(np.mean(np.square(finite))) if finite.size else 0.0
+    with np.errstate(invalid="ignore"):
+        close = np.abs(g - w) <= rtol * np.maximum(np.abs(w), size)
+    return bool(np.all(close | (g == w) | (np.isnan(g) & np.isnan(w))))
+
+
+def recovers(name: str, undo: Callable[[tuple[Reals, ...], Reals], Reals], port: int = 0) -> Law:
+    """undo(inputs, dst) is the input `port` again. For ops with an inverse whose error is no larger than a few times the op's own."""
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        back = undo(tuple(real(a) for a in ins), real(outs[0]))
+        return near(back, np.broadcast_to(real(ins[port]), back.shape), 8 * rtol)
+
+    return Law(name, holds)
+
+
+def relation(name: str, test: Callable[[tuple[Reals, ...], Reals, float], Array | np.bool_ | bool]) -> Law:
+    """test(inputs, dst, slack) is true of every element; slack is what rounding may move an element by."""
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        dst = real(outs[0])
+        slack = rtol * max(1.0, float(np.max(np.abs(dst), initial=0.0)))
+        return bool(np.all(test(tuple(real(a) for a in ins), dst, slack)))
+
+    return Law(name, holds)
+
+
+def _keeps_order(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst = real(ins[0]).ravel(), real(outs[0]).ravel()
+    ordered = dst[np.argsort(src, kind="stable")]
+    slack = rtol * float(np.max(np.abs(dst), initial=0.0))
+    return bool(np.all(np.diff(ordered) >= -slack))
+
+
+INCREASING = Law("the outputs are in the order of the inputs", _keeps_order)
+
+
+def _same_elements(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return bool(np.array_equal(np.sort(ins[0], axis=None), np.sort(outs[0], axis=None)))
+
+
+SAME_ELEMENTS = Law("the elements are those of src, in some order", _same_elements)
+
+
+def _same_sequence(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return bool(np.array_equal(np.ravel(ins[0]), np.ravel(outs[0])))
+
+
+SAME_SEQUENCE = Law("the elements in row-major order are those of src", _same_sequence)

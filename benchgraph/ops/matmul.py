@@ -1,0 +1,209 @@
+"""MatMul: dst[..., m, n] = sum over k of src[..., m, k] * weights[..., k, n] (+ bias), with numpy.matmul's shape rules.
+
+A general call is decomposed into the canonical one: no transposes, no bias, two f32 operands of equal rank >= 2, whose batch dims are
+equal or 1. Only canonical calls reach the GEMM template.
+
+The threshold. A sum of K products, each rounded into an f32 running sum with a relative error of about eps/4 (standard deviation), of
+random data walks to sqrt(K/2) * eps/4 of the result's rms. Six standard deviations, for the worst of a billion elements, are
+1.1 * sqrt(K) * eps; blocking over K and vector lanes only shortens the walk. Sums without cancellation grow evenly and do better still.
+So: sqrt(K) + 4, in eps(f32). The 4 covers K of a few elements, where the walk's statistics mean nothing.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.broadcast import broadcast, broadcast_to
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+_MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")
+
+
+def _is_transposed(attrs: Attrs, port: int, rank: int) -> bool:
+    """A transpose of a vector is ignored."""
+    return rank > 1 and bool(attrs.get(("transpose_a", "transpose_b")[port], False))
+
+
+def _swapped(shape: Shape) -> Shape:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _operand_shape(attrs: Attrs, port: int, shape: Shape) -> Shape:
+    """The operand as a matrix or stack of them: transposed if asked, a vector as a row (src) or a column (weights)."""
+    if len(shape) == 1:
+        return (1, *shape) if port == 0 else (*shape, 1)
+    return _swapped(shape) if _is_transposed(attrs, port, len(shape)) else shape
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, wei = ins[0].shape, ins[1].shape
+    for name, shape in (("src", src), ("weights", wei)):
+        if not shape:
+            raise InvalidShape(f"{name} has rank 0", fix="MatMul takes vectors and matrices; use Multiply for a scalar")
+    a, b = _operand_shape(attrs, 0, src), _operand_shape(attrs, 1, wei)
+    if a[-1] != b[-2]:
+        what = f"inner dimensions differ: src {src} has K={a[-1]}, weights {wei} has K={b[-2]}"
+        raise InvalidShape(what, fix="check the shapes and transpose_a, transpose_b")
+    batch = broadcast(a[:-2], b[:-2], ("the batch dims of src", "of weights"))
+    rows = () if len(src) == 1 else (a[-2],)
+    columns = () if len(wei) == 1 else (b[-1],)
+    dst = (*batch, *rows, *columns)
+    if len(ins) > 2:
+        broadcast_to(ins[2].shape, dst, "bias", "dst")
+    return (dst,)
+
+
+def inner_size(call: Call) -> int:
+    """K."""
+    return _operand_shape(call.attrs, 0, call.ins[0].shape)[-1]
+
+
+def flops(call: Call) -> int:
+    """A multiplication and an addition per product, and an addition per element for the bias."""
+    dst = call.outs[0].elements
+    return 2 * inner_size(call) * dst + (dst if len(call.ins) > 2 else 0)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    operands = [real(a) for a in ins[:2]]
+    a, b = (m.swapaxes(-1, -2) if _is_transposed(call.attrs, port, m.ndim) else m for port, m in enumerate(operands))
+    dst = np.asarray(np.matmul(a, b), dtype=np.float64)
+    return (dst + real(ins[2]) if len(ins) > 2 else dst,)
+
+
+def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1): then dst has the variance of src. Integers: their whole range."""
+    limit = sqrt(3 / max(inner_size(call), 1)) if port == 1 else 1.0
+    return fills.uniform(-limit, limit)(call, port, rng)
+
+
+def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    src, dst = ins[0][0], out_dtypes[0]
+    if dst not in (src, DType.f32):
+        return f"output dst has dtype {dst.value} while input src has {src.value}; use {src.value}" + (
+            " or f32" if src is not DType.f32 else ""
+        )
+    return ""
+
+
+def is_canonical(call: Call) -> bool:
+    """What Contraction can lower. accumulation_mode never matters: every sum is an f32 sum."""
+    ranks = {len(t.shape) for t in call.ins}
+    all_f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
+    is_plain = not (call.attrs.get("transpose_a") or call.attrs.get("transpose_b"))
+    return len(call.ins) == 2 and all_f32 and is_plain and len(ranks) == 1 and min(ranks) >= 2
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Casts, transposes and reshapes in front of the canonical MatMul; reshape, bias and cast after it."""
+    rank = max(2, *(len(t.shape) for t in call.ins[:2]))
+    src, wei = (_matrix(d, call, ins, port, rank) for port in (0, 1))
+    dst = d.op("MatMul", src, wei)
+    if d.type(dst).shape != call.outs[0].shape:
+        dst = _reshape(d, dst, call.outs[0].shape)
+    if len(ins) > 2:
+        dst = d.op("Add", dst, _as_f32(d, ins[2]))
+    return (d.op("TypeCast", dst, dtype=call.outs[0].dtype) if call.outs[0].dtype is not DType.f32 else dst,)
+
+
+def _matrix(d: Decomposer, call: Call, ins: tuple[int, ...], port: int, rank: int) -> int:
+    """One operand in f32, transposed if asked, with ones in front up to the rank."""
+    value, shape = _as_f32(d, ins[port]), call.ins[port].shape
+    if _is_transposed(call.attrs, port, len(shape)):
+        order = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+        value = d.op("StaticTranspose", value, attrs=Attrs(order=order))
+    matrix = _operand_shape(call.attrs, port, shape)
+    full = (1,) * (rank - len(matrix)) + matrix
+    return value if d.type(value).shape == full else _reshape(d, value, full)
+
+
+def _as_f32(d: Decomposer, value: int) -> int:
+    return value if d.type(value).dtype is DType.f32 else d.op("TypeCast", value, dtype=DType.f32)
+
+
+def _reshape(d: Decomposer, value: int, shape: Shape) -> int:
+    return d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
+
+
+def _columns_sum_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """sum over m of dst = (sum over m of src) times weights, written without a matrix product."""
+    a, b = (real(x).reshape(_operand_shape(Attrs(), port, x.shape)) if x.ndim == 1 else real(x) for port, x in enumerate(ins[:2]))
+    a = a.swapaxes(-1, -2) if _is_transposed(call.attrs, 0, len(call.ins[0].shape)) else a
+    b = b.swapaxes(-1, -2) if _is_transposed(call.attrs, 1, len(call.ins[1].shape)) else b
+    dst = _without_bias(call, ins, real(outs[0]))
+    if len(call.ins[0].shape) == 1:
+        dst = np.expand_dims(dst, dst.ndim - (len(call.ins[1].shape) > 1))
+    if len(call.ins[1].shape) == 1:
+        dst = np.expand_dims(dst, dst.ndim)
+    want = (a.sum(axis=-2)[..., :, None] * b).sum(axis=-2)
+    slack = rtol * (np.abs(dst).sum(axis=-2) + np.abs(a).sum(axis=-2).max(initial=0.0) + 1)
+    return bool(np.all(np.abs(dst.sum(axis=-2) - want) <= slack))
+
+
+def _without_bias(call: Call, ins: tuple[Array, ...], dst: Reals) -> Reals:
+    return dst - real(ins[2]) if len(ins) > 2 else dst
+
+
+def _two(dtype: DType) -> tuple[DType, DType]:
+    return (dtype, dtype)
+
+
+SAMPLES = (
+    Sample(((4, 8), (8, 16)), why="small and even"),
+    Sample(((17, 33), (33, 15)), why="a tail in every dim"),
+    Sample(((1, 1), (1, 1)), why="sizes 1"),
+    Sample(((7, 300), (300, 65)), why="several K blocks, N one over a block"),
+    Sample(((5, 16), (16, 1)), why="a single column"),
+    Sample(((13, 6), (13, 9)), Attrs(transpose_a=True), why="src transposed"),
+    Sample(((6, 13), (9, 13)), Attrs(transpose_b=True), why="weights transposed"),
+    Sample(((13, 6), (9, 13)), Attrs(transpose_a=True, transpose_b=True), why="both transposed"),
+    Sample(((5, 17), (17, 9), (9,)), why="bias per column"),
+    Sample(((5, 4), (4, 3), (5, 1)), why="bias per row"),
+    Sample(((2, 3, 5, 7), (2, 3, 7, 4)), why="batch dims"),
+    Sample(((2, 3, 5, 7), (2, 1, 7, 4)), why="weights broadcast over one batch dim"),
+    Sample(((2, 1, 5, 7), (3, 7, 4)), why="both broadcast, ranks differ"),
+    Sample(((2, 5, 7), (7, 4)), why="one weight matrix for the whole batch"),
+    Sample(((2, 4, 6, 5), (2, 4, 6, 5)), Attrs(transpose_b=True), why="attention scores: queries times keys transposed"),
+    Sample(((7,), (7, 5)), why="a vector on the left drops M"),
+    Sample(((3, 5, 7), (7,)), Attrs(transpose_b=True), why="a vector on the right drops N; its transpose is ignored"),
+    Sample(((33,), (33,)), why="two vectors give rank 0"),
+    Sample(((6, 17), (17, 16)), Attrs(accumulation_mode="relaxed"), why="another accumulation mode"),
+    Sample(((6, 32), (32, 17), (17,)), dtypes=(DType.bf16,) * 3, why="bf16 into bf16, bias in bf16"),
+    Sample(((6, 33), (33, 17)), dtypes=_two(DType.bf16), out_dtypes=(DType.f32,), why="bf16 into f32"),
+    Sample(((5, 16), (16, 8)), dtypes=_two(DType.f16), out_dtypes=(DType.f16,), why="f16 into f16"),
+)
+
+SPECS = (
+    OpSpec(
+        kind="MatMul",
+        role=Role.anchor,
+        inputs=(Port("src"), Port("weights"), Port("bias")),
+        outputs=(Port("dst", "T1"),),
+        types={"T": F, "T1": F},
+        attrs={
+            "transpose_a": Attr("bool", default=False),
+            "transpose_b": Attr("bool", default=False),
+            "accumulation_mode": Attr("string", default="strict", choices=_MODES),
+        },
+        num_inputs=(2, 3),
+        infer=infer,
+        reference=reference,
+        flops=flops,
+        threshold=lambda call: sqrt(inner_size(call)) + 4,
+        fill=fill,
+        samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
+        laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
+        check=check,
+        lower=Contraction(),
+        decompose=decompose,
+        is_canonical=is_canonical,
+    ),
+)

@@ -1,0 +1,226 @@
+"""StaticTranspose, StaticReshape, Reorder: the same elements in other places. Exact, and no floating-point work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType, dense_strides
+from benchgraph.ops import fills
+from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
+from benchgraph.ops.spec import Array, Attr, Call, F, Infer, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.unary import same_shape
+from benchgraph.tir.build import add, floordiv, index, mod, mul
+from benchgraph.tir.ir import Expr
+
+Indices = tuple[Expr, ...]
+
+
+def _row(
+    kind: str,
+    infer: Infer,
+    move: Callable[[Call, Array], Array],
+    lower: Movement,
+    samples: tuple[Sample, ...],
+    laws: tuple[Law, ...],
+    attrs: dict[str, Attr] | None = None,
+) -> OpSpec:
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        return (move(call, ins[0]),)
+
+    return OpSpec(
+        kind=kind,
+        role=Role.movement,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs=attrs or {},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=samples,
+        laws=laws,
+        lower=lower,
+    )
+
+
+# ---- StaticTranspose -------------------------------------------------------------------------------------------------
+
+
+def permutation(attrs: Attrs, rank: int) -> tuple[int, ...]:
+    """The order attribute as axes 0 <= axis < rank; empty means reversed. Raises InvalidShape when it is no permutation."""
+    order = attrs.integers("order")
+    if not order:
+        return tuple(reversed(range(rank)))
+    axes = tuple(a + rank if a < 0 else a for a in order)
+    if sorted(axes) != list(range(rank)):
+        raise InvalidShape(f"order {order} is not a permutation of src's {rank} axes", fix=f"name each axis from 0 to {rank - 1} once")
+    return axes
+
+
+def _infer_transpose(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    return (tuple(ins[0].shape[a] for a in permutation(attrs, len(ins[0].shape))),)
+
+
+def _transpose_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    axes = permutation(attrs, len(src))
+    return tuple(at[axes.index(a)] for a in range(len(src)))
+
+
+def _transpose_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    return tuple(at[a] for a in permutation(attrs, len(src)))
+
+
+def _permutes_axes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Every element is where its permuted index says, looked up one by one through flat positions."""
+    src, dst = call.ins[0].shape, call.outs[0].shape
+    axes, places = permutation(call.attrs, len(src)), np.indices(dst).reshape(len(dst), -1)
+    strides = dense_strides(src)
+    flat = sum((places[i] * strides[a] for i, a in enumerate(axes)), start=np.zeros(prod(dst), dtype=np.int64))
+    return bool(np.array_equal(np.ravel(ins[0])[flat], np.ravel(outs[0])))
+
+
+# ---- StaticReshape ---------------------------------------------------------------------------------------------------
+
+
+def _infer_reshape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, given = ins[0].shape, attrs.integers("shape")
+    if given.count(-1) > 1 or any(d < -1 for d in given):
+        raise InvalidShape(f"shape {given} is no target for {src}", fix="dims are sizes, and one of them may be -1")
+    dims = list(given)
+    if attrs.get("special_zero"):
+        copied = [i for i, d in enumerate(given) if d == 0]
+        if copied and copied[-1] >= len(src):
+            raise InvalidShape(f"shape {given} copies dim {copied[-1]} of src {src}, which has none", fix="give that dim a size")
+        for i in copied:
+            dims[i] = src[i]
+    if -1 in dims:
+        rest = prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = prod(src) // rest if rest else 0
+    if prod(dims) != prod(src):
+        what = f"src {src} has {prod(src)} elements, shape {given} has room for {prod(dims)}"
+        raise InvalidShape(what, fix="make the products of the dims equal, or let one dim be -1")
+    return (tuple(dims),)
+
+
+def _groups(a: Shape, b: Shape) -> tuple[tuple[list[int], list[int]], ...]:
+    """Cut both shapes, sizes 1 left out, into the shortest runs of axes with equal products: what merges and splits together.
+
+    >>> _groups((2, 3, 1, 20), (6, 4, 5))
+    (([0, 1], [0]), ([3], [1, 2]))
+    """
+    left, right = ([i for i, d in enumerate(s) if d != 1] for s in (a, b))
+    found = []
+    while left:
+        xs, ys = [left.pop(0)], [right.pop(0)]
+        x, y = a[xs[0]], b[ys[0]]
+        while x != y:
+            if x < y:
+                xs.append(left.pop(0))
+                x *= a[xs[-1]]
+            else:
+                ys.append(right.pop(0))
+                y *= b[ys[-1]]
+        found.append((xs, ys))
+    return tuple(found)
+
+
+def remap(at: Indices, shape: Shape, other: Shape) -> Indices:
+    """The index in `other` of the element at index `at` of `shape`, both row-major views of the same elements.
+
+    Axes that are the same in both pass through; div and mod stay inside the groups of axes that merge or split.
+    """
+    result: list[Expr] = [index(0)] * len(other)
+    if 0 in shape:
+        return tuple(result)
+    for ins, outs in _groups(shape, other):
+        flat = index(0)
+        for i in ins:
+            flat = add(mul(flat, shape[i]), at[i])
+        for rank, o in reversed(list(enumerate(outs))):
+            result[o] = flat if rank == 0 else mod(flat, other[o])
+            flat = floordiv(flat, other[o])
+    return tuple(result)
+
+
+def _reshape_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    return remap(at, dst, src)
+
+
+def _reshape_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    return remap(at, src, dst)
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+
+def _unmoved(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    return at
+
+
+def _to(*shape: int, special_zero: bool = False) -> Attrs:
+    return Attrs(shape=shape, special_zero=special_zero)
+
+
+SPECS = (
+    _row(
+        "StaticTranspose",
+        _infer_transpose,
+        lambda call, src: np.transpose(src, permutation(call.attrs, src.ndim)),
+        Movement(_transpose_source, _transpose_target),
+        (
+            Sample(((5, 17),), Attrs(order=(1, 0)), why="a matrix, with a tail"),
+            Sample(((2, 3, 4, 16),), Attrs(order=(0, 2, 1, 3)), why="attention heads: the last axis stays"),
+            Sample(((2, 3, 5),), Attrs(order=(2, 0, 1)), why="a cycle, not its own inverse"),
+            Sample(((2, 3, 4),), Attrs(order=(-1, 0, -2)), why="negative axes"),
+            Sample(((2, 3, 4),), Attrs(order=()), why="empty means reversed"),
+            Sample(((1, 7, 1),), Attrs(order=(1, 2, 0)), why="sizes 1"),
+            Sample(((33,),), Attrs(order=(0,)), why="rank 1"),
+            Sample(((3, 15),), Attrs(order=(1, 0)), (DType.bf16,), why="bf16"),
+            Sample(((4, 2, 3),), Attrs(order=(1, 2, 0)), (DType.f16,), why="f16"),
+        ),
+        (SAME_ELEMENTS, Law("each element is at its permuted index", _permutes_axes)),
+        {"order": Attr("s64[]", required=True)},
+    ),
+    _row(
+        "StaticReshape",
+        _infer_reshape,
+        lambda call, src: src.reshape(call.outs[0].shape),
+        Movement(_reshape_source, _reshape_target),
+        (
+            Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
+            Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),
+            Sample(((4, 6),), _to(8, 3), why="neither divides the other"),
+            Sample(((2, 3, 4),), _to(6, -1), why="one dim to be found"),
+            Sample(((2, 3, 4),), _to(0, -1, special_zero=True), why="a dim copied from src"),
+            Sample(((3, 1, 17),), _to(1, 3, 17, 1), why="ones come and go"),
+            Sample(((5, 7),), _to(35), why="flat"),
+            Sample(((1, 1),), _to(), why="to rank 0"),
+            Sample(((2, 0, 3),), _to(0, 6), why="no elements: a plain 0 is a size"),
+            Sample(((4, 9),), _to(6, 6), (DType.bf16,), why="bf16"),
+            Sample(((2, 16),), _to(4, 8), (DType.f16,), why="f16"),
+        ),
+        (SAME_SEQUENCE,),
+        {"shape": Attr("s64[]", required=True), "special_zero": Attr("bool", required=True)},
+    ),
+    _row(
+        "Reorder",
+        same_shape,
+        lambda call, src: src,
+        Movement(_unmoved, _unmoved),
+        (
+            Sample(((5, 17),), why="a matrix, with a tail"),
+            Sample(((2, 3, 4, 5),), why="rank 4"),
+            Sample(((16,),), dtypes=(DType.bf16,), why="bf16"),
+            Sample(((3, 3),), dtypes=(DType.f16,), why="f16"),
+        ),
+        (SAME_SEQUENCE,),
+    ),
+)

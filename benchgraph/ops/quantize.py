@@ -1,0 +1,214 @@
+"""Quantize: dst = saturate(round(src / scale + zp)). Dequantize: dst = (src - zp) * scale.
+
+qtype per_tensor has one scale and zero point; per_channel has one per index of `axis`. Zero points may be absent, which means 0; the
+8-bit float types have none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.cast import convert
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law, OpSpec, Port, Role, Sample
+
+QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
+_F8 = (DType.f8_e5m2, DType.f8_e4m3)
+_QTYPES = ("per_tensor", "per_channel")
+_ATTRS = {
+    "qtype": Attr("string", default="per_tensor"),
+    "axis": Attr("s64", default=1),
+    "scales": Attr("f32[]", required=True),
+    "zps": Attr("s64[]"),
+}
+
+
+def _is_per_channel(attrs: Attrs) -> bool:
+    return attrs.get("qtype") == "per_channel"
+
+
+def _axis(attrs: Attrs, rank: int) -> int:
+    return attrs.integer("axis") % rank
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    if not _is_per_channel(attrs):
+        return (src,)
+    axis, count = attrs.integer("axis"), len(attrs.reals("scales"))
+    if not -len(src) <= axis < len(src):
+        raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
+    if src[axis] != count:
+        raise InvalidShape(
+            f"there are {count} scales, but axis {axis} of src {src} has {src[axis]} channels", fix="give one scale per channel"
+        )
+    return (src,)
+
+
+def _check(attrs: Attrs, quantized: DType) -> str:
+    qtype, scales, zps = attrs.string("qtype"), len(attrs.reals("scales")), len(attrs.reals("zps"))
+    if qtype not in _QTYPES:
+        return f"attribute 'qtype' is '{qtype}'; choose per_tensor or per_channel"
+    if qtype == "per_tensor" and scales != 1:
+        return f"attribute 'scales' has {scales} values for qtype per_tensor; give it exactly one"
+    if zps and zps != scales:
+        return f"attribute 'zps' has {zps} values where 'scales' has {scales}; give both the same number"
+    if zps and quantized in _F8:
+        return f"attribute 'zps' is given for {quantized.value}, which has no zero points; remove it"
+    return ""
+
+
+def _constant(attrs: Attrs, values: tuple[float, ...], rank: int) -> Reals:
+    """Scales or zero points as they broadcast against src: rank 0, or along the axis with ones after it."""
+    if not _is_per_channel(attrs):
+        return np.asarray(values[0], dtype=np.float64)
+    return np.asarray(values, dtype=np.float64).reshape((-1,) + (1,) * (rank - 1 - _axis(attrs, rank)))
+
+
+def _scales(attrs: Attrs, rank: int) -> Reals:
+    """The scales as the f32 numbers they are stored as."""
+    return fills.rounded(_constant(attrs, attrs.reals("scales"), rank), DType.f32)
+
+
+def _zps(attrs: Attrs, rank: int) -> Reals | None:
+    """The zero points, None when they are absent or all 0."""
+    zps = attrs.reals("zps")
+    return _constant(attrs, zps, rank) if any(zps) else None
+
+
+# ---- Quantize --------------------------------------------------------------------------------------------------------
+
+
+def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    zps = _zps(call.attrs, src.ndim)
+    scaled = src / _scales(call.attrs, src.ndim)
+    return (convert(scaled if zps is None else scaled + zps, call.outs[0].dtype),)
+
+
+def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
+    rank = len(call.ins[0].shape)
+    zps = _zps(call.attrs, rank)
+    value = d.op("Divide", ins[0], d.const(_scales(call.attrs, rank)))
+    if zps is not None:
+        value = d.op("Add", value, d.const(zps))
+    return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
+
+
+def _fill_quantize(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Numbers that cover the integer range and a little more on both sides, where they saturate; 8-bit floats: [-8, 8) scales."""
+    t, dst = call.ins[0], call.outs[0].dtype
+    low, high = (dst.range[0] - 2, dst.range[1] + 2) if dst.is_integer else (-8.0, 8.0)
+    zps = _zps(call.attrs, len(t.shape))
+    steps = real(fills.reals(low, high, t.shape, rng))
+    return fills.rounded((steps if zps is None else steps - zps) * _scales(call.attrs, len(t.shape)), t.dtype)
+
+
+def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Whole numbers in range; dequantised, half a scale from src at most, unless saturated."""
+    src, dst, dtype = real(ins[0]), real(outs[0]), call.outs[0].dtype
+    zps, scales = _zps(call.attrs, src.ndim), _scales(call.attrs, src.ndim)
+    back = (dst if zps is None else dst - zps) * scales
+    if dtype in _F8:
+        return bool(np.all(np.abs(back - src) <= (0.5 * dtype.eps + rtol) * np.abs(src) + 2.0**-9 * scales))
+    low, high = dtype.range
+    in_range = bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst))))
+    close = np.abs(back - src) <= scales * (0.5 + 256 * (rtol + DType.f32.eps))
+    return in_range and bool(np.all(close | (dst == low) | (dst == high)))
+
+
+# ---- Dequantize ------------------------------------------------------------------------------------------------------
+
+
+def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    zps = _zps(call.attrs, src.ndim)
+    return ((src if zps is None else src - zps) * _scales(call.attrs, src.ndim),)
+
+
+def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """TypeCast to f32, Subtract, Multiply."""
+    rank = len(call.ins[0].shape)
+    zps = _zps(call.attrs, rank)
+    value = d.op("TypeCast", ins[0], dtype=DType.f32)
+    if zps is not None:
+        value = d.op("Subtract", value, d.const(zps))
+    return (d.op("Multiply", value, d.const(_scales(call.attrs, rank))),)
+
+
+def _steps_are_scales(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst = real(ins[0]), real(outs[0])
+    zps = _zps(call.attrs, src.ndim)
+    back = dst / _scales(call.attrs, src.ndim) + (0.0 if zps is None else zps)
+    return near(back, src, 4 * (rtol + DType.f32.eps))
+
+
+def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return _check(attrs, out_dtypes[0])
+
+
+def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return _check(attrs, ins[0][0])
+
+
+def _one(scale: float, *zps: int) -> Attrs:
+    return Attrs(scales=(scale,), zps=zps) if zps else Attrs(scales=(scale,))
+
+
+_FOUR = Attrs(qtype="per_channel", axis=1, scales=(0.5, 0.1, 0.03, 2.0), zps=(0, 3, 128, 7))
+_LAST = Attrs(qtype="per_channel", axis=-1, scales=(0.02, 0.5, 0.1))
+_SHAPES_AND_ATTRS = (
+    ((5, 17), _one(0.1, 10), DType.u8, "u8 with a zero point, a tail"),
+    ((33,), _one(0.25), DType.s8, "s8 without zero points"),
+    ((3, 16), _one(0.07, 0), DType.s8, "a zero point of 0"),
+    ((2, 4, 3), _FOUR, DType.u8, "a scale per channel in the middle"),
+    ((2, 5, 3), _LAST, DType.s8, "a scale per channel along the last axis, which is given as -1"),
+    ((1,), Attrs(qtype="per_channel", axis=0, scales=(0.5,), zps=(1,)), DType.u8, "sizes 1"),
+    ((4, 15), _one(0.5), DType.f8_e4m3, "f8_e4m3"),
+    ((4, 9), _one(0.3), DType.f8_e5m2, "f8_e5m2"),
+)
+
+SPECS = (
+    OpSpec(
+        kind="Quantize",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": (DType.f32,), "T2": QUANTIZED},
+        attrs=_ATTRS,
+        infer=infer,
+        reference=_quantize,
+        flops=lambda call: 2 * call.outs[0].elements,  # divide, add
+        threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
+        fill=_fill_quantize,
+        samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
+        laws=(Law("in range, and dequantised at most half a scale from src", _is_nearest),),
+        converts=True,
+        check=_check_quantize,
+        decompose=_decompose_quantize,
+    ),
+    OpSpec(
+        kind="Dequantize",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": QUANTIZED, "T2": (DType.f32,)},
+        attrs=_ATTRS,
+        infer=infer,
+        reference=_dequantize,
+        flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
+        threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
+        fill=fills.PLAIN,
+        samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
+        laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
+        converts=True,
+        check=_check_dequantize,
+        decompose=_decompose_dequantize,
+    ),
+)

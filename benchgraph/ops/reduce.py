@@ -1,0 +1,198 @@
+"""ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd: fold src along axes.
+
+The threshold of the sums and products is sqrt(n) + 4 for n numbers folded, by the same walk as for MatMul; picking is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Fill, Law, OpSpec, Port, Reduction, Role, Sample
+from benchgraph.tir.build import binary, f32
+from benchgraph.tir.ir import BinOp, Expr
+
+
+def reduced_axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
+    """The axes attribute as sorted numbers 0 <= axis < rank. Raises InvalidShape when it is empty, out of range, or repeats one."""
+    given = attrs.integers("axes")
+    if not given:
+        raise InvalidShape("attribute 'axes' is empty", fix="name at least one axis to reduce")
+    outside = [a for a in given if not -rank <= a < rank]
+    if outside:
+        raise InvalidShape(f"axis {outside[0]} is out of range for src of rank {rank}", fix=f"use {-rank} to {rank - 1}")
+    axes = tuple(sorted(a % rank for a in given))
+    if len(set(axes)) < len(axes):
+        raise InvalidShape(f"axes {given} name an axis twice", fix="name every axis once")
+    return axes
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    axes = reduced_axes(attrs, len(src))
+    if attrs.get("keep_dims"):
+        return (tuple(1 if i in axes else d for i, d in enumerate(src)),)
+    return (tuple(d for i, d in enumerate(src) if i not in axes),)
+
+
+def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    """The schema has an axes input, but also wants exactly one of input and attribute, and the attribute is always there by default."""
+    if len(ins) > 1:
+        return "input axes cannot be used, since the attribute 'axes' always has a value; remove the input and set the attribute 'axes'"
+    return ""
+
+
+def folded(call: Call) -> int:
+    """How many elements go into one of dst."""
+    src = call.ins[0].shape
+    return prod(src[a] for a in reduced_axes(call.attrs, len(src)))
+
+
+def _walk(call: Call) -> float:
+    return sqrt(folded(call)) + 4
+
+
+def _exact(call: Call) -> float:
+    return 0.0
+
+
+def _fill_product(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Factors 2**u, u uniform around 0 and narrower the more there are, so that the product stays within a few powers of two."""
+    t, width = call.ins[0], min(1.0, 8 / sqrt(max(folded(call), 1)))
+    return fills.rounded(np.exp2(fills.reals(-width, width, t.shape, rng)), t.dtype)
+
+
+Fold = Callable[[Reals, tuple[int, ...]], Reals]
+
+
+def _mean_of(count: int, acc: Expr) -> Expr:
+    return binary(BinOp.mul, acc, f32(1 / count if count else inf))
+
+
+SAMPLES = (
+    Sample(((5, 17),), Attrs(axes=(1,)), why="rows, with a tail"),
+    Sample(((17, 5),), Attrs(axes=(0,)), why="columns"),
+    Sample(((3, 33),), Attrs(axes=(-1,), keep_dims=True), why="a negative axis, kept as 1"),
+    Sample(((2, 3, 4, 5),), Attrs(axes=(1, 3)), why="two axes that are not neighbours"),
+    Sample(((2, 3, 4, 5),), Attrs(axes=(3, -3), keep_dims=True), why="axes out of order"),
+    Sample(((3, 7),), Attrs(axes=(0, 1)), why="everything, to rank 0"),
+    Sample(((4, 1, 16),), Attrs(axes=(1,)), why="an axis of size 1"),
+    Sample(((1000,),), Attrs(axes=(0,), keep_dims=True), why="a long vector"),
+    Sample(((4, 19),), Attrs(axes=(1,)), (DType.bf16,), why="bf16"),
+    Sample(((2, 15, 3),), Attrs(axes=(1,), keep_dims=True), (DType.f16,), why="f16, a middle axis"),
+)
+
+
+def _row(
+    kind: str, lower: Reduction, fold: Fold, threshold: Callable[[Call], float], law: Law, fill: Fill = fills.PLAIN, extra: int = 0
+) -> OpSpec:
+    """extra: operations per element of dst besides one per element of src."""
+
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        return (fold(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)).reshape(call.outs[0].shape),)
+
+    return OpSpec(
+        kind=kind,
+        role=Role.row,
+        inputs=(Port("src", "T1"), Port("axes", "T2")),
+        outputs=(Port("dst", "T1"),),
+        types={"T1": F, "T2": (DType.s32,)},
+        attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
+        num_inputs=(1, 2),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: call.ins[0].elements + extra * call.outs[0].elements,
+        threshold=threshold,
+        fill=fill,
+        samples=SAMPLES,
+        laws=(law,),
+        check=check,
+        lower=lower,
+    )
+
+
+def _kept(call: Call, dst: Array) -> Reals:
+    """dst with its reduced axes put back as 1, to broadcast against src."""
+    axes = reduced_axes(call.attrs, len(call.ins[0].shape))
+    return real(dst).reshape(tuple(1 if i in axes else d for i, d in enumerate(call.ins[0].shape)))
+
+
+def _bounds(name: str, sign: float) -> Law:
+    """sign 1: dst is an upper bound of src that is reached; -1: a lower one."""
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        src, dst = sign * real(ins[0]), sign * _kept(call, outs[0])
+        axes = reduced_axes(call.attrs, src.ndim)
+        return bool(np.all(dst >= src) and np.all((dst == src).any(axis=axes)))
+
+    return Law(name, holds)
+
+
+def _totals(name: str, per_element: bool) -> Law:
+    """The whole of dst sums to the whole of src (ReduceMean: times the number of elements folded)."""
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        weight = folded(call) if per_element else 1
+        slack = rtol * (weight * float(np.abs(real(outs[0])).sum()) + 1)
+        return bool(abs(weight * real(outs[0]).sum() - real(ins[0]).sum()) <= slack)
+
+    return Law(name, holds)
+
+
+def _logs_add(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst = real(ins[0]), _kept(call, outs[0])
+    logs = np.log(np.abs(src)).sum(axis=reduced_axes(call.attrs, src.ndim), keepdims=True)
+    return near(np.abs(dst), np.exp(logs), 8 * rtol)
+
+
+_NO_CANCELLING = fills.uniform(-1, 3)  # mean 1: a sum over everything is then far from 0, where a relative error means something
+
+SPECS = (
+    _row(
+        "ReduceSum",
+        Reduction(BinOp.add, 0.0),
+        lambda x, axes: real(x.sum(axis=axes)),
+        _walk,
+        _totals("dst sums to the sum of src", per_element=False),
+        _NO_CANCELLING,
+    ),
+    _row(
+        "ReduceMean",
+        Reduction(BinOp.add, 0.0, _mean_of),
+        lambda x, axes: real(x.mean(axis=axes)),
+        _walk,
+        _totals("dst times the count sums to the sum of src", per_element=True),
+        _NO_CANCELLING,
+        extra=1,
+    ),
+    _row(
+        "ReduceMax",
+        Reduction(BinOp.max, -inf),
+        lambda x, axes: real(x.max(axis=axes, initial=-inf)),
+        _exact,
+        _bounds("a bound of src from above, and reached", 1),
+    ),
+    _row(
+        "ReduceMin",
+        Reduction(BinOp.min, inf),
+        lambda x, axes: real(x.min(axis=axes, initial=inf)),
+        _exact,
+        _bounds("a bound of src from below, and reached", -1),
+    ),
+    _row(
+        "ReduceProd",
+        Reduction(BinOp.mul, 1.0),
+        lambda x, axes: real(x.prod(axis=axes)),
+        _walk,
+        Law("logarithms add", _logs_add),
+        _fill_product,
+    ),
+)

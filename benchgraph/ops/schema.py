@@ -1,0 +1,130 @@
+"""The schema half of a row at work: defaults, the checks oneDNN makes when an op is added to a graph, and samples as calls.
+
+The order of the checks is oneDNN's: number of inputs, input dtypes, number of outputs, output dtypes, attributes, then the row's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchgraph.core.attrs import Attrs, AttrValue
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, did_you_mean
+from benchgraph.core.tensor import TensorType
+from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample
+
+
+def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
+    """`attrs` with the default of every attribute that is absent and has one; the same object when nothing is absent."""
+    absent = {name: a.default for name, a in row.attrs.items() if a.default is not None and name not in attrs}
+    return Attrs(absent, **attrs) if absent else attrs
+
+
+def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:
+    """Verify an op against its row. Raises InvalidDataType or InvalidGraphOp naming the port or attribute; `where` is the caller's."""
+    attrs = fill_defaults(row, attrs)
+    bound: dict[str, tuple[str, DType]] = {}
+    _check_count(row.inputs, row.num_inputs, row.variadic, len(ins), "input")
+    _check_dtypes(row, row.inputs, tuple(dtype for dtype, _ in ins), "input", bound)
+    _check_count(row.outputs, row.num_outputs, row.variadic_outputs, len(out_dtypes), "output")
+    _check_dtypes(row, row.outputs, out_dtypes, "output", bound)
+    _check_attrs(row.attrs, attrs)
+    if row.check is None:
+        return
+    message = row.check(attrs, ins, out_dtypes)
+    if message:
+        what, _, fix = message.partition("; ")
+        raise InvalidGraphOp(what, fix=fix)
+
+
+def call_of(row: OpSpec, sample: Sample) -> Call:
+    """A sample as a Call.
+
+    Output dtypes: the sample's; else what the inputs bind the port's type variable to; else f32 or the first dtype allowed.
+    The number of outputs is that of out_dtypes, or the least the row allows.
+    """
+    attrs = fill_defaults(row, sample.attrs)
+    dtypes = sample.dtypes or (DType.f32,) * len(sample.shapes)
+    ins = tuple(TensorType(dtype, shape) for dtype, shape in zip(dtypes, sample.shapes, strict=True))
+    bound = {_port(row.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
+    outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.outputs[: _least_outputs(row)])
+    shapes = row.infer(attrs, ins)
+    return Call(row.kind, attrs, ins, tuple(TensorType(dtype, shape) for dtype, shape in zip(outs, shapes, strict=False)))
+
+
+def _out_dtype(row: OpSpec, port: Port, bound: Mapping[str, DType]) -> DType:
+    allowed = row.types.get(port.type) or (DType.f32,)
+    return bound.get(port.type) or (DType.f32 if DType.f32 in allowed else allowed[0])
+
+
+def _least_outputs(row: OpSpec) -> int:
+    if row.variadic_outputs is not None:
+        return row.variadic_outputs[0]
+    return min(row.num_outputs, default=len(row.outputs))
+
+
+def _port(ports: tuple[Port, ...], index: int) -> Port:
+    return ports[min(index, len(ports) - 1)]
+
+
+def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple[int, int] | None, got: int, side: str) -> None:
+    if limits is not None:
+        least, most = limits
+        if least <= got <= most:
+            return
+        raise InvalidGraphOp(f"has {got} {side}s", fix=f"give it {least} to {most}")
+    legal = counts or (len(ports),)
+    if got in legal:
+        return
+    wanted = " or ".join(str(n) for n in legal)
+    names = ", ".join(p.name for p in ports[: max(legal)])
+    plural = "" if got == 1 else "s"
+    raise InvalidGraphOp(f"has {got} {side}{plural}", fix=f"give it {wanted}: {names}" if names else f"it takes {wanted}")
+
+
+def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...], side: str, bound: dict[str, tuple[str, DType]]) -> None:
+    """Bind type variables to the first dtype seen, inputs before outputs, and hold every later port to it."""
+    for index, dtype in enumerate(dtypes):
+        port = _port(ports, index)
+        allowed = row.types.get(port.type)
+        if not allowed:
+            continue
+        if dtype not in allowed:
+            raise InvalidDataType(f"{side} {port.name} has dtype {dtype.value}", fix=f"use {' or '.join(d.value for d in allowed)}")
+        first, want = bound.setdefault(port.type, (f"{side} {port.name}", dtype))
+        if dtype is not want:
+            what = f"{side} {port.name} has dtype {dtype.value} where {first} has {want.value}"
+            raise InvalidDataType(what, fix="give both the same dtype, with a cast in front if need be")
+
+
+def _check_attrs(schema: Mapping[str, Attr], attrs: Attrs) -> None:
+    for name, attr in schema.items():
+        if name not in attrs:
+            if attr.required:
+                raise InvalidGraphOp(f"attribute '{name}' is missing", fix=f"give it a value of type {attr.type}")
+            continue
+        value = attrs[name]
+        if not _has_type(value, attr.type):
+            raise InvalidGraphOp(f"attribute '{name}' is {value!r}", fix=f"give it a value of type {attr.type}")
+        if attr.choices and value not in attr.choices:
+            near = did_you_mean(str(value), attr.choices) or f"choose {' or '.join(attr.choices)}"
+            raise InvalidGraphOp(f"attribute '{name}' is '{value}'", fix=near)
+    for name in attrs:
+        if name not in schema:
+            known = f"its attributes are {', '.join(schema)}" if schema else "it has no attributes"
+            raise InvalidGraphOp(f"unknown attribute '{name}'", fix=did_you_mean(name, schema) or known)
+
+
+def _has_type(value: AttrValue, type: str) -> bool:
+    """Whether a value is of oneDNN's attribute type. A whole number will do for a float."""
+    if type.endswith("[]"):
+        return isinstance(value, tuple) and all(_has_type(v, type[:-2]) for v in value)
+    match type:
+        case "bool":
+            return isinstance(value, bool)
+        case "s64":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "f32":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, str)

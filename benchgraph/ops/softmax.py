@@ -1,0 +1,128 @@
+"""SoftMax: exp(src) over its sum along an axis (by default axis 1), shifted by the maximum so that nothing overflows.
+
+The optional second output, stats, is max + log(sum of exp(src - max)), f32, with the axis as 1. A row of nothing but -inf gives NaN
+(stats too) in mode none; in mode inf_as_zero it gives zeros, and stats -inf.
+
+The threshold: exp's own few ulp, its argument's rounding (eps/2 times |src - max|, about 8 in the test data), the sum's walk of
+sqrt(n) / 4 (positive numbers do not cancel), a division: 16 + sqrt(n) / 4.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least normal f32
+FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
+
+
+def _axis(attrs: Attrs, rank: int) -> int:
+    axis = attrs.integer("axis")
+    if not -rank <= axis < rank:
+        raise InvalidShape(
+            f"axis {axis} is out of range for src of rank {rank}", fix=f"use {-rank} to {rank - 1}" if rank else "give src a rank"
+        )
+    return axis % rank
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    axis = _axis(attrs, len(src))
+    return src, (*src[:axis], 1, *src[axis + 1 :])
+
+
+def _inf_as_zero(attrs: Attrs) -> bool:
+    return attrs.get("mode") == "inf_as_zero"
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    axis = _axis(call.attrs, src.ndim)
+    top: Reals = src.max(axis=axis, keepdims=True, initial=-np.inf)
+    with np.errstate(all="ignore"):
+        shifted = np.exp(src - np.where(np.isneginf(top), 0.0, top) if _inf_as_zero(call.attrs) else src - top)
+        total = shifted.sum(axis=axis, keepdims=True)
+        dst = shifted / total
+        stats = top + np.log(total)
+    if _inf_as_zero(call.attrs):
+        dst = np.where(total == 0, 0.0, dst)
+    return (dst, stats)[: len(call.outs)]
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """ReduceMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening."""
+    guards = _inf_as_zero(call.attrs)
+    along = Attrs(axes=(_axis(call.attrs, len(call.ins[0].shape)),), keep_dims=True)
+    src = ins[0] if call.ins[0].dtype is DType.f32 else d.op("TypeCast", ins[0], dtype=DType.f32)
+    top = d.op("ReduceMax", src, attrs=along)
+    if guards:
+        top = d.op("Maximum", top, d.const(-FLT_MAX))
+    shifted = d.op("Exp", d.op("Subtract", src, top))
+    total = d.op("ReduceSum", shifted, attrs=along)
+    divisor = d.op("Maximum", total, d.const(FLT_MIN)) if guards else total
+    dst = d.op("Divide", shifted, divisor)
+    if call.outs[0].dtype is not DType.f32:
+        dst = d.op("TypeCast", dst, dtype=call.outs[0].dtype)
+    if len(call.outs) == 1:
+        return (dst,)
+    return dst, d.op("Add", top, d.op("Log", total))
+
+
+def _sums_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    dst = real(outs[0])
+    sums = dst.sum(axis=_axis(call.attrs, dst.ndim))
+    return bool(np.all(dst >= 0)) and near(sums, np.ones(sums.shape), 4 * rtol + call.outs[0].dtype.eps)
+
+
+def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """log(dst) is src but for one number per row, which stats, when there, is."""
+    axis = _axis(call.attrs, ins[0].ndim)
+    gap = real(ins[0]) - np.log(real(outs[0]))
+    slack = 16 * (rtol + call.outs[0].dtype.eps)
+    shift = real(outs[1]) if len(outs) > 1 else gap.max(axis=axis, keepdims=True)
+    return bool(np.all(np.abs(gap - shift) <= slack * np.maximum(1, np.abs(gap))))
+
+
+SPECS = (
+    OpSpec(
+        kind="SoftMax",
+        role=Role.row,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"), Port("stats", "T3")),
+        types={"T1": F, "T2": F, "T3": (DType.f32,)},
+        attrs={"axis": Attr("s64", default=1), "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},
+        num_outputs=(1, 2),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FLOPS * call.ins[0].elements,
+        threshold=lambda call: 16 + sqrt(call.ins[0].shape[_axis(call.attrs, len(call.ins[0].shape))]) / 4,
+        fill=fills.uniform(-4, 4),
+        samples=(
+            Sample(((4, 17),), why="rows, by the default axis"),
+            Sample(((3, 16),), Attrs(axis=-1), why="whole vectors"),
+            Sample(((2, 33, 5),), Attrs(axis=1), why="a strided axis"),
+            Sample(((7, 3),), Attrs(axis=0), why="the outermost axis"),
+            Sample(((2, 3, 4, 15),), Attrs(axis=3), why="attention scores"),
+            Sample(((5, 1),), why="a row of one is 1"),
+            Sample(((2, 3, 19),), Attrs(axis=-1), out_dtypes=(DType.f32, DType.f32), why="with stats"),
+            Sample(((3, 11),), Attrs(mode="inf_as_zero"), out_dtypes=(DType.f32, DType.f32), why="the mode that survives masked rows"),
+            Sample(((4, 33),), Attrs(axis=-1), (DType.bf16,), (DType.bf16,), why="bf16"),
+            Sample(((4, 16),), Attrs(axis=-1), (DType.bf16,), (DType.f32,), why="bf16 into f32"),
+            Sample(((2, 15),), Attrs(axis=-1, mode="inf_as_zero"), (DType.f16,), (DType.f16, DType.f32), why="f16 with f32 stats"),
+        ),
+        laws=(
+            Law("never negative, and the sums along the axis are 1", _sums_to_one),
+            Law("log(dst) and src differ by one number per row, the stats", _logs_differ_as_inputs),
+        ),
+        decompose=decompose,
+    ),
+)

@@ -1,0 +1,75 @@
+"""End and Wildcard: ops that say something about the graph and compute nothing.
+
+End marks its input as leaving the graph. Wildcard stands for an op the library need not know; neither is ever compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.spec import Array, Call, Law, OpSpec, Port, Role, Sample
+
+_NO_LIMIT = (0, sys.maxsize)
+
+
+def _nothing(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    return ()
+
+
+def _no_outputs(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return ()
+
+
+def _unknown(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    if call.outs:
+        raise Unimplemented("what a Wildcard computes is not known", fix="replace it by the ops it stands for")
+    return ()
+
+
+_COMPUTES_NOTHING = Law("there are no outputs", lambda call, ins, outs, rtol: not outs)
+
+SPECS = (
+    OpSpec(
+        kind="End",
+        role=Role.none,
+        inputs=(Port("src"),),
+        outputs=(),
+        types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)},
+        infer=_nothing,
+        reference=_no_outputs,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((2, 3),), why="marks a tensor"),
+            Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor"),
+        ),
+        laws=(_COMPUTES_NOTHING,),
+        unsupported="End only marks a tensor as an output of the graph",
+    ),
+    OpSpec(
+        kind="Wildcard",
+        role=Role.none,
+        inputs=(Port("src", "any"),),
+        outputs=(Port("dst", "any"),),
+        types={},
+        infer=_nothing,
+        reference=_unknown,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((2, 3), (4,)), dtypes=(DType.f32, DType.s8), why="any number of inputs of any type"),
+            Sample((), why="nothing at all"),
+        ),
+        laws=(_COMPUTES_NOTHING,),
+        variadic=_NO_LIMIT,
+        variadic_outputs=_NO_LIMIT,
+        unsupported="a Wildcard stands for an unknown operation",
+    ),
+)

@@ -1,0 +1,295 @@
+"""One input, element by element: activations and elementary functions. dst has the shape and dtype of src.
+
+Cost: one operation per element whatever the function, as for every elementwise op, except GELU. Sources of the thresholds (units of
+eps(f32) = 2 half-ulps): EXACT picks or rounds, so there is no error. ARITHMETIC is a few correctly rounded operations. TRANSCENDENTAL
+has a polynomial of a few ulp inside, and its argument's own rounding, which exp turns into a relative error of |x| times as much
+(|x| <= 4 in the test data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.build import binary, f32, select, unary
+from benchgraph.tir.ir import BinOp, Expr, UnOp
+
+EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 2.0, 16.0
+GELU_FLOPS = 8  # x*x*x*c + x, scaled, tanh, +1, *x, /2: the operations of the tanh form, with tanh as one
+
+
+def same_shape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    return (ins[0].shape,)
+
+
+def _samples(attrs: Attrs) -> tuple[Sample, ...]:
+    return (
+        Sample(((17,),), attrs, why="one element more than a vector of 16"),
+        Sample(((3, 5, 33),), attrs, why="every dim odd"),
+        Sample(((1,),), attrs, why="a single element"),
+        Sample(((),), attrs, why="rank 0"),
+        Sample(((4, 15),), attrs, (DType.bf16,), why="bf16, one element less than a vector"),
+        Sample(((2, 16),), attrs, (DType.f16,), why="f16, whole vectors"),
+    )
+
+
+def _row(
+    kind: str,
+    expr: Callable[[Attrs, Expr], Expr],
+    compute: Callable[[Attrs, Reals], Reals],
+    threshold: float,
+    laws: tuple[Law, ...],
+    *,
+    attrs: dict[str, Attr] | None = None,
+    samples: tuple[Attrs, ...] = (Attrs(),),
+    more: tuple[Sample, ...] = (),
+    fill: Fill = fills.PLAIN,
+    flops: int = 1,
+) -> OpSpec:
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (compute(call.attrs, real(ins[0])),)
+
+    return OpSpec(
+        kind=kind,
+        role=Role.pointwise,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs=attrs or {},
+        infer=same_shape,
+        reference=reference,
+        flops=lambda call: flops * call.outs[0].elements,
+        threshold=lambda call: threshold,
+        fill=fill,
+        samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
+        laws=laws,
+        lower=Elementwise(lambda a, ins: expr(a, ins[0])),
+    )
+
+
+# ---- expressions longer than a line ----------------------------------------------------------------------------------
+
+
+def _add(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.add, a, b)
+
+
+def _mul(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.mul, a, b)
+
+
+def _where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr:
+    return select(binary(op, x, f32(bound)), then, otherwise)
+
+
+def _sigmoid(attrs: Attrs, x: Expr) -> Expr:
+    """Safe everywhere: exp overflows to inf for x < -88, and 1 / inf is the 0 that is wanted."""
+    return binary(BinOp.div, f32(1), _add(f32(1), unary(UnOp.exp, unary(UnOp.neg, x))))
+
+
+def _gelu(attrs: Attrs, x: Expr) -> Expr:
+    if attrs.get("mode") == "gelu_tanh":
+        cubic = _mul(x, _add(f32(1), _mul(f32(0.044715), _mul(x, x))))
+        bump = unary(UnOp.tanh, _mul(f32(sqrt(2 / pi)), cubic))
+    else:
+        bump = unary(UnOp.erf, _mul(f32(sqrt(0.5)), x))
+    return _mul(_mul(f32(0.5), x), _add(f32(1), bump))
+
+
+def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
+    if attrs.get("mode") == "gelu_tanh":
+        return real(0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))))
+    from scipy.special import erfc  # takes 0.1 s to import, and only this needs it
+
+    return 0.5 * x * real(erfc(-x / sqrt(2)))  # erfc, not 1 + erf: no cancellation for x << 0
+
+
+def _clamp(attrs: Attrs, x: Expr) -> Expr:
+    return binary(BinOp.min, binary(BinOp.max, x, f32(attrs.real("min"))), f32(attrs.real("max")))
+
+
+def _elu(attrs: Attrs, x: Expr) -> Expr:
+    below = _mul(f32(attrs.real("alpha")), binary(BinOp.sub, unary(UnOp.exp, x), f32(1)))
+    return _where(x, BinOp.ge, 0, x, below)
+
+
+def _hard_swish(attrs: Attrs, x: Expr) -> Expr:
+    gate = binary(BinOp.min, binary(BinOp.max, _add(x, f32(3)), f32(0)), f32(6))
+    return _mul(_mul(x, gate), f32(1 / 6))
+
+
+# ---- laws of one op --------------------------------------------------------------------------------------------------
+
+
+def _is_within_limits(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    dst, low, high = real(outs[0]), call.attrs.real("min"), call.attrs.real("max")
+    slack = (rtol + call.outs[0].dtype.eps) * max(abs(low), abs(high))
+    return bool(np.all((dst >= low - slack) & (dst <= high + slack)))
+
+
+def _is_elu(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst, alpha = real(ins[0]), real(outs[0]), call.attrs.real("alpha")
+    return bool(np.all(dst >= -abs(alpha) * (1 + rtol))) and near(dst[src >= 0], src[src >= 0], rtol)
+
+
+def _scales_below_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst = real(ins[0]), real(outs[0])
+    return near(dst - np.maximum(src, 0), call.attrs.real("alpha") * np.minimum(src, 0), rtol)
+
+
+def _bounded(name: str, low: float, high: float) -> Law:
+    return relation(name, lambda ins, dst, slack: (dst >= low - slack) & (dst <= high + slack))
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+_ALPHA = {"alpha": Attr("f32", required=True)}
+
+SPECS = (
+    _row(
+        "ReLU",
+        lambda attrs, x: _where(x, BinOp.gt, 0, x, f32(0)),
+        lambda attrs, x: np.where(x > 0, x, 0.0),
+        EXACT,
+        (
+            relation("never below 0", lambda ins, dst, slack: dst >= 0),
+            relation("dst - src is 0 or -src", lambda ins, dst, slack: (dst == ins[0]) | (dst == 0) & (ins[0] <= 0)),
+        ),
+        more=(Sample(((0, 4),), why="no elements"), Sample(((2, 3, 2, 2, 7),), why="rank 5")),
+    ),
+    _row(
+        "LeakyReLU",
+        lambda attrs, x: _where(x, BinOp.ge, 0, x, _mul(f32(attrs.real("alpha")), x)),
+        lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * x),
+        ARITHMETIC,
+        (Law("identity above 0, alpha times src below", _scales_below_zero),),
+        attrs=_ALPHA,
+        samples=(Attrs(alpha=0.25), Attrs(alpha=0.0), Attrs(alpha=1.5)),
+    ),
+    _row(
+        "GELU",
+        _gelu,
+        _gelu_reference,
+        TRANSCENDENTAL,
+        (
+            relation(
+                "between -0.171 and max(src, 0)", lambda ins, dst, slack: (dst >= -0.171 - slack) & (dst <= np.maximum(ins[0], 0) + slack)
+            ),
+        ),
+        attrs={"mode": Attr("string", default="gelu_erf", choices=("gelu_erf", "gelu_tanh"))},
+        samples=(Attrs(), Attrs(mode="gelu_tanh"), Attrs(mode="gelu_erf")),
+        fill=fills.uniform(-4, 4),
+        flops=GELU_FLOPS,
+    ),
+    _row(
+        "Tanh",
+        lambda attrs, x: unary(UnOp.tanh, x),
+        lambda attrs, x: np.tanh(x),
+        TRANSCENDENTAL,
+        (_bounded("within [-1, 1]", -1, 1), INCREASING),
+    ),
+    _row(
+        "Sigmoid",
+        _sigmoid,
+        lambda attrs, x: np.exp(-np.logaddexp(0, -x)),
+        TRANSCENDENTAL,
+        (_bounded("within [0, 1]", 0, 1), INCREASING),
+        fill=fills.uniform(-8, 8),
+    ),
+    _row(
+        "Exp",
+        lambda attrs, x: unary(UnOp.exp, x),
+        lambda attrs, x: np.exp(x),
+        TRANSCENDENTAL,
+        (relation("at least 1 + src", lambda ins, dst, slack: dst >= 1 + ins[0] - slack), INCREASING),
+        fill=fills.uniform(-4, 4),
+    ),
+    _row(
+        "Log",
+        lambda attrs, x: unary(UnOp.log, x),
+        lambda attrs, x: np.log(x),
+        TRANSCENDENTAL,
+        (recovers("exp undoes it", lambda ins, dst: np.exp(dst)), INCREASING),
+        fill=fills.uniform(0.125, 8),
+    ),
+    _row(
+        "Sqrt",
+        lambda attrs, x: unary(UnOp.sqrt, x),
+        lambda attrs, x: np.sqrt(x),
+        ARITHMETIC,
+        (recovers("squaring undoes it", lambda ins, dst: np.square(dst)), INCREASING),
+        fill=fills.uniform(0.0625, 4),
+    ),
+    _row(
+        "Square",
+        lambda attrs, x: _mul(x, x),
+        lambda attrs, x: np.square(x),
+        ARITHMETIC,
+        (recovers("its root is |src|", lambda ins, dst: np.copysign(np.sqrt(dst), ins[0])),),
+    ),
+    _row(
+        "Clamp",
+        _clamp,
+        lambda attrs, x: np.minimum(np.maximum(x, attrs.real("min")), attrs.real("max")),
+        ARITHMETIC,
+        (Law("between min and max", _is_within_limits), INCREASING),
+        attrs={"min": Attr("f32", required=True), "max": Attr("f32", required=True)},
+        samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0)),
+    ),
+    _row(
+        "Elu",
+        _elu,
+        lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * np.expm1(x)),
+        TRANSCENDENTAL,
+        (Law("never below -alpha, identity above 0", _is_elu),),
+        attrs=_ALPHA,
+        samples=(Attrs(alpha=1.0), Attrs(alpha=0.25)),
+        fill=fills.uniform(-4, 4),
+    ),
+    _row(
+        "HardSwish",
+        _hard_swish,
+        lambda attrs, x: x * np.clip(x + 3, 0, 6) / 6,
+        2 * ARITHMETIC,
+        (
+            _bounded("never below -3/8", -0.375, np.inf),
+            relation(
+                "src where src >= 3, 0 where src <= -3",
+                lambda ins, dst, slack: np.abs(dst - np.maximum(ins[0], 0)) * (np.abs(ins[0]) >= 3) <= slack,
+            ),
+        ),
+        fill=fills.uniform(-5, 5),
+    ),
+    _row(
+        "Abs",
+        lambda attrs, x: unary(UnOp.abs, x),
+        lambda attrs, x: np.abs(x),
+        EXACT,
+        (relation("never negative, src or -src", lambda ins, dst, slack: (dst >= 0) & ((dst == ins[0]) | (dst == -ins[0]))),),
+    ),
+    _row(
+        "Round",
+        lambda attrs, x: unary(UnOp.round, x),
+        lambda attrs, x: np.rint(x),
+        EXACT,
+        (relation("a whole number at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
+        fill=fills.uniform(-20, 20),
+    ),
+    _row(
+        "Reciprocal",
+        lambda attrs, x: binary(BinOp.div, f32(1), x),
+        lambda attrs, x: np.reciprocal(x),
+        ARITHMETIC,
+        (recovers("its reciprocal is src", lambda ins, dst: np.reciprocal(dst)),),
+        fill=fills.away_from_zero,
+    ),
+)
