@@ -1,0 +1,50 @@
+"""Aligned buffers."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.errors import OutOfMemory
+
+LINE_BYTES = 64  # one cache line, one 512-bit vector
+HUGE_BYTES = 2 << 20  # a huge page on x86-64
+
+
+def line_up(nbytes: int) -> int:
+    """nbytes rounded up to whole cache lines."""
+    return -(-nbytes // LINE_BYTES) * LINE_BYTES
+
+
+@cache
+def _madvise() -> Any:
+    """libc's madvise, None where there are no huge pages to ask for."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+def aligned(nbytes: int) -> NDArray[np.uint8]:
+    """nbytes of memory with undefined contents, on a cache line; large ones on huge pages if the system agrees.
+
+    Never of size 0, so that every buffer has an address of its own. Raises OutOfMemory.
+    """
+    size = max(nbytes, 1)
+    alignment = HUGE_BYTES if size >= 2 * HUGE_BYTES else LINE_BYTES
+    try:
+        raw = np.empty(size + alignment, np.uint8)
+    except MemoryError as full:
+        raise OutOfMemory(f"cannot allocate {size} bytes", fix="use a smaller batch") from full
+    skip = -raw.ctypes.data % alignment
+    buffer = raw[skip : skip + size]
+    madvise = _madvise()
+    if alignment == HUGE_BYTES and madvise is not None:
+        madvise(buffer.ctypes.data, size // HUGE_BYTES * HUGE_BYTES, mmap.MADV_HUGEPAGE)  # advice: failure changes nothing
+    return buffer

@@ -1,0 +1,140 @@
+"""Thread runtimes behind one symbol: `void benchgraph_parallel(ptr body, ptr ctx, i64 tasks)`.
+
+It calls `body(ctx, begin, end, thread)` so that every task in 0 <= t < tasks is in exactly one [begin, end), each share contiguous and
+each thread number less than the thread count. It returns when all are done. One thread or one task runs inline and wakes nobody.
+
+    omp         GOMP_parallel of the OpenMP library that the process already has, or that the system offers
+    threadpool  our own workers (pool.py)
+    seq         a call
+    auto        omp if there is an OpenMP library, else threadpool
+
+Each (kind, threads) is a small compiled function of its own, made once and kept, so executables may differ in both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from functools import cache
+
+from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.target import ISAS
+from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.pool import Pool
+
+PARALLEL = "benchgraph_parallel"
+KINDS = ("auto", "omp", "threadpool", "seq")
+_PORTABLE = ISAS["portable"]
+
+_SEQ = f"""
+define void @{PARALLEL}(ptr %body, ptr %ctx, i64 %tasks) {{
+  %any = icmp sgt i64 %tasks, 0
+  br i1 %any, label %run, label %done
+run:
+  call void %body(ptr %ctx, i64 0, i64 %tasks, i64 0)
+  br label %done
+done:
+  ret void
+}}
+"""
+
+# {threads} is baked in. A team may come out smaller than asked for (nested regions, OMP_THREAD_LIMIT), so a thread asks how many they are.
+_OMP = """
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
+
+define internal void @share(ptr %region) {{
+  %body = load ptr, ptr %region
+  %ctx.at = getelementptr {{ptr, ptr, i64}}, ptr %region, i64 0, i32 1
+  %ctx = load ptr, ptr %ctx.at
+  %tasks.at = getelementptr {{ptr, ptr, i64}}, ptr %region, i64 0, i32 2
+  %tasks = load i64, ptr %tasks.at
+  %id.32 = call i32 @omp_get_thread_num()
+  %team.32 = call i32 @omp_get_num_threads()
+  %id = sext i32 %id.32 to i64
+  %team = sext i32 %team.32 to i64
+  %next = add i64 %id, 1
+  %first = mul i64 %id, %tasks
+  %last = mul i64 %next, %tasks
+  %begin = sdiv i64 %first, %team
+  %end = sdiv i64 %last, %team
+  %any = icmp slt i64 %begin, %end
+  br i1 %any, label %run, label %done
+run:
+  call void %body(ptr %ctx, i64 %begin, i64 %end, i64 %id)
+  br label %done
+done:
+  ret void
+}}
+
+define void @{name}(ptr %body, ptr %ctx, i64 %tasks) {{
+entry:
+  %region = alloca {{ptr, ptr, i64}}
+  %many = icmp sgt i64 %tasks, 1
+  br i1 %many, label %fork, label %few
+fork:
+  store ptr %body, ptr %region
+  %ctx.at = getelementptr {{ptr, ptr, i64}}, ptr %region, i64 0, i32 1
+  store ptr %ctx, ptr %ctx.at
+  %tasks.at = getelementptr {{ptr, ptr, i64}}, ptr %region, i64 0, i32 2
+  store i64 %tasks, ptr %tasks.at
+  %team = call i64 @llvm.smin.i64(i64 %tasks, i64 {threads})
+  %team.32 = trunc i64 %team to i32
+  call void @GOMP_parallel(ptr @share, ptr %region, i32 %team.32, i32 0)
+  br label %done
+few:
+  %any = icmp eq i64 %tasks, 1
+  br i1 %any, label %run, label %done
+run:
+  call void %body(ptr %ctx, i64 0, i64 1, i64 0)
+  br label %done
+done:
+  ret void
+}}
+"""
+_OMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+@cache
+def omp_functions() -> dict[str, int]:
+    """Addresses of the OpenMP functions we call; {} when there is no OpenMP library.
+
+    A library that the process has loaded wins, so that two OpenMP runtimes do not compete for the cores.
+    """
+    names = (None, ctypes.util.find_library("gomp"), "libgomp.so.1", ctypes.util.find_library("iomp5"), "libiomp5.so", "libomp.so")
+    for name in dict.fromkeys(names):
+        try:
+            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)  # never unloaded: its threads may outlive every user
+            found = {f: ctypes.cast(getattr(library, f), ctypes.c_void_p).value or 0 for f in _OMP_FUNCTIONS}
+        except (OSError, AttributeError):
+            continue
+        return found
+    return {}
+
+
+@cache
+def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
+    if kind == "seq" or threads == 1:
+        return load(_SEQ, _PORTABLE, {}), None
+    if kind == "omp":
+        return load(_OMP.format(name=PARALLEL, threads=threads), _PORTABLE, omp_functions()), None
+    pool = Pool(threads, PARALLEL)
+    return pool.code, pool
+
+
+def runtime_symbol(kind: str, threads: int) -> int:
+    """The address of `benchgraph_parallel` for this runtime and thread count.
+
+    Raises InvalidArguments for an unknown kind or a count below 1, Unimplemented for omp where no OpenMP library is found.
+    """
+    if kind not in KINDS:
+        raise InvalidArguments(f"no thread runtime is called {kind!r}", where="thread runtime", fix=f"choose one of {', '.join(KINDS)}")
+    if threads < 1:
+        raise InvalidArguments(f"{threads} threads", where="thread runtime", fix="use at least one")
+    if kind == "auto":
+        kind = "omp" if omp_functions() else "threadpool"
+    if kind == "omp" and not omp_functions():
+        raise Unimplemented("no OpenMP library on this system", where="thread runtime omp", fix="install libgomp, or choose threadpool")
+    code, _ = _code(kind, threads)
+    return code.address(PARALLEL)

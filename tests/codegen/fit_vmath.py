@@ -1,0 +1,90 @@
+"""Fit the polynomials of benchgraph/codegen/vmath.py: `python tests/codegen/fit_vmath.py` prints them.
+
+Weighted least squares on Chebyshev nodes, reweighted by the error until it is level (Lawson), which approaches the minimax polynomial.
+Coefficients are rounded to f32 one at a time, lowest first, and the rest is fitted again, so that they make up for the rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, erfc
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Approximate y(x) by a polynomial; weight turns an error of y into a relative error of the function that is built from it.
+
+    fixed: coefficients that are given, lowest first.
+    """
+
+    x: Array
+    y: Array
+    weight: Array
+    degree: int
+    fixed: tuple[float, ...] = ()
+
+    def error(self, coefficients: Sequence[float]) -> float:
+        return float(np.max(np.abs(np.polyval(coefficients[::-1], self.x) - self.y) * self.weight))
+
+
+def _nodes(a: float, b: float, count: int = 2000) -> Array:
+    return (a + b) / 2 + (b - a) / 2 * np.cos(np.pi * (np.arange(count) + 0.5) / count)
+
+
+def expm1() -> Problem:
+    """(e**r - 1) / r on [-ln2/2, ln2/2], relative error of e**r - 1; starts with 1, so that tiny arguments keep full precision."""
+    half = np.log(2) / 2 * 1.0001
+    r = _nodes(-half, half)
+    return Problem(r, np.expm1(r) / r, np.abs(r / np.expm1(r)), 5, (1.0,))
+
+
+def log1p() -> Problem:
+    """(log(1 + f) - f + f*f/2) / f**3 for 1 + f between sqrt(1/2) and sqrt(2), relative error of log(1 + f)."""
+    f = _nodes(np.sqrt(0.5) - 1, np.sqrt(2) - 1)
+    return Problem(f, (np.log1p(f) - f + f * f / 2) / f**3, np.abs(f**3 / np.log1p(f)), 7)
+
+
+def erf_exponent() -> Problem:
+    """-log(1 - erf(x)) / x on [0, 4], relative error of erf(x)."""
+    x = _nodes(0.0, 4.0)
+    minus_log = np.where(x < 1, -np.log1p(-erf(x)), -np.log(erfc(x)))
+    return Problem(x, minus_log / x, erfc(x) * x / erf(x), 7)
+
+
+def fit(problem: Problem, iterations: int = 300) -> list[float]:
+    """Coefficients in f32, lowest power first."""
+    found = list(problem.fixed)
+    powers = list(range(len(found), problem.degree + 1))
+    rest = problem.y - np.polyval([0.0, *found[::-1]], problem.x)
+    while powers:
+        lowest = float(np.float32(_lawson(problem.x, rest, problem.weight, powers, iterations)[0]))
+        found.append(lowest)
+        rest -= lowest * problem.x ** powers.pop(0)
+    return found
+
+
+def _lawson(x: Array, y: Array, weight: Array, powers: Sequence[int], iterations: int) -> Array:
+    columns = x[:, None] ** np.array(powers, float)
+    size, w = np.abs(columns).max(0), np.ones_like(x)
+    best, best_error = np.zeros(len(powers)), np.inf
+    for _ in range(iterations):
+        rows = np.sqrt(w) * weight
+        c = np.linalg.lstsq(columns / size * rows[:, None], y * rows, rcond=None)[0] / size
+        error = np.abs(columns @ c - y) * weight
+        if error.max() < best_error:
+            best, best_error = c, float(error.max())
+        w *= error / error.max() + 1e-2
+        w /= w.mean()
+    return best
+
+
+if __name__ == "__main__":
+    for name, problem in (("EXPM1", expm1()), ("LOG1P", log1p()), ("ERF_EXPONENT", erf_exponent())):
+        coefficients = fit(problem)
+        print(f"{name} = ({', '.join(repr(float(c)) for c in coefficients)})  # error {problem.error(coefficients):.2g}")

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from llvmlite import ir
+from numpy.typing import NDArray
+from scipy.special import erf
+
+from benchgraph.codegen import vmath
+from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, vector
+from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.runtime.code import Code, load
+
+F = np.float32
+BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], float]] = {
+    "exp": (np.exp, 1.2),
+    "log": (np.log, 1.0),
+    "tanh": (np.tanh, 3.0),
+    "erf": (erf, 3.5),
+}
+LEVELS = [isa for isa in ISAS.values() if isa.lanes <= host().isa.lanes]
+
+
+def compiled(name: str, isa: Isa, lanes: int) -> Code:
+    """`f(src, dst, n)`: n vectors through vmath.<name>."""
+    module = ir.Module()
+    f = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, I64]), "f")
+    entry, loop, done = (f.append_basic_block(b) for b in ("entry", "loop", "done"))
+    builder = ir.IRBuilder(entry)
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    i = builder.phi(I64)
+    src, dst = (builder.gep(p, [builder.mul(i, I64(lanes))], source_etype=F32) for p in f.args[:2])
+    value = builder.load(src, typ=vector(F32, lanes), align=4)
+    builder.store(getattr(vmath, name)(builder, value), dst, align=4)
+    after = builder.add(i, I64(1))
+    i.add_incoming(I64(0), entry)
+    i.add_incoming(after, loop)
+    builder.cbranch(builder.icmp_signed("<", after, f.args[2]), loop, done)
+    builder.position_at_end(done)
+    builder.ret_void()
+    return load(str(module), isa, {})
+
+
+def apply(code: Code, x: NDArray[np.float32], lanes: int) -> NDArray[np.float32]:
+    y = np.empty_like(x)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(code.address("f"))
+    call(x.ctypes.data, y.ctypes.data, x.size // lanes)
+    return y
+
+
+def samples(stride: int) -> NDArray[np.float32]:
+    """Every stride-th bit pattern of f32, and a dense walk through the range where the functions are busy."""
+    patterns = np.arange(0, 1 << 32, stride, dtype=np.uint64).astype(np.uint32).view(F)
+    x = np.concatenate([patterns, np.linspace(-90, 90, 1 << 20, dtype=F), np.linspace(0.4, 2.2, 1 << 19, dtype=F)])
+    return x[: x.size // 240 * 240]
+
+
+def worst_ulp(got: NDArray[np.float32], want: NDArray[np.float64]) -> float:
+    ulp = np.spacing(np.maximum(np.abs(want), 2.0**-126).astype(F)).astype(np.float64)
+    return float(np.max(np.abs(got.astype(np.float64) - want) / ulp, initial=0.0))
+
+
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda i: i.name)
+@pytest.mark.parametrize("name", BOUNDS)
+def test_error_stays_within_the_stated_bound(name: str, isa: Isa) -> None:
+    reference, bound = BOUNDS[name]
+    x = samples(2503)
+    got = apply(compiled(name, isa, isa.lanes), x, isa.lanes)
+    with np.errstate(all="ignore"):
+        want = reference(x.astype(np.float64))
+        overflows = np.abs(want) > np.finfo(F).max
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(got[overflows], want.astype(F)[overflows])
+    keep = np.isfinite(want) & ~overflows
+    if name == "exp":
+        low = x < -86.98
+        assert np.all((got[low] >= 0) & (got[low] <= 1.7e-38))
+        keep &= ~low
+    assert worst_ulp(got[keep], want[keep]) <= bound
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8, 48])
+def test_any_lane_count_gives_the_same_bits(lanes: int) -> None:
+    x = samples(400009)
+    for name in BOUNDS:
+        want = apply(compiled(name, host().isa, 16), x[: x.size // 16 * 16], 16)
+        got = apply(compiled(name, host().isa, lanes), x[: want.size], lanes)
+        np.testing.assert_array_equal(got[: want.size // lanes * lanes], want[: want.size // lanes * lanes])
+
+
+def test_special_values() -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38], F)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(apply(compiled("exp", host().isa, 8), x, 8), np.array([1, 1, np.inf, 0, np.nan, 1, 1, np.inf], F))
+        np.testing.assert_array_equal(
+            apply(compiled("log", host().isa, 8), x, 8)[:5], np.array([-np.inf, -np.inf, np.inf, np.nan, np.nan], F)
+        )
+    for name in ("tanh", "erf"):
+        got = apply(compiled(name, host().isa, 8), x, 8)
+        np.testing.assert_array_equal(got[[2, 3, 4, 7]], np.array([1, -1, np.nan, 1], F))
+        np.testing.assert_array_equal(np.signbit(got[[0, 1, 5, 6]]), [False, True, False, True])
+
+
+def test_exp_with_large_nan_payloads_stays_nan() -> None:
+    x = np.array([0x7FC00001, 0x7FFFFFFF, 0xFFC12345, 0x7F800001] * 2, np.uint32).view(F)
+    for name in BOUNDS:
+        assert np.isnan(apply(compiled(name, host().isa, 8), x, 8)).all()
+
+
+def _fitter() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fit_vmath", Path(__file__).with_name("fit_vmath.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("problem", "coefficients"), [("expm1", vmath.EXPM1), ("log1p", vmath.LOG1P), ("erf_exponent", vmath.ERF_EXPONENT)]
+)
+def test_coefficients_are_as_good_as_a_fresh_fit(problem: str, coefficients: tuple[float, ...]) -> None:
+    fitter = _fitter()
+    task = getattr(fitter, problem)()
+    assert all(float(F(c)) == c for c in coefficients)
+    assert task.error(coefficients) <= 1.05 * task.error(fitter.fit(task, iterations=60))
