@@ -25,19 +25,17 @@ class Knobs:
 
 def build(knobs: Knobs, file: Path) -> Graph:
     # imported here: the options are read, and --help printed, without loading numpy
-    from benchgraph.graph.infer import infer_shapes
-    from benchgraph.graph.json import load
-    from benchgraph.graph.override import with_batch
+    from benchgraph.graph import infer_shapes, load, with_batch
 
     graph = load(file)
     try:
-        graph = with_batch(graph, knobs.mb) if knobs.mb else graph
-    except BenchgraphError as bad:
-        raise CannotOverride(bad.what, where=bad.where, fix=bad.fix).inside(f"{file}: --mb={knobs.mb}") from bad
-    try:
-        return infer_shapes(graph)
+        graph = infer_shapes(graph)
     except BenchgraphError as bad:
         raise bad.inside(str(file)) from bad
+    try:
+        return with_batch(graph, knobs.mb)
+    except BenchgraphError as bad:
+        raise CannotOverride(bad.what, where=bad.where, fix=bad.fix).inside(f"{file}: --mb={knobs.mb}") from bad
 
 
 def expected(knobs: Knobs) -> int:
