@@ -79,7 +79,7 @@ def _execute(
         live.update(_run(partition, code, live, again=judge))
         if judge:
             want = evaluate(partition.graph, {t.id: live[t.id] for t in partition.inputs})
-            where = f"partition {partition.id} ({partition.kind}): "
+            where = f"partition {step} ({partition.kind}): "
             verdict = _judge(partition.outputs, live, want, tolerance(partition.graph), where, verdict)
         if verdict.errors:
             return verdict

@@ -7,11 +7,10 @@ from contextlib import nullcontext
 
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
-from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.problem import Problem
 from benchgraph.library.protocol import Compiled, Library
-from benchgraph.ops import spec
+from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.partition.ir import Partition, Policy
 
@@ -27,10 +26,10 @@ def cut(problem: Problem, graph: Graph, library: Library, policy: str) -> tuple[
     """
     found = library.partitions(graph, Policy(policy))
     work = tuple(p for p in found if any(op.kind != END for op in p.ops))
-    for p in work:
+    for position, p in enumerate(work):
         if not p.is_supported:
-            ids = ", ".join(op.label for op in p.ops)
-            raise Unimplemented(f"partition {p.id} ({ids}) is unsupported: {p.reason}", where=policy)
+            ops = ", ".join(op.label for op in p.ops)
+            raise Unimplemented(f"partition {position} ({ops}) is unsupported: {p.reason}", where=policy)
     want = problem.expected_partitions
     if want and policy == Policy.fused.value and len(work) != want:
         what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({len(work)})"
@@ -47,11 +46,11 @@ def compile_all(partitions: Sequence[Partition], library: Library, policy: str) 
 
 def flops(ops: Iterable[Op]) -> int:
     """Floating-point operations, by the op table."""
-    return sum(spec(op.kind).flops(Call(op.kind, op.attrs, _types(op.inputs), _types(op.outputs))) for op in ops if op.kind != END)
+    return sum(spec(op.kind).flops(_call(op)) for op in ops if op.kind != END)
 
 
-def _types(tensors: Sequence[LogicalTensor]) -> tuple[TensorType, ...]:
-    return tuple(t.type for t in tensors)
+def _call(op: Op) -> Call:
+    return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
 
 
 def traffic(source: Graph | Partition) -> int:

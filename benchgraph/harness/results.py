@@ -71,7 +71,7 @@ def spread(samples: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True)
 class PartitionTiming:
-    """One partition on its own. kind: the rule that made it; ops: ids."""
+    """One partition on its own. id: its position in the order of execution; kind: the rule that made it; ops: ids."""
 
     id: int
     kind: str

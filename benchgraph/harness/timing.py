@@ -163,8 +163,8 @@ def _policy_timing(built: Built, whole: Timing, alone: dict[tuple[str, int], Tim
     """alone: (policy, position) -> timing; a partition that is the whole graph has none of its own and takes the whole's."""
     timings = [alone.get((built.policy, i), whole) for i in range(len(built.partitions))]
     parts = [
-        PartitionTiming(p.id, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing)
-        for p, c, timing in zip(built.partitions, built.compiled, timings, strict=True)
+        PartitionTiming(i, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing)
+        for i, (p, c, timing) in enumerate(zip(built.partitions, built.compiled, timings, strict=True))
     ]
     return PolicyTiming(built.policy, whole, tuple(parts))
 
