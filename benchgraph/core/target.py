@@ -54,6 +54,11 @@ class Target:
         """f32 lanes of one vector."""
         return self.isa.lanes
 
+    @property
+    def panel_width(self) -> int:
+        """Columns of a packed weight panel: the widest register tile that leaves room for enough rows."""
+        return self.isa.lanes * (4 if self.isa.registers >= 32 else 2)
+
 
 def _cpu_flags() -> frozenset[str]:
     info = Path("/proc/cpuinfo")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from functools import cached_property
-from math import ceil, prod
+from math import ceil
 from typing import TypeAlias
 
 import numpy as np
@@ -69,8 +69,27 @@ class Literal:
 
 
 @dataclass(frozen=True)
+class View:
+    """A value that has no buffer of its own: its elements lie in `base`, moved by one data-movement op.
+
+    kind, attrs, src_shape, dst_shape: that op. inverse False: this value is the op's dst and base its src; True: the other way round
+    (the producer writes straight to where the movement would have put the elements).
+    """
+
+    base: int
+    kind: str
+    attrs: Attrs
+    src_shape: Shape
+    dst_shape: Shape
+    inverse: bool
+
+
+@dataclass(frozen=True)
 class Value:
-    """What flows between ops. strides: set for the partition's border tensors, whose buffers belong to the user."""
+    """What flows between ops.
+
+    strides: in elements, set for the partition's border tensors, whose buffers belong to the user. literal: compile-time data.
+    """
 
     id: int
     dtype: DType
@@ -79,14 +98,15 @@ class Value:
     constness: Constness = Constness.variable
     strides: Shape | None = None
     literal: Literal | None = None
+    view: View | None = None
 
     @property
     def type(self) -> TensorType:
         return TensorType(self.dtype, self.shape)
 
     @property
-    def nbytes(self) -> int:
-        return self.dtype.nbytes(prod(self.layout.physical(self.shape)))
+    def is_constant(self) -> bool:
+        return self.constness > Constness.variable
 
 
 @dataclass(frozen=True)
@@ -99,17 +119,50 @@ class Op:
     attrs: Attrs = Attrs()
 
 
+class Anchor(Enum):
+    """Where in its fused op's loop nest an op runs, outermost first (the Graph Compiler paper's anchors, for one task of mb rows).
+
+    batch: once per batch entry, before its tasks. rows: on the task's rows, whole ([mb, N]). tile: inside the column loop, on the
+    [mb, nb] tile the microkernel has just written. kernel: the microkernel itself.
+    """
+
+    batch = "batch"
+    rows = "rows"
+    tile = "tile"
+    kernel = "kernel"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """At most one tunable op, first, and the ops on its result, in order; anchors[i] is where ops[i] runs.
+
+    nb: columns of one microkernel call; 0 when there is no tunable op.
+    """
+
+    ops: tuple[Op, ...]
+    anchors: tuple[Anchor, ...]
+    nb: int = 0
+
+
 @dataclass(frozen=True)
 class Fused:
-    """Ops that share one loop nest. stages: each is at most one tunable op and the ops at its anchors, in order.
+    """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    rows: domain axes that are split into parallel tasks; mb: rows of one task along the last of them.
+    mb: rows of one parallel task; 0 for nests without a tunable op, which cut their tasks from the values' shapes. split_n: the columns
+    of the only tunable op are spread over tasks too. why: the schedule's reason, for people.
     """
 
     name: str
-    ops: tuple[Op, ...]
+    stages: tuple[Stage, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
+    mb: int = 0
+    split_n: bool = False
+    why: str = ""
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return tuple(op for stage in self.stages for op in stage.ops)
 
 
 Node: TypeAlias = Op | Fused
@@ -123,7 +176,6 @@ class Graph:
     nodes: tuple[Node, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    facts: frozenset[str] = field(default_factory=frozenset)
 
     @cached_property
     def by_id(self) -> dict[int, Value]:
@@ -137,15 +189,23 @@ class Graph:
         return {v: node for node in self.nodes for v in node.outs}
 
     @cached_property
-    def uses(self) -> dict[int, int]:
-        """Value id -> how many nodes read it, plus one when it leaves the graph."""
-        count = {v.id: 0 for v in self.values}
+    def consumers(self) -> dict[int, tuple[Node, ...]]:
+        """Value id -> the nodes that read it, each once; leaving the graph is not a consumer."""
+        found: dict[int, list[Node]] = {v.id: [] for v in self.values}
         for node in self.nodes:
-            for v in set(node.ins):
-                count[v] += 1
-        for v in self.outs:
-            count[v] += 1
-        return count
+            for v in dict.fromkeys(node.ins):
+                found[v].append(node)
+        return {v: tuple(nodes) for v, nodes in found.items()}
 
-    def with_values(self, changed: dict[int, Value]) -> Graph:
-        return replace(self, values=tuple(changed.get(v.id, v) for v in self.values)) if changed else self
+    def root(self, id: int) -> int:
+        """The value whose buffer holds this one's elements."""
+        view = self.by_id[id].view
+        return id if view is None else self.root(view.base)
+
+    def changed(self, values: dict[int, Value]) -> Graph:
+        """The graph with these values exchanged or added, by id; the same object when there are none."""
+        if not values:
+            return self
+        known = set(self.by_id)
+        kept = tuple(values.get(v.id, v) for v in self.values)
+        return replace(self, values=kept + tuple(v for id, v in values.items() if id not in known))

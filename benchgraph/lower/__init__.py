@@ -1,1 +1,80 @@
-"""."""
+"""Graph IR to Tensor IR: each fused op becomes one parallel loop nest, by the template that fits it.
+
+    access.py   values -> tensor elements, through views and layouts
+    region.py   fusible ops on a region          gemm.py   the GEMM template with its anchors
+    loops.py    nests without a tunable op
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.lower.access import Storage
+from benchgraph.lower.gemm import GemmNest
+from benchgraph.lower.loops import lower_loops
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction
+from benchgraph.tir.build import seq
+from benchgraph.tir.ir import Alloc, Func, Module, Stmt, Tensor
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A partition as Tensor IR, and how its functions are called.
+
+    main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
+    that outlive the call; literals[i] is the data constants[i] starts with, None for those that init fills.
+    """
+
+    module: Module
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    constants: tuple[Tensor, ...]
+    literals: tuple[NDArray[np.generic] | None, ...]
+    init_inputs: tuple[int, ...]
+
+
+def lower(g: Graph) -> Lowered:
+    """Nests whose results are constant go to init, the others to main."""
+    nodes = [n for n in g.nodes if isinstance(n, Fused)]
+    once = [n for n in nodes if g.value(n.outs[0]).is_constant]
+    always = [n for n in nodes if not g.value(n.outs[0]).is_constant]
+    made = {v for n in once for v in n.outs}
+    literal = {r: None for n in nodes for v in n.ins if _is_table(g, r := g.root(v))}
+    kept = tuple(v for v in made if any(v in n.ins for n in always))
+    constants = (*literal, *kept)
+    init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in once))
+    main = _function("main", g, always, (*g.ins, *g.outs, *constants))
+    init = _function("init", g, once, (*(g.ins[i] for i in init_inputs), *constants)) if once else None
+    storage = Storage(g)
+    return Lowered(
+        Module(main, init),
+        inputs=tuple(storage.declare(v) for v in g.ins),
+        outputs=tuple(storage.declare(v) for v in g.outs),
+        constants=tuple(storage.declare(v) for v in constants),
+        literals=tuple(data.array if (data := g.value(v).literal) is not None else None for v in constants),
+        init_inputs=init_inputs,
+    )
+
+
+def _is_table(g: Graph, id: int) -> bool:
+    """A compile-time constant of more than one element: it needs a buffer."""
+    v = g.value(id)
+    return v.literal is not None and v.type.elements > 1
+
+
+def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...]) -> Func:
+    storage = Storage(g)
+    tensors = tuple(storage.declare(v) for v in params)
+    nests: list[Stmt] = [_nest(storage, node) for node in nodes]
+    allocs = (Alloc(t) for t in storage.temporaries.values())
+    return Func(name, tensors, seq(*allocs, *nests))
+
+
+def _nest(storage: Storage, node: Fused) -> Stmt:
+    has_kernel = any(isinstance(spec(op.kind).lower, Contraction) for op in node.ops)
+    return GemmNest(storage, node).lower() if has_kernel else lower_loops(storage, node)

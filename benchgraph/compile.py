@@ -1,0 +1,75 @@
+"""The compiler on one screen: partition -> Graph IR -> Tensor IR -> LLVM IR -> executable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from benchgraph.codegen.emit import emit
+from benchgraph.core.config import config
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.passes import Observer, print_stage, run
+from benchgraph.core.target import Target, current
+from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.graph.text import print_graph
+from benchgraph.lower import lower
+from benchgraph.partition.ir import Partition
+from benchgraph.runtime.executable import Executable
+from benchgraph.runtime.jit import jit
+from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.verify import verify as verify_tir
+
+
+def compile_partition(partition: Partition, target: Target | None = None) -> Executable:
+    """Compile one partition for the target (this machine, as configured, unless given). Raises Unimplemented with the reason."""
+    if not partition.is_supported:
+        raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
+    begin = time.perf_counter()
+    target = target or current()
+    observe = _observers(partition)
+
+    observe("partition", lambda: print_graph(partition.graph), 0.0)
+    g = from_partition(partition)
+    observe("gir", lambda: print_gir(g), 0.0)
+    fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe)
+    lowered = lower(fused)
+    observe("tir", lambda: print_tir(lowered.module), 0.0)
+    module = run(tir_passes.PIPELINE, lowered.module, target, show=print_tir, verify=verify_tir, observe=observe)
+    text = emit(module, target)
+    observe("llvm", lambda: text, 0.0)
+    code = jit(text, target)
+    observe("llvm-opt", code.optimized_ir, 0.0)
+    observe("assembly", code.assembly, 0.0)
+    return Executable(code, module, lowered, compile_s=time.perf_counter() - begin)
+
+
+def _observers(partition: Partition) -> Observer:
+    """Printing, and dumping when BENCHGRAPH_DUMP_DIR is set."""
+    directory = config().dump_dir
+    dump = _dumper(Path(directory), partition) if directory else None
+
+    def observe(stage: str, text: Callable[[], str], seconds: float) -> None:
+        print_stage(stage, text, seconds)
+        if dump is not None:
+            dump(stage, text)
+
+    return observe
+
+
+def _dumper(directory: Path, partition: Partition) -> Callable[[str, Callable[[], str]], None]:
+    """Files named by partition (its first op's id), order and stage: p0-03-fuse-fine.txt."""
+    directory.mkdir(parents=True, exist_ok=True)
+    numbers = count()
+    stem = f"p{partition.ops[0].id}"
+
+    def dump(stage: str, text: Callable[[], str]) -> None:
+        suffix = {"llvm": "ll", "llvm-opt": "ll", "assembly": "s"}.get(stage, "txt")
+        (directory / f"{stem}-{next(numbers):02d}-{stage}.{suffix}").write_text(text() + "\n")
+
+    return dump

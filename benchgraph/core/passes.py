@@ -1,0 +1,79 @@
+"""The loop that runs passes, for every IR: it alone verifies, prints, times and dumps. A pass only maps IR to IR.
+
+A pass says which facts it needs and which it gives, so that the order of a pipeline is checked, not remembered.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from benchgraph.core.config import config
+from benchgraph.core.target import Target
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pass(Generic[T]):
+    """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed."""
+
+    name: str
+    fn: Callable[[T, Target], T]
+    needs: frozenset[str] = frozenset()
+    gives: frozenset[str] = frozenset()
+
+
+class Observer(Protocol):
+    """Sees every stage of a compilation, in order: the name, the IR's text on demand, and the seconds it took."""
+
+    def __call__(self, stage: str, text: Callable[[], str], seconds: float) -> None: ...
+
+
+def check_order(pipeline: Iterable[Pass[T]]) -> None:
+    """Raises ValueError when a pass needs a fact that no earlier one gives."""
+    have: set[str] = set()
+    for p in pipeline:
+        if missing := p.needs - have:
+            raise ValueError(f"pass {p.name} needs {', '.join(sorted(missing))}, which no earlier pass gives")
+        have |= p.gives
+
+
+def run(
+    pipeline: tuple[Pass[T], ...],
+    ir: T,
+    target: Target,
+    *,
+    show: Callable[[T], str],
+    verify: Callable[[T], None],
+    observe: Observer,
+) -> T:
+    """Run all passes. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed something."""
+    flags = config()
+    for p in pipeline:
+        begin = time.perf_counter()
+        after = p.fn(ir, target)
+        seconds = time.perf_counter() - begin
+        changed, ir = after is not ir, after
+        if changed and flags.verify >= 2:
+            verify(ir)
+        observe(p.name, _text_of(show, ir), seconds)
+    if flags.verify >= 1:
+        verify(ir)
+    return ir
+
+
+def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
+    return lambda: show(ir)
+
+
+def print_stage(stage: str, text: Callable[[], str], seconds: float) -> None:
+    """The observer that obeys BENCHGRAPH_PRINT_AFTER (names or 'all') and BENCHGRAPH_DEBUG >= 2 (times), on stderr."""
+    flags = config()
+    if flags.debug >= 2:
+        print(f"{seconds * 1e3:9.3f} ms  {stage}", file=sys.stderr)
+    if stage in flags.print_after or "all" in flags.print_after:
+        print(f"// ---- after {stage}\n{text()}", file=sys.stderr)

@@ -1,0 +1,62 @@
+"""The anchor cost table: where in the nest of a tunable op each of its post-ops runs.
+
+Cost of an anchor = bytes the post-ops move there, weighted by the cache level that their working set fits (paper: working set and total
+accesses). For a task of mb rows and N columns in tiles of nb:
+
+    anchor   working set   accesses of a pointwise run      extra, when a row reduction reads the result
+    tile     mb x nb       one read, one write of mb x N    one more read of mb x N
+    rows     mb x N        one read, one write of mb x N    none: the reduction folds while the run writes
+"""
+
+from __future__ import annotations
+
+from benchgraph.core.target import Target
+from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.ir import Anchor, Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Reduction
+
+F32_BYTES = 4
+# Cost of a byte by level, L1 = 1. Read bandwidth per core was measured at about 500 (L1), 200-280 (L2), 125 (L3) GB/s.
+L2_COST, L3_COST = 2.0, 4.0
+
+
+def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> tuple[Anchor, ...]:
+    """Anchors for a tunable op (ops[0]) and its post-ops."""
+    domain = trace(g, ops)
+    assert domain is not None
+    n = domain.extents[-1]
+    early = _before_reductions(g, domain, ops)
+    feeds_reduction = any(isinstance(spec(op.kind).lower, Reduction) for op in ops[1:])
+    at_tile = anchor_cost(Anchor.tile, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
+    at_rows = anchor_cost(Anchor.rows, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
+    prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
+    return (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
+
+
+def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:
+    """Weighted bytes of one task's post-ops at this anchor."""
+    passes = 2 + (feeds_reduction and anchor is Anchor.tile)
+    at = mb * F32_BYTES * (nb if anchor is Anchor.tile else n)
+    again = mb * F32_BYTES * n
+    extra = _level_cost(again, target) if passes == 3 else 0.0
+    return mb * n * F32_BYTES * (2 * _level_cost(at, target) + extra)
+
+
+def _level_cost(working_set: int, target: Target) -> float:
+    if working_set <= target.l1_bytes // 2:
+        return 1.0
+    return L2_COST if working_set <= target.l2_bytes // 2 else L3_COST
+
+
+def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozenset[Op]:
+    """The pointwise post-ops on full tiles that need no finished reduction."""
+    late: set[int] = set()
+    early: set[Op] = set()
+    for op in ops[1:]:
+        is_late = isinstance(spec(op.kind).lower, Reduction) or any(v in late for v in op.ins)
+        if is_late or domain.axes.get(op.outs[0], ())[-1:] in ((), (None,)):
+            late.update(op.outs)
+        else:
+            early.add(op)
+    return frozenset(early)

@@ -1,0 +1,73 @@
+"""Building Graph IR: from a partition, and op by op (which is what decompositions do)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
+from benchgraph.gir.ir import Constness, Graph, Literal, Op, Value, plain
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Array
+from benchgraph.partition.ir import Partition
+
+# The basic ops the compiler itself inserts: the same elements in another buffer, and in another type.
+COPY, CONVERT = "Reorder", "TypeCast"
+
+
+def from_partition(p: Partition) -> Graph:
+    """One Graph IR op per API op; attributes get their defaults; constants of the border become run-time constants."""
+    ids: dict[int, int] = {}
+    values: list[Value] = []
+
+    def value(t: LogicalTensor, is_border: bool) -> int:
+        if t.id not in ids:
+            ids[t.id] = len(values)
+            constness = Constness.runtime if t.is_constant and is_border else Constness.variable
+            strides = t.known_strides if is_border else None
+            values.append(Value(ids[t.id], t.dtype, t.known_shape, plain(len(t.known_shape)), constness, strides))
+        return ids[t.id]
+
+    ins = tuple(value(t, is_border=True) for t in p.inputs)
+    outs = tuple(value(t, is_border=True) for t in p.outputs)
+    nodes = []
+    for op in p.ops:
+        sources = tuple(value(t, is_border=False) for t in op.inputs)
+        results = tuple(value(t, is_border=False) for t in op.outputs)
+        nodes.append(Op(op.kind, sources, results, with_defaults(op.kind, op.attrs)))
+    return Graph(tuple(values), tuple(nodes), ins, outs)
+
+
+class Builder:
+    """Appends ops and values; implements ops.spec.Decomposer.
+
+    Starts from existing values, whose ids stay; new ones are numbered after them.
+    """
+
+    def __init__(self, values: tuple[Value, ...]) -> None:
+        self.values = {v.id: v for v in values}
+        self.nodes: list[Op] = []
+        self._next = max(self.values, default=-1) + 1
+
+    def new_value(self, dtype: DType, shape: Shape, literal: Literal | None = None) -> int:
+        id, self._next = self._next, self._next + 1
+        constness = Constness.variable if literal is None else Constness.compile
+        self.values[id] = Value(id, dtype, shape, plain(len(shape)), constness, literal=literal)
+        return id
+
+    def op(self, kind: str, *ins: int, attrs: Attrs = Attrs(), shape: Shape | None = None, dtype: DType | None = None) -> int:
+        """Append an op with one output; its shape is inferred and its dtype is the first input's, unless given."""
+        full = with_defaults(kind, attrs)
+        types = tuple(self.type(v) for v in ins)
+        out = self.new_value(dtype or types[0].dtype, spec(kind).infer(full, types)[0] if shape is None else shape)
+        self.nodes.append(Op(kind, ins, (out,), full))
+        return out
+
+    def const(self, value: Array | float, dtype: DType = DType.f32) -> int:
+        """A compile-time constant; a Python number makes one of shape ()."""
+        array = np.ascontiguousarray(np.asarray(value).astype(dtype.numpy))
+        return self.new_value(dtype, array.shape, Literal(dtype, array.shape, array.tobytes()))
+
+    def type(self, value: int) -> TensorType:
+        return self.values[value].type

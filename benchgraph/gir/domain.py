@@ -1,0 +1,122 @@
+"""The iteration space that several ops share, and where each value lies in it. Decides whether ops can share a nest at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction, Elementwise, Movement, Reduction
+
+Axes: TypeAlias = tuple[int | None, ...]
+
+
+@dataclass
+class Domain:
+    """extents: the nest's axes. axes[v]: for each dim of v the axis it runs along, None for dims of size 1. reduced: axes that are folded.
+
+    Built op by op by `trace`; values that reach the nest from outside have no entry.
+    """
+
+    extents: Shape
+    axes: dict[int, Axes] = field(default_factory=dict)
+    reduced: frozenset[int] = frozenset()
+    scattered: set[int] = field(default_factory=set)
+
+
+def reduction_axes(op: Op, rank: int) -> tuple[int, ...]:
+    """The attribute `axes`, made non-negative and sorted."""
+    return tuple(sorted(a % rank for a in op.attrs.integers("axes")))
+
+
+def trace(g: Graph, ops: Iterable[Op]) -> Domain | None:
+    """The domain of these ops, in order, or None when they cannot share one."""
+    domain: Domain | None = None
+    for op in ops:
+        if domain is None:
+            domain = _begin(g, op)
+        elif not _join(g, domain, op):
+            return None
+    return domain
+
+
+def _axes(shape: Shape) -> Axes:
+    return tuple(i if extent != 1 else None for i, extent in enumerate(shape))
+
+
+def _begin(g: Graph, op: Op) -> Domain:
+    out, src = g.value(op.outs[0]), g.value(op.ins[0])
+    if not isinstance(spec(op.kind).lower, Reduction):
+        return Domain(out.shape, {out.id: _axes(out.shape)})
+    folded = reduction_axes(op, len(src.shape))
+    domain = Domain(src.shape, reduced=frozenset(folded))
+    domain.axes[out.id] = _after_reduction(op, _axes(src.shape), folded)
+    return domain
+
+
+def _after_reduction(op: Op, axes: Axes, folded: tuple[int, ...]) -> Axes:
+    if op.attrs.flag("keep_dims"):
+        return tuple(None if i in folded else a for i, a in enumerate(axes))
+    return tuple(a for i, a in enumerate(axes) if i not in folded)
+
+
+def _join(g: Graph, d: Domain, op: Op) -> bool:
+    if any(g.root(v) in d.scattered or (g.value(v).view is not None and g.root(v) in d.axes and v not in d.axes) for v in op.ins):
+        return False
+    match spec(op.kind).lower:
+        case Elementwise():
+            return _join_elementwise(g, d, op)
+        case Reduction():
+            return _join_reduction(g, d, op)
+        case Movement():
+            src = op.ins[0]
+            if src not in d.axes or g.value(op.outs[0]).layout.blocks:
+                return False
+            d.scattered.add(op.outs[0])
+            return True
+        case Contraction() | None:
+            return False
+
+
+def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
+    out = g.value(op.outs[0])
+    found: list[int | None] = [None] * len(out.shape)
+    for v in op.ins:
+        if v not in d.axes:
+            continue
+        shift = len(out.shape) - len(d.axes[v])
+        for i, axis in enumerate(d.axes[v]):
+            if axis is None:
+                continue
+            if found[i + shift] not in (None, axis):
+                return False
+            found[i + shift] = axis
+    same_rank = len(out.shape) == len(d.extents)
+    for i, extent in enumerate(out.shape):
+        if extent != 1 and found[i] is None:
+            if not same_rank or d.extents[i] != extent or i in found:
+                return False
+            found[i] = i
+        if extent != 1 and d.extents[found[i] or 0] != extent:
+            return False
+    used = [a for a in found if a is not None]
+    if len(set(used)) != len(used):
+        return False
+    d.axes[out.id] = tuple(a if extent != 1 else None for a, extent in zip(found, out.shape, strict=True))
+    return True
+
+
+def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
+    src = op.ins[0]
+    if src not in d.axes:
+        return False
+    folded = reduction_axes(op, len(d.axes[src]))
+    over = {d.axes[src][i] for i in folded if g.value(src).shape[i] != 1}
+    if None in over or not over or (d.reduced and over != d.reduced):
+        return False
+    d.reduced = frozenset(a for a in over if a is not None)
+    d.axes[op.outs[0]] = _after_reduction(op, d.axes[src], folded)
+    return True

@@ -1,0 +1,31 @@
+"""The Graph IR pipeline, in order. One file per pass; see CONTRIBUTING.md for how to add one."""
+
+from __future__ import annotations
+
+from benchgraph.core.passes import Pass
+from benchgraph.gir.ir import Graph
+from benchgraph.gir.passes.dead_op import dead_op
+from benchgraph.gir.passes.decompose import decompose
+from benchgraph.gir.passes.fold_constants import fold_constants
+from benchgraph.gir.passes.fuse_coarse import fuse_coarse
+from benchgraph.gir.passes.fuse_fine import fuse_fine
+from benchgraph.gir.passes.hoist_division import hoist_division
+from benchgraph.gir.passes.make_views import make_views
+from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
+from benchgraph.gir.passes.propagate_layout import propagate_layout
+from benchgraph.gir.passes.schedule import schedule
+
+_BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozenset({"fused"})
+
+PIPELINE: tuple[Pass[Graph], ...] = (
+    Pass("decompose", decompose, gives=_BASIC),
+    Pass("fold-constants", fold_constants, needs=_BASIC),
+    Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
+    Pass("hoist-division", hoist_division, needs=_CONST),
+    Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
+    Pass("propagate-layout", propagate_layout, needs=frozenset({"views"})),
+    Pass("dead-op", dead_op, needs=_BASIC),
+    Pass("fuse-fine", fuse_fine, needs=frozenset({"views"}), gives=_FUSED),
+    Pass("fuse-coarse", fuse_coarse, needs=_FUSED),
+    Pass("schedule", schedule, needs=_FUSED, gives=frozenset({"scheduled"})),
+)

@@ -1,0 +1,63 @@
+"""decompose: complex ops become basic ones, each row saying how.
+
+    %2 = SoftMax(%1) {axis=-1}   ->   %3 = ReduceMax(%1)   %4 = Subtract(%1, %3)   %5 = Exp(%4)
+                                      %6 = ReduceSum(%5)   %2 = Divide(%5, %6)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.target import Target
+from benchgraph.gir.build import CONVERT, COPY, Builder
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Call
+
+
+def _must_decompose(call: Call) -> bool:
+    row = spec(call.kind)
+    return row.decompose is not None and not (row.is_canonical is not None and row.is_canonical(call))
+
+
+def decompose(g: Graph, target: Target) -> Graph:
+    """Apply rows' decompositions until only basic ops are left."""
+    builder = Builder(g.values)
+    work: list[Node] = list(reversed(g.nodes))
+    done: list[Node] = []
+    while work:
+        op = work.pop()
+        if not isinstance(op, Op):
+            raise TypeError("decompose runs before fusion")
+        call = Call(op.kind, op.attrs, tuple(map(builder.type, op.ins)), tuple(map(builder.type, op.outs)))
+        if not _must_decompose(call):
+            done.append(op)
+            continue
+        work.extend(reversed(_expand(builder, op, call)))
+    if len(done) == len(g.nodes):
+        return g
+    return replace(g, values=tuple(builder.values.values()), nodes=tuple(done))
+
+
+def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
+    """The ops that replace `op`; the last writers are renamed so that they write op's own outputs."""
+    row = spec(op.kind)
+    assert row.decompose is not None
+    results = row.decompose(builder, call, op.ins)
+    new, builder.nodes = builder.nodes, []
+    made = {v for o in new for v in o.outs}
+    rename: dict[int, int] = {}
+    for got, want in zip(results, op.outs, strict=False):
+        if got in made and got not in rename and builder.type(got) == builder.type(want):
+            rename[got] = want
+            del builder.values[got]
+        else:
+            kind = COPY if builder.type(got).dtype is builder.type(want).dtype else CONVERT
+            new.append(Op(kind, (got,), (want,), Attrs()))
+    return [Op(o.kind, tuple(rename.get(v, v) for v in o.ins), tuple(rename.get(v, v) for v in o.outs), o.attrs) for o in new]
+
+
+
+
+

@@ -1,0 +1,138 @@
+"""fuse-coarse: consecutive nests over the same rows become one, so that rows stay in cache from one matrix product to the next.
+
+    %2 = nest0 { MatMul ReLU }          %4 = nest0 { MatMul ReLU
+    %4 = nest1 { MatMul ReLU }   ->                  MatMul ReLU }      one parallel loop instead of two
+
+Legal when each row of the later nest needs, of what the earlier one makes, only the same row. A weight that has to be packed at every
+execution joins at the batch anchor: packed once per batch entry, next to its use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.domain import trace
+from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
+from benchgraph.gir.passes.fuse_fine import with_border
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction, Movement
+
+
+def fuse_coarse(g: Graph, target: Target) -> Graph:
+    nodes = [n for n in g.nodes if isinstance(n, Fused)]
+    changed = True
+    while changed:
+        changed = False
+        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
+            merged = _merged(g, nodes[i], nodes[j], target)
+            if merged is not None and _stays_acyclic(nodes, i, j):
+                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
+                nodes = _sorted([*rest, merged])
+                bordered = tuple(nodes)
+                nodes = [with_border(g, n, bordered) for n in bordered]
+                changed = True
+                break
+    return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
+
+
+def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | None:
+    """first and second as one nest, or None. second runs after first and reads something of it."""
+    shared = set(first.outs) & set(second.ins)
+    if not shared or g.value(first.outs[0]).is_constant or not any(map(_is_kernel, (*first.ops, *second.ops))):
+        return None
+    if _packs_weight_of(g, first, second) and _batches(g, first) == _batches(g, second) and prod(_batches(g, second)) >= target.cores:
+        pack = replace(first.stages[0], anchors=(Anchor.batch,))
+        return replace(second, stages=(pack, *second.stages))
+    rows, other = _rows(g, first), _rows(g, second)
+    if rows is None or rows != other or prod(rows) < target.cores:
+        return None
+    in_place = {v for op in first.ops if not _moves(op) for v in op.outs}
+    if not shared <= in_place or not all(_reads_by_row(g, op, shared, rows) for op in second.ops):
+        return None
+    return replace(first, stages=first.stages + second.stages)
+
+
+def _is_kernel(op: Op) -> bool:
+    return isinstance(spec(op.kind).lower, Contraction)
+
+
+def _moves(op: Op) -> bool:
+    return isinstance(spec(op.kind).lower, Movement)
+
+
+def _rows(g: Graph, node: Fused) -> Shape | None:
+    """The extents of the nest's row axes, None when it has no such form."""
+    found: set[Shape] = set()
+    for stage in node.stages:
+        if Anchor.batch in stage.anchors:
+            continue
+        domain = trace(g, stage.ops)
+        if domain is None or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
+            return None
+        found.add(domain.extents[:-1])
+    return found.pop() if len(found) == 1 else None
+
+
+def _batches(g: Graph, node: Fused) -> Shape:
+    return g.value(node.stages[-1].ops[0].outs[0]).shape[:-2]
+
+
+def _packs_weight_of(g: Graph, pack: Fused, user: Fused) -> bool:
+    if len(pack.ops) != 1 or not _moves(pack.ops[0]):
+        return False
+    packed = pack.ops[0].outs[0]
+    readers = [op for op in user.ops if packed in op.ins]
+    return pack.outs == (packed,) and all(_is_kernel(op) and op.ins[0] != packed for op in readers) and packed not in g.outs
+
+
+def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
+    """Each row of op's result needs only the same row of the shared values."""
+    for position, v in enumerate(op.ins):
+        if g.root(v) not in shared:
+            continue
+        value = g.value(v)
+        if value.view is not None or value.shape[:-1] != rows or _moves(op) or (_is_kernel(op) and position == 1):
+            return False
+    return True
+
+
+def _stays_acyclic(nodes: list[Fused], i: int, j: int) -> bool:
+    """No path from i to j runs through a third node, or the other way round."""
+    reach = _reachable(nodes)
+    return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))
+
+
+def _reachable(nodes: list[Fused]) -> list[set[int]]:
+    after = [{k for k, n in enumerate(nodes) if k != i and set(n.ins) & set(node.outs)} for i, node in enumerate(nodes)]
+    found = []
+    for start in range(len(nodes)):
+        seen, work = set[int](), [start]
+        while work:
+            fresh = after[work.pop()] - seen
+            seen |= fresh
+            work.extend(fresh)
+        found.append(seen)
+    return found
+
+
+def _sorted(nodes: list[Fused]) -> list[Fused]:
+    """Topological order, stable."""
+    made = {v: i for i, n in enumerate(nodes) for v in n.outs}
+    done: list[Fused] = []
+    placed: set[int] = set()
+
+    def place(i: int) -> None:
+        if i in placed:
+            return
+        placed.add(i)
+        for v in nodes[i].ins:
+            if v in made and made[v] != i:
+                place(made[v])
+        done.append(nodes[i])
+
+    for i in range(len(nodes)):
+        place(i)
+    return done

@@ -1,0 +1,32 @@
+"""mark-runtime-constants: what is computed from constants alone is constant, and moves to the init function.
+
+    %1: f32[64,64] constant                     %1: f32[64,64] constant
+    %2 = StaticTranspose(%1)             ->     %2 = StaticTranspose(%1)  constant
+    %3 = MatMul(%0, %2)                         %3 = MatMul(%0, %2)
+
+The weight buffers are seen at the first execution only; what init computes from them is kept (paper: constant weight preprocess).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.target import Target
+from benchgraph.gir.ir import Constness, Graph, Op, Value
+
+
+def mark_runtime_constants(g: Graph, target: Target) -> Graph:
+    changed: dict[int, Value] = {}
+
+    def constness(id: int) -> Constness:
+        return changed.get(id, g.value(id)).constness
+
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        least = min(map(constness, op.ins), default=Constness.variable)
+        if least is Constness.variable or set(op.outs) & set(g.outs):
+            continue
+        for v in op.outs:
+            if g.value(v).constness is Constness.variable:
+                changed[v] = replace(g.value(v), constness=Constness.runtime)
+    return g.changed(changed)

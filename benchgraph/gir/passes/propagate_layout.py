@@ -1,0 +1,95 @@
+"""propagate-layout: matrix products get operands they can stream, and what flows from one to the next stays in that form.
+
+    %2 = MatMul(%0, %1: f32[K,N] constant)      %5 = Reorder(%1)  constant, [N/64][K][64]
+    %3 = ReLU(%2)                          ->   %2 = MatMul(%0, %5)  [N/64][M][64]
+    %6 = MatMul(%3, %4)                         %3 = ReLU(%2)        [N/64][M][64]
+                                                %6 = MatMul(%3, ...)
+
+Weights that are constant are packed once, by init; weights that are not are packed only when their columns are not unit stride.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.target import Target
+from benchgraph.gir.build import COPY
+from benchgraph.gir.ir import Constness, Graph, Layout, Node, Op, Value, plain
+from benchgraph.gir.matrix import matrix_dims
+from benchgraph.gir.schedule import panel
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction
+
+
+def column_blocked(rank: int, block: int) -> Layout:
+    """[..., N/block, M, block] for a value [..., M, N]."""
+    batch = tuple(range(rank - 2))
+    return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block),))
+
+
+def propagate_layout(g: Graph, target: Target) -> Graph:
+    g = _block_activations(g, target)
+    values = dict(g.by_id)
+    nodes: list[Node] = []
+    for op in g.nodes:
+        if isinstance(op, Op) and is_contraction(op):
+            src, wei = op.ins
+            if matrix_dims(g, src) is None:
+                src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
+            if g.value(wei).is_constant or matrix_dims(g, wei) is None:
+                shape = g.value(wei).shape
+                wei = _reordered(values, nodes, wei, column_blocked(len(shape), panel(shape[-1], target)))
+            op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
+        nodes.append(op)
+    return g if tuple(nodes) == g.nodes else replace(g, values=tuple(values.values()), nodes=tuple(nodes))
+
+
+def is_contraction(op: Op) -> bool:
+    return isinstance(spec(op.kind).lower, Contraction)
+
+
+def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout) -> int:
+    v, new = values[id], max(values) + 1
+    constness = Constness.runtime if v.is_constant else Constness.variable
+    values[new] = Value(new, v.dtype, v.shape, layout, constness)
+    nodes.append(Op(COPY, (id,), (new,), Attrs()))
+    return new
+
+
+def _block_activations(g: Graph, target: Target) -> Graph:
+    """Column-block every result of a MatMul that reaches the next one's src through pointwise ops only."""
+    viewed = {v.view.base for v in g.values if v.view is not None}
+    changed: dict[int, Value] = {}
+    for op in g.nodes:
+        if not isinstance(op, Op) or not is_contraction(op):
+            continue
+        n = g.value(op.outs[0]).shape[-1]
+        nb = panel(n, target)
+        chain = _pointwise_chain(g, op.outs[0], viewed)
+        if chain is not None and n % nb == 0:
+            changed |= {v: replace(g.value(v), layout=column_blocked(len(g.value(v).shape), nb)) for v in chain}
+    return g.changed(changed)
+
+
+def _pointwise_chain(g: Graph, start: int, viewed: set[int]) -> tuple[int, ...] | None:
+    """The values from a MatMul's result to the src of others, if every one of them is free to take another layout."""
+    chain, work, feeds_one = dict[int, None](), [start], False
+    while work:
+        id = work.pop()
+        v = g.value(id)
+        if id in g.outs or id in viewed or v.view is not None or v.is_constant:
+            return None
+        chain[id] = None
+        for user in g.consumers[id]:
+            assert isinstance(user, Op)
+            if is_contraction(user):
+                if user.ins[1] == id:
+                    return None
+                feeds_one = True
+            elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
+                if user.outs[0] not in chain:
+                    work.append(user.outs[0])
+            else:
+                return None
+    return tuple(chain) if feeds_one else None

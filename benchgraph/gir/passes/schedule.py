@@ -1,0 +1,49 @@
+"""schedule: every nest with a tunable op gets its template parameters, every op its anchor.
+
+    nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add tile }
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.anchors import choose_anchors
+from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
+from benchgraph.gir.passes.propagate_layout import is_contraction
+from benchgraph.gir.schedule import column_block, rows_per_task, task_row_bytes
+
+
+def schedule(g: Graph, target: Target) -> Graph:
+    nodes = tuple(_scheduled(g, n, target) if isinstance(n, Fused) else n for n in g.nodes)
+    return g if nodes == g.nodes else replace(g, nodes=nodes)
+
+
+def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
+    kernels = [stage for stage in node.stages if is_contraction(stage.ops[0])]
+    if not kernels:
+        return node
+    rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
+    mb = rows_per_task(prod(rows[:-1]), rows[-1], task_row_bytes(_widths(g, node)), target)
+    stages = tuple(_with_anchors(g, stage, mb, target) for stage in node.stages)
+    tasks = prod(rows[:-1]) * -(-rows[-1] // mb)
+    all_tiled = all(a in (Anchor.kernel, Anchor.tile, Anchor.batch) for stage in stages for a in stage.anchors)
+    split_n = tasks < target.cores and len(kernels) == len(stages) == 1 and all_tiled
+    why = f"{tasks} tasks of {mb} rows over {target.cores} cores" + (", columns split too" if split_n else "")
+    return replace(node, stages=stages, mb=mb, split_n=split_n, why=why)
+
+
+def _widths(g: Graph, node: Fused) -> Shape:
+    """Columns of every value that lives inside the nest only."""
+    inside = {v for op in node.ops for v in op.outs} - set(node.outs)
+    return tuple(g.value(v).shape[-1] for v in inside if g.value(v).view is None)
+
+
+def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:
+    if not is_contraction(stage.ops[0]):
+        return stage
+    wei = g.value(stage.ops[0].ins[1])
+    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(wei.shape[-1], target)
+    return replace(stage, anchors=choose_anchors(g, stage.ops, mb, nb, target), nb=nb)

@@ -1,0 +1,49 @@
+"""The heuristic: parameters of the GEMM template from shapes and machine.
+
+Rows are the parallel axis: a task is mb rows of one batch entry, all columns. Only when there are fewer tasks than cores are columns
+split too.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+
+F32_BYTES = 4
+MOST_ROWS = 64
+
+
+def panel(n: int, target: Target) -> int:
+    """Columns of one packed weight panel: at most the target's preferred width, whole vectors, panels as even as that allows.
+
+    >>> panel(96, avx512), panel(1024, avx512), panel(13, avx512)
+    (48, 64, 13)
+    """
+    lanes = target.lanes
+    count = ceil(n / target.panel_width)
+    return min(n, ceil(n / count / lanes) * lanes)
+
+
+def column_block(n: int, target: Target) -> int:
+    """Columns of one microkernel call on plain (unpacked) weights."""
+    return panel(n, target)
+
+
+def rows_per_task(batch: int, m: int, row_bytes: int, target: Target) -> int:
+    """mb: as many rows as keep the task's own values (row_bytes per row) within half of L2, at most MOST_ROWS, evenly over the cores.
+
+    batch: batch entries, which are tasks of their own.
+    """
+    fits = max(1, target.l2_bytes // 2 // max(row_bytes, 1))
+    tasks = ceil(m / min(m, MOST_ROWS, fits))
+    if batch * tasks < 4 * target.cores:
+        per_batch = ceil(target.cores / batch)
+        tasks = ceil(tasks / per_batch) * per_batch
+    return ceil(m / min(tasks, m))
+
+
+def task_row_bytes(widths: Shape) -> int:
+    """Bytes that one row takes in temporaries of these many f32 columns each."""
+    return F32_BYTES * sum(widths)

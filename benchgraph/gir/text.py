@@ -1,0 +1,52 @@
+"""Graph IR as text: one op a line, fused ops as blocks; deterministic."""
+
+from __future__ import annotations
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.gir.ir import Anchor, Constness, Fused, Graph, Op, Value
+
+
+def print_gir(g: Graph) -> str:
+    lines = ["graph(" + ", ".join(_declared(g.value(v)) for v in g.ins) + ") {"]
+    for v in g.values:
+        if v.literal is not None:
+            lines.append(f"  {_declared(v)} = const {_content(v)}")
+        elif v.view is not None:
+            arrow = "writes" if v.view.inverse else "reads"
+            lines.append(f"  {_declared(v)} = {arrow} %{v.view.base} through {v.view.kind}{_attrs(v.view.attrs)}")
+    for node in g.nodes:
+        lines += _fused(g, node) if isinstance(node, Fused) else ["  " + _op(g, node)]
+    return "\n".join([*lines, "  return " + ", ".join(f"%{v}" for v in g.outs), "}"])
+
+
+def _declared(v: Value) -> str:
+    text = f"%{v.id}: {v.dtype.value}[{','.join(map(str, v.shape))}]"
+    if not v.layout.is_plain:
+        text += f" {v.layout}"
+    return text + (" constant" if v.constness is Constness.runtime else "")
+
+
+def _content(v: Value) -> str:
+    assert v.literal is not None
+    flat = v.literal.array.ravel()
+    shown = ", ".join(f"{float(x):g}" for x in flat[:8])
+    return shown if flat.size <= 8 else f"[{shown}, ...]"
+
+
+def _attrs(attrs: Attrs) -> str:
+    return " {" + ", ".join(f"{k}={list(v) if isinstance(v, tuple) else v}" for k, v in attrs.items()) + "}" if attrs else ""
+
+
+def _op(g: Graph, op: Op) -> str:
+    outs = ", ".join(_declared(g.value(v)) for v in op.outs)
+    return f"{outs} = {op.kind}({', '.join(f'%{v}' for v in op.ins)}){_attrs(op.attrs)}"
+
+
+def _fused(g: Graph, node: Fused) -> list[str]:
+    outs = ", ".join(f"%{v}" for v in node.outs)
+    lines = [f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)})" + (f"  // mb={node.mb}: {node.why}" if node.mb else "") + " {"]
+    for stage in node.stages:
+        for op, anchor in zip(stage.ops, stage.anchors, strict=True):
+            at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
+            lines.append(f"    {_op(g, op)}  // {at}")
+    return [*lines, "  }"]

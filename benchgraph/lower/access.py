@@ -1,0 +1,122 @@
+"""Where a value's elements are: from logical coordinates, through views and layouts, to an element of a TIR tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.ir import Graph, Layout, Value
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Movement
+from benchgraph.tir.build import add, cast, floordiv, mod, mul
+from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
+
+ZERO = Const(0)
+
+
+@dataclass(frozen=True)
+class Coord:
+    """A coordinate along one axis: outer * tile + inner, with 0 <= inner < tile. Knowing the split makes blocked indices exact."""
+
+    inner: Expr
+    outer: Expr = ZERO
+    tile: int = 1
+
+    @property
+    def value(self) -> Expr:
+        return add(mul(self.outer, self.tile), self.inner)
+
+
+def physical_index(layout: Layout, coords: tuple[Coord, ...]) -> tuple[Expr, ...]:
+    """The element of the buffer that holds the value's element at coords."""
+    size = dict(layout.blocks)
+    outer = [_quotient(coords[a], size[a]) if a in size else coords[a].value for a in layout.order]
+    return (*outer, *(_remainder(coords[a], s) for a, s in layout.blocks))
+
+
+def _quotient(c: Coord, size: int) -> Expr:
+    return c.outer if c.tile == size else floordiv(c.value, size)
+
+
+def _remainder(c: Coord, size: int) -> Expr:
+    return c.inner if c.tile == size else mod(c.value, size)
+
+
+class Storage:
+    """The TIR tensor of every value with a buffer, made on first use; and loads and stores through it.
+
+    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`.
+    """
+
+    def __init__(self, g: Graph) -> None:
+        self.g = g
+        self.temporaries: dict[int, Tensor] = {}
+        self._params: dict[int, Tensor] = {}
+        self._numbers: Iterator[int] = iter(range(1 << 30))
+
+    def declare(self, id: int) -> Tensor:
+        """Make this value a parameter of the function."""
+        if id not in self._params:
+            v = self.g.value(id)
+            self._params[id] = tensor(f"v{id}", v.dtype, v.layout.physical(v.shape), Scope.param, v.strides)
+        return self._params[id]
+
+    def tensor(self, root: int) -> Tensor:
+        if root in self._params:
+            return self._params[root]
+        if root not in self.temporaries:
+            v = self.g.value(root)
+            self.temporaries[root] = tensor(f"t{root}", v.dtype, v.layout.physical(v.shape))
+        return self.temporaries[root]
+
+    def scratch(self, like: Value, dtype: DType) -> Tensor:
+        """A fresh temporary of the value's logical shape."""
+        number = -1 - next(self._numbers)
+        self.temporaries[number] = tensor(f"s{-number}", dtype, like.shape)
+        return self.temporaries[number]
+
+    def var(self, stem: str) -> Var:
+        """A loop variable whose name no other has."""
+        return Var(f"{stem}{next(self._numbers)}")
+
+    def place(self, id: int, coords: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+        """(tensor, index) of a value's element; coordinates along dims of size 1 are taken as 0."""
+        v = self.g.value(id)
+        coords = tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(v.shape, coords, strict=True))
+        if v.view is None:
+            return self.tensor(id), physical_index(v.layout, coords)
+        view = v.view
+        movement = spec(view.kind).lower
+        assert isinstance(movement, Movement)
+        move = movement.target if view.inverse else movement.source
+        moved = move(view.attrs, view.src_shape, view.dst_shape, tuple(c.value for c in coords))
+        return self.place(view.base, tuple(Coord(e) for e in moved))
+
+    def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:
+        """The element in the value's own dtype; compile-time scalars become literals."""
+        v = self.g.value(self.g.root(id))
+        if v.literal is not None and prod(v.shape) == 1:
+            item = v.literal.array.reshape(()).item()
+            return Const(float(item) if v.dtype.is_float else int(item), v.dtype)
+        where, index = self.place(id, coords)
+        return Load(where, index)
+
+    def load(self, id: int, coords: tuple[Coord, ...]) -> Expr:
+        """The element as it is computed with: floats of any width as f32, everything else in its own dtype."""
+        raw = self.load_raw(id, coords)
+        if not self.g.value(id).dtype.is_float:
+            return raw
+        return Const(float(raw.value), DType.f32) if isinstance(raw, Const) else cast(raw, DType.f32)
+
+    def store(self, id: int, coords: tuple[Coord, ...], value: Expr) -> Store:
+        where, index = self.place(id, coords)
+        return Store(where, index, cast(value, where.dtype))
+
+
+def aligned(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
+    """The coordinates of an operand of this shape, numpy-broadcast to a result at coords: right-aligned, 0 along dims of size 1."""
+    tail = coords[len(coords) - len(shape) :]
+    return tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(shape, tail, strict=True))

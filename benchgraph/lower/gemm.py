@@ -1,0 +1,166 @@
+"""The GEMM template: a nest of parallel tasks, each mb rows of one batch entry, through all stages of a fused op.
+
+    parallel for b in batch:
+      [batch anchor: pack weights that are not constant]
+      parallel for mo in M / mb:
+        for each stage:
+          for no in N / nb:
+            acc[mo, no] = brgemm(src[mo, :], wei[:, no])        batch = K blocks of src, when src is column-blocked
+            [tile anchor: pointwise ops on acc[mb, nb]]
+          [rows anchor: everything else, on acc[mb, N]]
+
+Every temporary is declared at its full logical shape; shrink-tensors cuts it down to the slice one task uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.domain import trace
+from benchgraph.gir.ir import Anchor, Fused, Op, Stage
+from benchgraph.gir.matrix import matrix_dims
+from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.region import Region, Span
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction
+from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
+from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Slice, Stmt, Store, Tensor
+
+
+ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
+
+
+class GemmNest:
+    """Lowers one Fused node that holds at least one tunable op."""
+
+    def __init__(self, storage: Storage, node: Fused) -> None:
+        self.storage, self.node, self.g = storage, node, storage.g
+        kernel = next(op for op in node.ops if isinstance(spec(op.kind).lower, Contraction))
+        self.rows: Shape = self.g.value(kernel.outs[0]).shape[:-1]
+        self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
+        self.mo = storage.var("mo")
+        self.m, self.mb = self.rows[-1], node.mb
+
+    def lower(self) -> Stmt:
+        before = [self._columns(stage, self._batch_point()) for stage in self.node.stages if Anchor.batch in stage.anchors]
+        tasks = seq(*(self._stage(stage) for stage in self.node.stages if Anchor.batch not in stage.anchors))
+        body = seq(*before, For(self.mo, Const(-(-self.m // self.mb)), tasks, LoopKind.parallel))
+        for var, extent in reversed(tuple(zip(self.batch, self.rows[:-1], strict=True))):
+            body = For(var, Const(extent), body, LoopKind.parallel)
+        return body
+
+    # ---- spans
+
+    def _batch_point(self) -> tuple[Span, ...]:
+        return tuple(Span(Const(1), outer=var) for var in self.batch)
+
+    def _task(self) -> tuple[Span, ...]:
+        rows = Const(self.mb) if self.m % self.mb == 0 else minimum(self.mb, sub(self.m, mul(self.mo, self.mb)))
+        return (*self._batch_point(), Span(rows, self.mo, self.mb))
+
+    def _stage(self, stage: Stage) -> Stmt:
+        if isinstance(spec(stage.ops[0].kind).lower, Contraction):
+            return self._kernel_stage(stage)
+        return self._columns(stage, self._task())
+
+    def _columns(self, stage: Stage, spans: tuple[Span, ...]) -> Stmt:
+        """Ops without a kernel over the spans and whatever axes follow; blocked values are walked block by block."""
+        domain = trace(self.g, stage.ops)
+        assert domain is not None
+        rest = domain.extents[len(spans) : -1]
+        spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
+        n, block = domain.extents[-1], self._column_block(stage.ops)
+        return self._by_columns(n, block or n, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block or n))).emit(stage.ops))
+
+    def _column_block(self, ops: tuple[Op, ...]) -> int:
+        layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))
+        return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
+
+    def _by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
+        """A loop over the full column blocks, and the ragged one after it."""
+        no = self.storage.var("no")
+        full, tail = divmod(n, nb)
+        parts: list[Stmt] = []
+        if full:
+            parts.append(For(no, Const(full), body(no, nb), LoopKind.parallel if self.node.split_n else LoopKind.serial))
+        if tail:
+            parts.append(body(Const(full), tail))
+        return seq(*parts)
+
+    # ---- the kernel
+
+    def _kernel_stage(self, stage: Stage) -> Stmt:
+        kernel, after = stage.ops[0], stage.ops[1:]
+        domain = trace(self.g, stage.ops)
+        assert domain is not None
+        at_tile = [op for op, anchor in zip(after, stage.anchors[1:], strict=True) if anchor is Anchor.tile]
+        at_rows = [op for op, anchor in zip(after, stage.anchors[1:], strict=True) if anchor is Anchor.rows]
+        n = domain.extents[-1]
+
+        def tile(no: Expr, width: int) -> Stmt:
+            spans = (*self._task(), Span(Const(width), no, stage.nb))
+            product = self._microkernel(kernel, no, width, stage.nb)
+            return seq(product, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else product
+
+        columns = self._by_columns(n, stage.nb, tile)
+        if not at_rows:
+            return columns
+        rows = Region(self.storage, domain, (*self._task(), Span(Const(n), tile=n)))
+        return seq(columns, rows.emit(at_rows))
+
+    def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
+        """One microkernel call, or two behind a branch when the last task has fewer rows."""
+        tail = self.m % self.mb
+        whole = self._call(op, no, width, nb, self.mb)
+        if not tail:
+            return whole
+        if self.m < self.mb:
+            return self._call(op, no, width, nb, tail)
+        is_whole = binary(BinOp.le, add(mul(self.mo, self.mb), self.mb), Const(self.m))
+        return If(is_whole, whole, self._call(op, no, width, nb, tail))
+
+    def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
+        src, wei = (self.g.value(v) for v in op.ins)
+        k = src.shape[-1]
+        kb = src.layout.blocks[0][1] if src.layout.blocks else k
+        batch = tuple(Coord(var) for var in self.batch)
+        m0, n0 = Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb)
+        a = self._operand(op.ins[0], (*batch, m0, Coord(ZERO, ZERO, kb)), blocks=k // kb > 1)
+        b = self._operand(op.ins[1], (*batch, Coord(ZERO), n0), step=kb if k // kb > 1 else 0)
+        acc = self._result(op.outs[0], (*batch, m0, n0))
+        if acc is not None:
+            return Brgemm(a, b, acc, rows, width, kb, k // kb)
+        return self._through_scratch(op, a, b, no, nb, Brgemm(a, b, a, rows, width, kb, k // kb))
+
+    def _operand(self, id: int, coords: tuple[Coord, ...], *, blocks: bool = False, step: int = 0) -> Slice:
+        """The slice of an operand. blocks: batch entries are its column blocks; step: they are this many rows apart."""
+        dims = matrix_dims(self.g, id)
+        assert dims is not None, "propagate-layout leaves no unreadable operand"
+        where, index = self.storage.place(id, coords)
+        layout = self.g.value(id).layout
+        if blocks:
+            return Slice(where, index, dims.row, dims.col, layout.order.index(len(layout.order) - 1), 1)
+        return Slice(where, index, dims.row, dims.col, dims.row if step else 0, step)
+
+    def _result(self, id: int, coords: tuple[Coord, ...]) -> Slice | None:
+        dims = matrix_dims(self.g, id)
+        if dims is None or self.g.value(self.g.root(id)).dtype is not DType.f32:
+            return None
+        where, index = self.storage.place(id, coords)
+        return Slice(where, index, dims.row, dims.col)
+
+    def _through_scratch(self, op: Op, a: Slice, b: Slice, no: Expr, nb: int, call: Brgemm) -> Stmt:
+        """A result whose rows or columns the microkernel cannot step along: compute into a tile, then copy it element by element."""
+        v = self.g.value(op.outs[0])
+        scratch: Tensor = self.storage.scratch(v, DType.f32)
+        rank = len(v.shape)
+        start = (*self.batch, mul(self.mo, self.mb), mul(no, nb))
+        acc = Slice(scratch, start, rank - 2, rank - 1)
+        i, j = self.storage.var("i"), self.storage.var("j")
+        at: tuple[Expr, ...] = (*self.batch, add(start[-2], i), add(start[-1], j))
+        copy: Store = self.storage.store(v.id, tuple(Coord(e) for e in at), Load(scratch, at))
+        loops = For(i, Const(call.m), For(j, Const(call.n), copy))
+        return seq(Brgemm(a, b, acc, call.m, call.n, call.k, call.batch), loops)

@@ -1,0 +1,162 @@
+"""Fusible ops on a region: one loop nest for a run of pointwise ops and reductions over the same axes.
+
+A region gives each axis of the domain a span. Ops are sorted into phases by the reductions they wait for:
+
+    for kept axes:
+        phase 0 per row:      start the accumulators
+        phase 0 per element:  for reduced axes: pointwise ops; acc = fold(acc, value)
+        phase 1 per row:      finish, ops on the folded values
+        phase 1 per element:  for reduced axes: ...
+
+so that softmax is: for each row, one loop for the maximum, one for exponentials and their sum, one for the quotient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchgraph.core.dtypes import DType
+from benchgraph.gir.domain import Axes, Domain, reduction_axes
+from benchgraph.gir.ir import Op
+from benchgraph.lower.access import ZERO, Coord, Storage, aligned
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Elementwise, Movement, Reduction
+from benchgraph.tir.build import binary, cast, f32, seq
+from benchgraph.tir.ir import Const, Expr, For, Load, Seq, Stmt, Store, Tensor
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of one axis: coordinates outer * tile + i for 0 <= i < extent. extent 1 is a point and needs no loop."""
+
+    extent: Expr
+    outer: Expr = ZERO
+    tile: int = 1
+
+
+@dataclass
+class _Phase:
+    per_row: list[Stmt]
+    per_element: list[Stmt]
+
+
+class Region:
+    """Emits ops; create one per nest, call `emit` once."""
+
+    def __init__(self, storage: Storage, domain: Domain, spans: tuple[Span, ...]) -> None:
+        self.storage, self.domain = storage, domain
+        self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
+        self.spans = spans
+        self.coords = tuple(
+            Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
+        )
+        last = len(spans) - 1
+        self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last] * (last >= 0)
+        self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
+        self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
+        self.phases: list[_Phase] = []
+        self.before: list[Stmt] = []
+
+    def emit(self, ops: Iterable[Op]) -> Stmt:
+        for op in ops:
+            match spec(op.kind).lower:
+                case Elementwise() as how:
+                    self._elementwise(op, how)
+                case Reduction() as how:
+                    self._reduction(op, how)
+                case Movement() as how:
+                    self._movement(op, how)
+                case how:
+                    raise TypeError(f"{op.kind} has no place in a region: {how}")
+        reduced_first = [a for a in self.inner if a in self.domain.reduced] + [a for a in self.inner if a not in self.domain.reduced]
+        body: list[Stmt] = []
+        for phase in self.phases:
+            body += [self._loops(self.per_row_axes, phase.per_row)] if phase.per_row else []
+            body += [self._loops(reduced_first, phase.per_element)] if phase.per_element else []
+        kept = [a for a in range(len(self.spans)) if a not in self.inner]
+        return seq(*self.before, self._loops(kept, body))
+
+    def _loops(self, axes: list[int], body: list[Stmt]) -> Stmt:
+        result = seq(*body)
+        for axis in reversed(axes):
+            var = self.vars[axis]
+            if var is not None:
+                result = For(var, self.spans[axis].extent, result)
+        return result
+
+    def _phase(self, number: int) -> _Phase:
+        while len(self.phases) <= number:
+            self.phases.append(_Phase([], []))
+        return self.phases[number]
+
+    def _at(self, axes: Axes) -> tuple[Coord, ...]:
+        return tuple(Coord(ZERO) if axis is None else self.coords[axis] for axis in axes)
+
+    def _put(self, phase: int, axes: Axes, stmt: Stmt) -> None:
+        """Per element when the result varies along an axis that is folded (or, without folds, along the last one)."""
+        deciding = self.domain.reduced or set(self.inner)
+        if not any(axis is not None for axis in axes) and phase == 0 and not self.domain.reduced:
+            self.before.append(stmt)
+        elif deciding & {a for a in axes if a is not None}:
+            self._phase(phase).per_element.append(stmt)
+        else:
+            self._phase(phase).per_row.append(stmt)
+
+    def _elementwise(self, op: Op, how: Elementwise) -> None:
+        out = op.outs[0]
+        at = self._at(self.domain.axes[out])
+        g = self.storage.g
+        operands = tuple(self.storage.load(v, aligned(g.value(v).shape, at)) for v in op.ins)
+        phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
+        self.ready[out] = phase
+        self._put(phase, self.domain.axes[out], self.storage.store(out, at, how.expr(op.attrs, operands)))
+
+    def _movement(self, op: Op, how: Movement) -> None:
+        g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
+        src_shape, dst_shape = g.value(src).shape, g.value(dst).shape
+        scatter = dst in self.domain.scattered
+        axes = self.domain.axes[src if scatter else dst]
+        at = self._at(axes)
+        exprs = tuple(c.value for c in at)
+        if scatter:
+            away = tuple(Coord(e) for e in how.target(op.attrs, src_shape, dst_shape, exprs))
+            stmt = self.storage.store(dst, away, self.storage.load_raw(src, at))
+        else:
+            away = tuple(Coord(e) for e in how.source(op.attrs, src_shape, dst_shape, exprs))
+            stmt = self.storage.store(dst, at, self.storage.load_raw(src, away))
+        phase = self.ready.get(src, 0)
+        self.ready[dst] = phase
+        self._put(phase, axes, stmt)
+
+    def _reduction(self, op: Op, how: Reduction) -> None:
+        g, (src, out) = self.storage.g, (op.ins[0], op.outs[0])
+        src_axes = self.domain.axes.get(src) or tuple(i if e != 1 else None for i, e in enumerate(g.value(src).shape))
+        out_axes = self.domain.axes[out]
+        at = self._at(out_axes)
+        phase = self.ready.get(src, 0)
+        acc, index = self._accumulator(out, at)
+        self._phase(phase).per_row.append(Store(acc, index, f32(how.init)))
+        value = self.storage.load(src, self._at(src_axes))
+        self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
+        self.ready[out] = phase + 1
+        is_in_place = acc is self.storage.place(out, at)[0]
+        if how.finish is None and is_in_place:
+            return
+        count = 1
+        for i in reduction_axes(op, len(src_axes)):
+            count *= g.value(src).shape[i]
+        folded = cast(Load(acc, index), DType.f32)
+        done = folded if how.finish is None else how.finish(count, folded)
+        self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
+
+    def _accumulator(self, out: int, at: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+        """Where the fold runs: the result itself when it is f32, else a temporary that is."""
+        v = self.storage.g.value(out)
+        if v.dtype is DType.f32:
+            return self.storage.place(out, at)
+        return self.storage.scratch(v, DType.f32), tuple(c.value for c in at)
+
+
+def is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts
