@@ -1,0 +1,135 @@
+"""A library under test that computes with the op table's float64 references, and a clock that moves only when told.
+
+Nothing is measured: executing an op takes OP_S seconds of the fake clock, whoever asks, so times in tests are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchgraph.core.errors import Unimplemented
+from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.harness.bench import Bench
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Call
+from benchgraph.partition.ir import Partition, Policy
+
+OP_S = 0.001  # per op and execution, the same for every kind
+CALL_S = 0.001  # per partition and execution on top, so that fewer partitions are faster
+COMPILE_S = 0.5
+PEAK = 8e9  # FLOP/s per thread that the fake machine offers
+KERNEL = 7.2e9
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def cut(graph: Graph, policy: Policy) -> list[tuple[Op, ...]]:
+    """fused: everything at once; the other policies: every op alone. End is alone always."""
+    work = tuple(op for op in graph.order if op.kind != END)
+    groups = [work] if policy is Policy.fused else [(op,) for op in work]
+    return [*groups, *((op,) for op in graph.order if op.kind == END)]
+
+
+def partition(graph: Graph, id: int, ops: tuple[Op, ...], unsupported: str) -> Partition:
+    made = {t.id for op in ops for t in op.outputs}
+    ins = {t.id: t for op in ops for t in op.inputs if t.id not in made}
+    leave = {t.id for op in graph.ops if op not in ops for t in op.inputs} | {t.id for t in graph.outputs}
+    outs = [t for op in ops for t in op.outputs if t.id in leave]
+    reason = "End" if ops[0].kind == END else "no kernel" if any(op.kind == unsupported for op in ops) else ""
+    return Partition(id, "fake", ops, tuple(ins.values()), tuple(outs), reason)
+
+
+@dataclass
+class FakeLibrary:
+    """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile."""
+
+    clock: Clock
+    spoil: Callable[[str, np.ndarray], np.ndarray] = lambda kind, array: array
+    unsupported: str = ""
+    fails: Exception | None = None
+    name: str = "fake"
+    log: list[str] = field(default_factory=list)
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        return tuple(partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy)))
+
+    def compile(self, partition: Partition) -> Compiled:
+        if not partition.is_supported:
+            raise Unimplemented(partition.reason)
+        if self.fails is not None:
+            raise self.fails
+        self.clock.advance(COMPILE_S)
+        return Compiled(self, partition)
+
+    def sequence(self, steps: Sequence[Bound]) -> Chain:
+        return Chain(self.clock, tuple(steps))
+
+
+@dataclass
+class Compiled:
+    library: FakeLibrary
+    partition: Partition
+    compile_s: float = COMPILE_S
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Bound:
+        for t, array in zip((*self.partition.inputs, *self.partition.outputs), (*inputs, *outputs), strict=True):
+            assert (array.dtype, array.shape) == (t.dtype.numpy, t.known_shape)
+            assert tuple(s // array.itemsize for s in array.strides) == t.known_strides
+        return Bound(self, tuple(inputs), tuple(outputs))
+
+
+@dataclass
+class Bound:
+    compiled: Compiled
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[np.ndarray, ...]
+
+    @property
+    def cost_s(self) -> float:
+        return CALL_S + OP_S * len(self.compiled.partition.ops)
+
+    def __call__(self) -> None:
+        p, library = self.compiled.partition, self.compiled.library
+        library.clock.advance(self.cost_s)
+        library.log.append(" ".join(op.kind for op in p.ops))
+        live = {t.id: np.asarray(a, np.float64) for t, a in zip(p.inputs, self.inputs, strict=True)}
+        for op in p.ops:
+            types = (tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
+            call = Call(op.kind, with_defaults(op.kind, op.attrs), *types)
+            results = spec(op.kind).reference(call, tuple(live[t.id] for t in op.inputs))
+            live.update({t.id: library.spoil(op.kind, np.asarray(r)) for t, r in zip(op.outputs, results, strict=True)})
+        for t, array in zip(p.outputs, self.outputs, strict=True):
+            array[...] = live[t.id]
+
+
+@dataclass
+class Chain:
+    clock: Clock
+    steps: tuple[Bound, ...]
+
+    def run(self, times: int) -> None:
+        self.clock.advance(times * sum(step.cost_s for step in self.steps))
+
+
+@dataclass
+class FakeProbe:
+    rate: float
+
+    def sample(self) -> float:
+        return self.rate
+
+
+def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
+    return Bench(library.clock, lambda name: library, lambda threads: FakeProbe(threads * PEAK), lambda: FakeProbe(KERNEL), lambda: free_bytes)

@@ -1,0 +1,156 @@
+"""The option stream: what state each case sees, what is refused and how."""
+
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.knobs import Mode
+
+
+def repros(*words: str) -> list[str]:
+    return [p.repro for p in parse(list(words)).problems]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--graph", "--case=a.json"],
+        ["--driver", "graph", "--case", "a.json"],
+        ["--driver=graph", "--case=a.json"],
+        ["--graph", "--mb", "0", "--expected-n-partitions", "1", "--case=a.json"],
+    ],
+)
+def test_every_spelling_means_the_same(words: list[str]) -> None:
+    assert repros(*words) == ["--graph --case=a.json"]
+
+
+def test_each_case_runs_with_the_options_before_it() -> None:
+    words = ["--graph", "--mb=4", "--case=a.json", "--mb=8", "--expected-n-partitions=0", "--case=b.json", "--mb=9"]
+    assert repros(*words) == ["--graph --mb=4 --case=a.json", "--graph --mb=8 --expected-n-partitions=0 --case=b.json"]
+
+
+def test_reset_restores_the_driver_and_keeps_the_globals() -> None:
+    words = ["--mode=P", "--graph", "--seed=3", "--mb=4", "--case=a.json", "--reset", "--case=b.json"]
+    assert repros(*words) == ["--mode=P --seed=3 --graph --mb=4 --case=a.json", "--mode=P --seed=3 --graph --case=b.json"]
+
+
+def test_an_empty_value_restores_the_default() -> None:
+    assert repros("--graph", "--mb=4", "--mode=P", "--mb=", "--mode=", "--case=a.json") == ["--graph --case=a.json"]
+
+
+def test_comma_lists_multiply_and_the_driver_varies_fastest() -> None:
+    assert repros("--graph", "--mb=1,2", "--threads=1,2", "--case=a.json") == [
+        "--threads=1 --graph --mb=1 --case=a.json",
+        "--threads=1 --graph --mb=2 --case=a.json",
+        "--threads=2 --graph --mb=1 --case=a.json",
+        "--threads=2 --graph --mb=2 --case=a.json",
+    ]
+
+
+def test_policies_are_a_list_measured_together() -> None:
+    (problem,) = parse(["--graph", "--policy=fused,one_op_each", "--case=a.json"]).problems
+    assert problem.globals.policies == ("fused", "one_op_each")
+    assert problem.repro == "--policy=fused,one_op_each --graph --case=a.json"
+
+
+def test_mode_p_measures_all_policies_and_mode_c_checks_the_product() -> None:
+    c, p = parse(["--graph", "--case=a.json", "--mode=p", "--case=a.json"]).problems
+    assert (c.globals.mode, c.globals.policies) == (Mode.correctness, ("fused",))
+    assert (p.globals.mode, p.globals.policies) == (Mode.performance, ("fused", "post_ops", "one_op_each"))
+
+
+def test_indices_count_problems() -> None:
+    assert [p.index for p in parse(["--graph", "--mb=1,2", "--case=a.json", "--case=b.json"]).problems] == [0, 1, 2, 3]
+
+
+def test_verbosity_has_short_forms() -> None:
+    assert [parse([w]).globals.verbose for w in ("-v", "-v1", "-v3", "--verbose=2")] == [1, 1, 3, 2]
+
+
+def test_reports_add_up() -> None:
+    line = parse(["--report=json:a.json", "--report", "console"])
+    assert line.globals.report == (("json", "a.json"), ("console", ""))
+
+
+def test_max_ms_is_clamped_as_in_benchdnn() -> None:
+    assert [parse([f"--max-ms-per-prb={ms}"]).globals.max_ms_per_prb for ms in ("1", "1e9", "42.5")] == [10, 60000, 42.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--grahp"], "--grahp: unknown option; did you mean '--graph'?"),
+        (["--graph", "--mbb=4"], "--mbb: unknown option; did you mean '--mb'?"),
+        (["--graph", "--zzzzzzzz=4"], "--zzzzzzzz: unknown option; see 'benchgraph --help'"),
+        (["--driver=grap"], "no driver named 'grap'; did you mean 'graph'?"),
+        (["--mb=4"], "--mb: this option belongs to a driver; name the driver first, as in '--driver graph'"),
+        (["mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
+        (["--graph", "--mb"], "--mb: a value is missing; write '--mb=VALUE'"),
+        (["--graph", "--mb", "--case=a.json"], "--mb: a value is missing; write '--mb=VALUE'"),
+        (["--graph", "--mb=four"], "--mb: bad value 'four'; give a non-negative integer"),
+        (["--graph", "--mb=-4"], "--mb: bad value '-4'; give a non-negative integer"),
+        (["--mode=X"], "--mode: bad value 'X'; choose one of L, I, R, C, P"),
+        (["--policy=fussed"], "--policy: bad value 'fussed'; did you mean 'fused'?"),
+        (["--max-ms-per-prb=long"], "--max-ms-per-prb: bad value 'long'; give a number"),
+        (["--summary=none"], "--summary: bad value 'none'; choose one of failures, no-failures"),
+        (["--report=jsn:x"], "--report: no report named 'jsn'; did you mean 'json'?"),
+        (["--report=:x"], "--report: bad value ':x'; give NAME or NAME:FILE"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_a_remedy(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as bad:
+        parse(words)
+    assert str(bad.value) == message
+
+
+def test_a_case_beside_a_file_found_before_is_found_and_its_repro_line_finds_it_again(tmp_path: Path) -> None:
+    (tmp_path / "case.json").touch()
+    (tmp_path / "batch").write_text("--graph --case=case.json")
+    (problem,) = parse([f"--batch={tmp_path / 'batch'}"]).problems
+    assert problem.file == tmp_path / "case.json"
+    assert problem.repro == f"--graph --case={tmp_path / 'case.json'}"
+    assert parse(problem.repro.split()).problems[0].file == problem.file
+
+
+def test_a_packaged_batch_names_its_driver() -> None:
+    problems = parse(["--batch=test_paper"]).problems
+    assert problems[0].repro == "--graph --mb=32 --case=paper/mlp_1.json"
+    assert all(p.file is not None for p in problems)
+
+
+def test_a_missing_case_waits_for_its_turn() -> None:
+    (problem,) = parse(["--graph", "--case=paper/mlp1.json"]).problems
+    with pytest.raises(InvalidArguments, match="paper/mlp1.json: no such file; did you mean 'paper/mlp_1.json'"):
+        problem.graph()
+
+
+def test_a_missing_batch_file_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments, match="nowhere: no such file; looked in ") as bad:
+        parse(["--graph", "--batch=nowhere"])
+    assert not isinstance(bad.value, UsageError)
+
+
+def test_errors_in_a_batch_file_say_the_line(tmp_path: Path) -> None:
+    batch = tmp_path / "batch"
+    batch.write_text("--graph\n\n  --mbb=4\n")
+    with pytest.raises(UsageError) as bad:
+        parse([f"--batch={batch}"])
+    assert str(bad.value) == f"{batch}:3: --mbb: unknown option; did you mean '--mb'?"
+
+
+def test_batch_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("--batch=b")
+    (tmp_path / "b").write_text("--batch=a")
+    with pytest.raises(UsageError, match="batch files include each other: a -> b -> a"):
+        parse(["--graph", f"--batch={tmp_path / 'a'}"])
+
+
+def test_state_passes_through_batch_files(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text("--mb=7")
+    (tmp_path / "outer").write_text("--batch=inner --case=a.json")
+    assert repros("--graph", f"--batch={tmp_path / 'outer'}", "--case=b.json") == [
+        "--graph --mb=7 --case=a.json",
+        "--graph --mb=7 --case=b.json",
+    ]

@@ -1,0 +1,63 @@
+"""Batch grammar and file look-up."""
+
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.harness.batch import MAX_SEEN, Lookup, tokenize
+
+
+def texts(content: str) -> list[str]:
+    return [w.text for w in tokenize(content, "b")]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", []),
+        ("--a  --b\n\t--c", ["--a", "--b", "--c"]),
+        ("# all of it\n--a # the rest --b\n--c", ["--a", "--c"]),
+        ("--in-shapes=0:4x#4", ["--in-shapes=0:4x#4"]),
+        ("--a=1,\\\n  2,\\\n  3 --b", ["--a=1,2,3", "--b"]),
+        ("--a=1\\ 2", ["--a=12"]),
+        ("--a\\", ["--a"]),
+        ("--a=1,\\\n# a remark\n2", ["--a=1,2"]),
+    ],
+)
+def test_words(content: str, words: list[str]) -> None:
+    assert texts(content) == words
+
+
+def test_a_word_knows_the_line_it_began_on() -> None:
+    assert [w.where for w in tokenize("--a\n--b=1,\\\n2 --c", "b")] == ["b:1", "b:2", "b:3"]
+
+
+def test_a_literal_path_wins_over_seen_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("here", "seen"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    lookup = Lookup([tmp_path / "seen"])
+    assert lookup.find("x", "graph") == (Path("x"), "x")
+
+
+def test_a_packaged_file_is_found_by_its_short_name() -> None:
+    path, name = Lookup().find("paper/mlp_1.json", "graph")
+    assert (path.is_file(), name) == (True, "paper/mlp_1.json")
+
+
+def test_old_directories_are_not_collected_without_bound(tmp_path: Path) -> None:
+    lookup = Lookup()
+    for i in range(MAX_SEEN + 5):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        (folder / "x").touch()
+        lookup.find(str(folder / "x"), "graph")
+    assert len(lookup.seen) == MAX_SEEN
+
+
+def test_a_missing_file_says_where_it_was_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArguments, match=rf"^zzzzz: no such file; looked in {tmp_path}, .*inputs/graph$"):
+        Lookup().find("zzzzz", "graph")
