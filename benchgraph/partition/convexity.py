@@ -43,7 +43,8 @@ class Reachability:
     """Who depends on whom among the ops of a graph, while groups of them are being contracted.
 
     Ops are named by their position in `graph.order`. producers[i], consumers[i]: the ops next to op i. below[i], above[i]: every op that
-    depends on i and every op that i depends on, i included. exposed: the ops that make a tensor which output_ports names.
+    depends on i and every op that i depends on, i included. exposed: the ops that make a tensor which nothing reads, or
+    which output_ports names.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -51,7 +52,8 @@ class Reachability:
         position = {op.id: i for i, op in enumerate(self.ops)}
         made = graph.producers
         named = set(graph.output_ports or ())
-        self.exposed = union(1 << i for i, op in enumerate(self.ops) if any(t.id in named for t in op.outputs))
+        kept = [any(t.id in named or t.id not in graph.consumers for t in op.outputs) for op in self.ops]
+        self.exposed = union(1 << i for i, is_kept in enumerate(kept) if is_kept)
         self.producers = [union(1 << position[made[t.id].id] for t in op.inputs if t.id in made) for op in self.ops]
         self.consumers = [0] * len(self.ops)
         self.above = [1 << i for i in range(len(self.ops))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Role
@@ -64,12 +65,17 @@ def anything(op: Op) -> bool:
     return True
 
 
+def _is_computed_in(dtype: DType) -> bool:
+    """A float type that ops compute in; the 8-bit ones are quantised types."""
+    return dtype.is_float and dtype.bits > 8
+
+
 def widens_operand(op: Op) -> bool:
-    """A cast or dequantisation that makes a float operand: Dequantize, TypeCast, but not Quantize."""
-    return spec(op.kind).converts and op.outputs[0].dtype.is_float
+    """A cast or dequantisation that makes an operand to compute with: Dequantize, TypeCast, but not Quantize."""
+    return spec(op.kind).converts and _is_computed_in(op.outputs[0].dtype)
 
 
 def follows_in_place(op: Op) -> bool:
-    """A pointwise op on a float running value, casts and Quantize included; a Dequantize prepares the next op instead."""
+    """A pointwise op on a running value, casts and Quantize included; a Dequantize prepares the next op instead."""
     row = spec(op.kind)
-    return row.role is Role.pointwise and (op.inputs[0].dtype.is_float or not row.converts)
+    return row.role is Role.pointwise and (_is_computed_in(op.inputs[0].dtype) or not row.converts)

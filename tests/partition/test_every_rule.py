@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from benchgraph.graph.check import validate
+from benchgraph.graph.text import parse_graph
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.partition.rules import RULES, NearMiss, Rule
+from benchgraph.partition.rules import __path__ as rule_folder
+
+CASES = [pytest.param(policy, rule, id=f"{policy.value}-{rule.name}") for policy, rules in RULES.items() for rule in rules]
+# what is left to `single` differs by policy: under `fused`, only ops that may join nothing
+SAMPLES = [
+    pytest.param(p, r, s, id=f"{p.value}-{r.name}-{n}")
+    for p, rules in RULES.items()
+    for r in rules
+    for n, s in enumerate(r.samples)
+    if (p.value, r.name) != ("fused", "single")
+]
+MISSES = [
+    pytest.param(p, r, m, id=f"{p.value}-{r.name}-{n}") for p, rules in RULES.items() for r in rules for n, m in enumerate(r.near_misses)
+]
+
+
+@pytest.mark.parametrize(("policy", "rule", "text"), SAMPLES)
+def test_a_sample_is_exactly_one_partition_of_its_rule(policy: Policy, rule: Rule, text: str) -> None:
+    graph = validate(parse_graph(text))
+    assert [p.kind for p in partitions(graph, policy)] == [rule.name]
+
+
+@pytest.mark.parametrize(("policy", "rule", "miss"), MISSES)
+def test_a_near_miss_is_not_one_partition_of_its_rule(policy: Policy, rule: Rule, miss: NearMiss) -> None:
+    graph = validate(parse_graph(miss.text))
+    assert [p.kind for p in partitions(graph, policy)] != [rule.name], miss.why
+
+
+@pytest.mark.parametrize(("policy", "rule"), CASES)
+def test_a_rule_is_named_after_its_file_and_drawn_in_its_docstring(policy: Policy, rule: Rule) -> None:
+    module = importlib.import_module(f"benchgraph.partition.rules.{rule.name}")
+    assert module.RULE is rule
+    assert (module.__doc__ or "").startswith(f"{rule.name}: ")
+    assert rule.samples
+
+
+def test_every_rule_file_is_used() -> None:
+    stems = {path.stem for path in Path(rule_folder[0]).glob("*.py")} - {"__init__", "rule"}
+    assert stems == {rule.name for rules in RULES.values() for rule in rules}
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_the_last_rule_takes_whatever_is_left(policy: Policy) -> None:
+    assert RULES[policy][-1].name == "single"
