@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from benchgraph.core.attrs import Attrs
@@ -17,7 +17,7 @@ class Op:
 
     id: int
     kind: str
-    attrs: Attrs = Attrs()
+    attrs: Attrs = field(default_factory=Attrs)
     inputs: tuple[LogicalTensor, ...] = ()
     outputs: tuple[LogicalTensor, ...] = ()
     name: str = ""
@@ -104,7 +104,9 @@ class Graph:
                 elif parent.id in open_ids:
                     ids = [o.id for o, _ in path]
                     loop = " -> ".join(str(i) for i in [*ids[ids.index(parent.id) :], parent.id])
-                    raise InvalidGraph(f"the ops form a cycle (each needs the next): {loop}", where=parent.label, fix="a graph must be acyclic")
+                    raise InvalidGraph(
+                        f"the ops form a cycle (each needs the next): {loop}", where=parent.label, fix="a graph must be acyclic"
+                    )
                 else:
                     path.append((parent, iter(parent.inputs)))
                     open_ids.add(parent.id)

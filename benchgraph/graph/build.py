@@ -1,0 +1,119 @@
+"""Building graphs in Python: scripts, drivers and tests say what is connected to what; ids, shapes and dtypes follow from the rows.
+
+b = GraphBuilder()
+x, w = b.input((128, 13)), b.constant((13, 512))
+y = b.op("ReLU", b.op("MatMul", x, w))
+graph = b.graph()
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph import ops
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp
+from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_strides
+from benchgraph.graph.check import validate
+from benchgraph.graph.infer import infer_outputs
+from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.ops.spec import OpSpec, Port, Sample
+
+
+class GraphBuilder:
+    """Collects ops; tensors and ops are numbered from 0 in the order they are made."""
+
+    def __init__(self) -> None:
+        self._ops: list[Op] = []
+        self._tensors = 0
+
+    def input(
+        self,
+        shape: Shape,
+        dtype: DType = DType.f32,
+        *,
+        strides: Shape | None = None,
+        property_type: PropertyType = PropertyType.variable,
+    ) -> LogicalTensor:
+        """A graph input; row-major unless strides (in elements) are given."""
+        return self._tensor(dtype, shape, strides, property_type)
+
+    def constant(self, shape: Shape, dtype: DType = DType.f32, *, strides: Shape | None = None) -> LogicalTensor:
+        """An input whose data stays the same from execution to execution: weights, biases."""
+        return self._tensor(dtype, shape, strides, PropertyType.constant)
+
+    def op(self, kind: str, *ins: LogicalTensor, dtype: DType | None = None, name: str = "", **attrs: object) -> LogicalTensor:
+        """Append an op and return its (first) output. dtype: of that output; by default the rows decide, or it is the first input's."""
+        return self.outs(kind, *ins, dtypes=(dtype,), name=name, **attrs)[0]
+
+    def outs(
+        self, kind: str, *ins: LogicalTensor, dtypes: tuple[DType | None, ...] = (None,), name: str = "", **attrs: object
+    ) -> tuple[LogicalTensor, ...]:
+        """Append an op with one output per entry of dtypes (None: as in `op`) and return its outputs.
+
+        Raises what the op's row has against it, naming the op.
+        """
+        return self.append(kind, ins, Attrs(attrs), dtypes, name)
+
+    def append(
+        self, kind: str, ins: tuple[LogicalTensor, ...], attrs: Attrs, dtypes: tuple[DType | None, ...] = (None,), name: str = ""
+    ) -> tuple[LogicalTensor, ...]:
+        """`outs` for code that has the attributes as a value."""
+        bare = Op(len(self._ops), kind, attrs, ins, name=name)
+        try:
+            row = ops.spec(kind)
+            chosen = tuple(dtype or _inferred_dtype(row, ins, i) for i, dtype in enumerate(dtypes))
+            ops.check_op(kind, attrs, tuple((t.dtype, t.shape) for t in ins), chosen)
+        except BenchgraphError as bad:
+            raise bad.inside(bare.label) from bad
+        declared = tuple(LogicalTensor(self._tensors + i, dtype) for i, dtype in enumerate(chosen))
+        shapes = [t.known_shape for t in infer_outputs(replace(bare, outputs=declared), ins)]
+        outs = tuple(t.with_shape(shape, dense_strides(shape)) for t, shape in zip(declared, shapes, strict=True))
+        self._tensors += len(outs)
+        self._ops.append(replace(bare, outputs=outs))
+        return outs
+
+    def end(self, t: LogicalTensor) -> None:
+        """Mark a tensor as leaving the graph although something in the graph reads it."""
+        self.append(END, (t,), Attrs(), ())
+
+    def graph(self) -> Graph:
+        """The graph so far. Raises InvalidGraphOp when there is no op."""
+        if not self._ops:
+            raise InvalidGraphOp("the graph has no op", fix="append one with `op` first")
+        return validate(Graph(tuple(self._ops)))
+
+    def _tensor(self, dtype: DType, shape: Shape, strides: Shape | None, property_type: PropertyType) -> LogicalTensor:
+        t = LogicalTensor(self._tensors, dtype, shape, strides or dense_strides(shape), property_type=property_type)
+        self._tensors += 1
+        return t
+
+
+def sample_graph(spec: OpSpec, sample: Sample) -> Graph:
+    """The sample of a row as a graph of one op."""
+    call = ops.call_of(spec.kind, sample)
+    b = GraphBuilder()
+    ins = tuple(b.input(t.shape, t.dtype) for t in call.ins)
+    b.append(spec.kind, ins, sample.attrs, tuple(t.dtype for t in call.outs))
+    return b.graph()
+
+
+def _port(ports: tuple[Port, ...], i: int) -> Port | None:
+    """The port of the i-th operand; the last one repeats in variadic ops."""
+    return ports[min(i, len(ports) - 1)] if ports else None
+
+
+def _inferred_dtype(row: OpSpec, ins: tuple[LogicalTensor, ...], i: int) -> DType:
+    """The dtype of output i: that of an input with the same type variable, else the only one allowed, else the first input's."""
+    port = _port(row.outputs, i)
+    allowed = row.types.get(port.type, ()) if port is not None else ()
+    for n, t in enumerate(ins):
+        source = _port(row.inputs, n)
+        if source is not None and port is not None and source.type == port.type:
+            return t.dtype
+    if len(allowed) == 1:
+        return allowed[0]
+    if ins and (not allowed or ins[0].dtype in allowed):
+        return ins[0].dtype
+    raise InvalidDataType(f"the dtype of output {i} does not follow from the inputs", fix="give it: dtype=...")

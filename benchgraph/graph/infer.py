@@ -1,0 +1,94 @@
+"""Shape inference over a whole graph: every tensor gets known dims and strides, and is described the same wherever it is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph import ops
+from benchgraph.core.errors import BenchgraphError, InvalidShape
+from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
+from benchgraph.graph.ir import Graph, Op
+
+
+def infer_shapes(graph: Graph) -> Graph:
+    """The graph with every dim known; the same object when nothing was to be done.
+
+    A tensor's producer describes it; the uses of a graph input are merged (known dims win over unknown ones, a property over undef).
+    Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape where dims disagree, or stay unknown.
+    """
+    tensors = {t.id: _filled(t) for t in _merged_inputs(graph).values()}
+    for op in graph.order:
+        ins = tuple(tensors[t.id] for t in op.inputs)
+        tensors |= {t.id: _filled(t) for t in infer_outputs(op, ins)}
+    same = all(t == tensors[t.id] for op in graph.ops for t in (*op.inputs, *op.outputs))
+    return graph if same else graph.with_tensors(tensors)
+
+
+def _merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
+    found: dict[int, LogicalTensor] = {}
+    for op in graph.ops:
+        for t in op.inputs:
+            if t.id not in graph.producers:
+                found[t.id] = _merged(found.get(t.id, t), t, op)
+    for t in found.values():
+        if not t.has_known_shape:
+            user = graph.consumers[t.id][0]
+            what = f"graph input {t.id} has unknown dims {_text(t.shape)}"
+            raise InvalidShape(what, where=user.label, fix="give the input a shape, for example with --in-shapes")
+    return found
+
+
+def _merged(seen: LogicalTensor, use: LogicalTensor, op: Op) -> LogicalTensor:
+    """One description of a graph input out of two uses of it."""
+    if use == seen:
+        return seen
+    shape = _agreed(seen.shape, use.shape)
+    if shape is None and seen.shape is not None and use.shape is not None:
+        what = f"input {use.id} has shape {_text(use.shape)} here but {_text(seen.shape)} where it was used before"
+        raise InvalidShape(what, where=op.label, fix="describe a tensor with the same shape at every use")
+    described = seen if seen.strides is not None or use.strides is None else use
+    properties = [t.property_type for t in (seen, use) if t.property_type is not PropertyType.undef]
+    kind = PropertyType.constant if PropertyType.constant in properties else (*properties, PropertyType.undef)[0]
+    return replace(described, shape=shape, property_type=kind)
+
+
+def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
+    """The dims two descriptions give together; None when they contradict each other, or neither says anything."""
+    if a is None or b is None:
+        return b if a is None else a
+    if len(a) != len(b) or any(x != y and UNKNOWN_DIM not in (x, y) for x, y in zip(a, b, strict=True)):
+        return None
+    return tuple(y if x == UNKNOWN_DIM else x for x, y in zip(a, b, strict=True))
+
+
+def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
+    """The op's outputs with the shapes its row infers from these inputs, whose shapes are known."""
+    try:
+        shapes = ops.spec(op.kind).infer(ops.with_defaults(op.kind, op.attrs), tuple(t.type for t in ins))
+    except BenchgraphError as bad:
+        raise bad.inside(op.label) from bad
+    return tuple(_output(op, t, shapes[i] if i < len(shapes) else None) for i, t in enumerate(op.outputs))
+
+
+def _output(op: Op, declared: LogicalTensor, inferred: Shape | None) -> LogicalTensor:
+    shape = _agreed(declared.shape, inferred)
+    if shape is None and declared.shape is not None and inferred is not None:
+        what = f"output {declared.id} has shape {_text(declared.shape)}, but its inputs give {_text(inferred)}"
+        raise InvalidShape(what, where=op.label, fix="correct one of the shapes, or leave the output's unknown")
+    if shape is None or UNKNOWN_DIM in shape:
+        what = f"the shape of output {declared.id} cannot be inferred from the inputs"
+        raise InvalidShape(what, where=op.label, fix="give its dims in the graph")
+    return declared if shape == declared.shape else declared.with_shape(shape)
+
+
+def _filled(t: LogicalTensor) -> LogicalTensor:
+    """With strides, and so of layout strided; the library may still choose the layout of `any`, and knows that of `opaque`."""
+    if t.layout_type in (LayoutType.any, LayoutType.opaque) or (t.strides is not None and t.layout_type is LayoutType.strided):
+        return t
+    return replace(t, strides=t.known_strides, layout_type=LayoutType.strided)
+
+
+def _text(shape: Shape | None) -> str:
+    if shape is None:
+        return "unknown"
+    return "x".join("?" if d == UNKNOWN_DIM else str(d) for d in shape) or "()"

@@ -1,0 +1,365 @@
+"""oneDNN Graph JSON, read and written: the dumps of ONEDNN_GRAPH_DUMP and what people write by hand in their style.
+
+Reading is tolerant where the library or its own reader is odd:
+
+- `inf`, `-inf`, `nan` may stand bare, as the library prints them; booleans are 0/1 or true/false; `fpmath_mode_apply_to_int` is a string;
+- `attrs`, `inputs`, `outputs`, `name`, the ports and every other top-level key but `graph` may be absent; unknown keys are skipped;
+- INT64_MIN is an unknown dim. The library writes a shape with any unknown dim as one INT64_MIN, so that alone is a shape of unknown
+  rank (None). Strides that hold INT64_MIN, or do not match the rank, are unknown (None); an opaque tensor's first stride is its layout id;
+- the attributes `partition_id` and `backend`, which the library adds to every op of a partitioned dump, are bookkeeping and are dropped.
+
+Writing keeps the library's key order and attribute typing, but floats are exact (repr; the library prints six digits), and a
+shape of known rank keeps its known dims. `loads(dumps(g)) == g` for every graph that was loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from benchgraph import ops
+from benchgraph.core.attrs import Attrs, AttrValue
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean
+from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
+from benchgraph.graph.check import check
+from benchgraph.graph.ir import Graph, Op
+
+ENGINE_KINDS = ("cpu", "gpu", "any")
+FPMATH_MODES = ("strict", "bf16", "f16", "tf32", "any")
+BOOKKEEPING = frozenset({"partition_id", "backend"})
+
+T = TypeVar("T")
+Json = Mapping[str, object]
+
+
+def load(path: str | Path) -> Graph:
+    """Read and check a file. Every error is one line that begins with the path."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as missing:
+        raise InvalidArguments("no such file", where=str(path), fix="give the path of a oneDNN Graph JSON file") from missing
+    except (OSError, UnicodeDecodeError) as bad:
+        reason = bad.strerror if isinstance(bad, OSError) else "not UTF-8 text"
+        raise InvalidArguments(f"cannot read the file: {reason}", where=str(path)) from bad
+    return loads(text, where=str(path))
+
+
+def loads(text: str, where: str = "<string>") -> Graph:
+    """Read and check a graph; `where` stands in front of every error. Shapes are not inferred (see `benchgraph.graph.validate`)."""
+    try:
+        graph = _graph(_parse(text))
+        check(graph)
+    except BenchgraphError as bad:
+        raise bad.inside(where) from bad
+    return graph
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Write `dumps(graph)` to a file."""
+    Path(path).write_text(dumps(graph), encoding="utf-8")
+
+
+# ---- text -> JSON values ---------------------------------------------------------------------------------------------
+
+_BARE = re.compile(r'("(?:[^"\\]|\\.)*")|(?<![\w.])(?:inf|nan)(?!\w)', re.DOTALL)
+_SPELLING = {"inf": "Infinity", "nan": "NaN"}
+
+
+def _parse(text: str) -> Json:
+    if not text.strip():
+        raise ParseError("the file is empty", fix="a graph has at least one op")
+    try:
+        data = json.loads(text, strict=False)
+    except json.JSONDecodeError as bad:
+        data = _parse_with_bare_numbers(text, bad)
+    if not isinstance(data, dict):
+        raise ParseError(f"the top level is {_name(data)}", fix='it must be an object with the key "graph"')
+    return data
+
+
+def _parse_with_bare_numbers(text: str, first: json.JSONDecodeError) -> object:
+    """Parse again with `inf` and `nan` spelled as the json module knows them; errors point into the text as it was."""
+    grown: list[tuple[int, int]] = []  # (position after a replacement in the new text, characters added up to there)
+    added = 0
+
+    def respell(found: re.Match[str]) -> str:
+        nonlocal added
+        if found[1] is not None:
+            return found[1]
+        word = _SPELLING[found[0]]
+        added += len(word) - len(found[0])
+        grown.append((found.end() + added, added))
+        return word
+
+    respelled = _BARE.sub(respell, text)
+    bad = first
+    if grown:
+        try:
+            return json.loads(respelled, strict=False)
+        except json.JSONDecodeError as second:
+            at = second.pos - next((n for end, n in reversed(grown) if end <= second.pos), 0)
+            bad = json.JSONDecodeError(second.msg, text, at)
+    what = f"not JSON: line {bad.lineno}, column {bad.colno}: {bad.msg.removesuffix(' at')}"
+    raise ParseError(what, fix="mend the text there, or dump the graph again")
+
+
+# ---- JSON values -> graph --------------------------------------------------------------------------------------------
+
+
+def _name(value: object) -> str:
+    """What a message calls a JSON value."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return "null" if value is None else json.dumps(value)
+
+
+def _integer(value: object, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be an integer")
+    if not least <= value <= most:
+        raise ParseError(f"{what} is {value}", fix=f"it must be between {least} and {most}")
+    return value
+
+
+def _id(value: object, what: str) -> int:
+    return _integer(value, what, 0, 2**64 - 1)
+
+
+def _real(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be a number")
+    return math.nan if value != value else float(value)  # one NaN object, so that equal graphs compare equal
+
+
+def _boolean(value: object, what: str) -> bool:
+    if value not in (0, 1) or isinstance(value, float):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be 0, 1, false or true")
+    return bool(value)
+
+
+def _string(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be a string")
+    return value
+
+
+def _array(value: object, what: str) -> list[object]:
+    if not isinstance(value, list):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be an array")
+    return value
+
+
+def _integers(value: object, what: str) -> Shape:
+    return tuple(_integer(v, f"element {i} of {what}") for i, v in enumerate(_array(value, what)))
+
+
+def _reals(value: object, what: str) -> tuple[float, ...]:
+    return tuple(_real(v, f"element {i} of {what}") for i, v in enumerate(_array(value, what)))
+
+
+def _object(value: object, what: str) -> Json:
+    if not isinstance(value, dict):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be an object")
+    return value
+
+
+def _choice(value: object, what: str, known: Mapping[str, T]) -> T:
+    word = _string(value, what)
+    if word not in known:
+        raise ParseError(f"unknown {what} '{word}'", fix=did_you_mean(word, known) or f"use one of {', '.join(known)}")
+    return known[word]
+
+
+_READ: dict[str, Callable[[object, str], AttrValue]] = {
+    "bool": _boolean, "s64": _integer, "f32": _real, "string": _string, "s64[]": _integers, "f32[]": _reals,
+}  # fmt: skip
+_DTYPES = {d.value: d for d in DType}
+_LAYOUTS = {k.value: k for k in LayoutType}
+_PROPERTIES = {p.value: p for p in PropertyType}
+
+
+def _graph(data: Json) -> Graph:
+    if "graph" not in data:
+        raise ParseError('there is no key "graph"', fix="it holds the array of ops")
+    entries = _array(data["graph"], '"graph"')
+    if not entries:
+        raise ParseError('"graph" is empty', fix="a graph has at least one op")
+    apply_to_int = data.get("fpmath_mode_apply_to_int")
+    return Graph(
+        ops=tuple(_op(entry, i) for i, entry in enumerate(entries)),
+        engine_kind=_choice(data.get("engine_kind", "cpu"), "engine_kind", {k: k for k in ENGINE_KINDS}),
+        fpmath_mode=_choice(data.get("fpmath_mode") or "strict", "fpmath_mode", {m: m for m in FPMATH_MODES}),
+        fpmath_apply_to_int=None if apply_to_int is None else _boolean_word(apply_to_int),
+        version=_string(data.get("version", ""), "version"),
+        input_ports=_ports(data, "input_ports"),
+        output_ports=_ports(data, "output_ports"),
+    )
+
+
+def _boolean_word(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    return _choice(value, "fpmath_mode_apply_to_int", {"true": True, "false": False})
+
+
+def _ports(data: Json, key: str) -> tuple[int, ...] | None:
+    """Tensor ids, repeated as the dump repeats them."""
+    if key not in data:
+        return None
+    return tuple(_id(v, f'element {i} of "{key}"') for i, v in enumerate(_array(data[key], f'"{key}"')))
+
+
+def _op(entry: object, position: int) -> Op:
+    where = f"graph[{position}]"
+    try:
+        fields = _object(entry, "the op")
+        if "id" not in fields:
+            raise ParseError('the op has no "id"', fix="give every op an id of its own")
+        id = _id(fields["id"], '"id"')
+        where = f"op {id}"
+        if "kind" not in fields:
+            raise ParseError('the op has no "kind"', fix='name the operation, for example "kind": "MatMul"')
+        kind = _string(fields["kind"], '"kind"')
+        name = _string(fields.get("name", ""), '"name"')
+        where = Op(id, kind).label
+        ops.spec(kind)  # an unknown kind is the first thing to say of an op
+        inputs, outputs = (_tensors(fields, key) for key in ("inputs", "outputs"))
+        return Op(id, kind, _attrs(fields.get("attrs", {})), inputs, outputs, name)
+    except BenchgraphError as bad:
+        raise bad.inside(where) from bad
+
+
+def _attrs(value: object) -> Attrs:
+    entries = _object(value, '"attrs"')
+    return Attrs({name: _attr(entry, f"attribute '{name}'") for name, entry in entries.items() if name not in BOOKKEEPING})
+
+
+def _attr(entry: object, where: str) -> AttrValue:
+    try:
+        typed = _object(entry, "it")
+        for key in ("type", "value"):
+            if key not in typed:
+                raise ParseError(f'there is no "{key}"', fix='write {"type": T, "value": V}')
+        return _choice(typed["type"], "type", _READ)(typed["value"], "the value")
+    except BenchgraphError as bad:
+        raise bad.inside(where) from bad
+
+
+def _tensors(fields: Json, key: str) -> tuple[LogicalTensor, ...]:
+    return tuple(_tensor(entry, f"{key}[{i}]") for i, entry in enumerate(_array(fields.get(key, []), f'"{key}"')))
+
+
+def _tensor(entry: object, where: str) -> LogicalTensor:
+    try:
+        fields = _object(entry, "the tensor")
+        for key in ("id", "dtype"):
+            if key not in fields:
+                raise ParseError(f'the tensor has no "{key}"', fix="every use of a tensor describes it in full")
+        shape = _shape(fields)
+        layout = _choice(fields.get("layout_type", "strided"), "layout_type", _LAYOUTS)
+        given = _integers(fields.get("stride", []), '"stride"')
+        opaque = layout is LayoutType.opaque
+        known = "stride" in fields and not opaque and shape is not None and len(given) == len(shape) and UNKNOWN_DIM not in given
+        return LogicalTensor(
+            id=_id(fields["id"], '"id"'),
+            dtype=_choice(fields["dtype"], "dtype", _DTYPES),
+            shape=shape,
+            strides=given if known else None,
+            layout_type=layout,
+            property_type=_choice(fields.get("property_type", "undef"), "property_type", _PROPERTIES),
+            layout_id=given[0] if opaque and given else 0,
+        )
+    except BenchgraphError as bad:
+        raise bad.inside(where) from bad
+
+
+def _shape(fields: Json) -> Shape | None:
+    if "shape" not in fields:
+        return None
+    shape = _integers(fields["shape"], '"shape"')
+    if shape == (UNKNOWN_DIM,):
+        return None
+    if len(shape) > MAX_NDIMS:
+        raise ParseError(f"the shape has {len(shape)} dims", fix=f"oneDNN allows {MAX_NDIMS}")
+    for dim in shape:
+        if dim < 0 and dim != UNKNOWN_DIM:
+            raise ParseError(f"the shape has a dim of {dim}", fix=f"a dim is 0 or more; {UNKNOWN_DIM} stands for an unknown one")
+    return shape
+
+
+# ---- graph -> text ---------------------------------------------------------------------------------------------------
+
+
+def dumps(graph: Graph) -> str:
+    """The graph as the library would dump it, one tensor and one attribute a line. Strict JSON unless an attribute is inf or nan."""
+    head = {"version": graph.version, "engine_kind": graph.engine_kind, "fpmath_mode": graph.fpmath_mode}
+    if graph.fpmath_apply_to_int is not None:
+        head["fpmath_mode_apply_to_int"] = "true" if graph.fpmath_apply_to_int else "false"
+    lines = [f'  "{key}": {json.dumps(value)},' for key, value in head.items()]
+    for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
+        if ports is not None:
+            lines.append(f'  "{key}": {_write(ports)},')
+    ops_text = ",\n".join(_op_text(op) for op in graph.ops)
+    return "\n".join(["{", *lines, '  "graph": [', ops_text, "  ]", "}"]) + "\n"
+
+
+def _op_text(op: Op) -> str:
+    head = [f'      "id": {op.id},', f'      "name": {json.dumps(op.name)},', f'      "kind": {json.dumps(op.kind)},']
+    attrs = _block('"attrs": {', (f"{json.dumps(name)}: {_typed(text)}" for name, text in _attr_texts(op)), "},")
+    ins = _block('"inputs": [', map(_tensor_text, op.inputs), "],")
+    outs = _block('"outputs": [', map(_tensor_text, op.outputs), "]")
+    return "\n".join(["    {", *head, attrs, ins, outs, "    }"])
+
+
+def _block(opening: str, items: Iterator[str], closing: str) -> str:
+    body = ",\n        ".join(items)
+    return f"      {opening}\n        {body}\n      {closing}" if body else f"      {opening}{closing}"
+
+
+def _attr_texts(op: Op) -> Iterator[tuple[str, tuple[str, AttrValue]]]:
+    """Each attribute with its JSON type: what the op's row says, or, for an op without a row, what the value looks like."""
+    try:
+        schema = ops.spec(op.kind).attrs
+    except NoSuchOpKind:
+        schema = {}
+    for name, value in op.attrs.items():
+        yield name, (schema[name].type if name in schema else _type_of(value), value)
+
+
+def _type_of(value: AttrValue) -> str:
+    if isinstance(value, tuple):
+        return "f32[]" if any(isinstance(v, float) for v in value) else "s64[]"
+    return {bool: "bool", int: "s64", float: "f32", str: "string"}[type(value)]
+
+
+def _typed(entry: tuple[str, AttrValue]) -> str:
+    kind, value = entry
+    if kind == "f32" and isinstance(value, int):
+        value = float(value)
+    return f'{{"type": "{kind}", "value": {_write(value)}}}'
+
+
+def _write(value: AttrValue) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_write(v) for v in value)}]"
+    if isinstance(value, str):
+        return json.dumps(value)
+    return str(int(value)) if isinstance(value, bool) else repr(value)
+
+
+def _tensor_text(t: LogicalTensor) -> str:
+    shape = (UNKNOWN_DIM,) if t.shape is None else t.shape
+    strides = (UNKNOWN_DIM,) if t.strides is None else t.strides
+    if t.layout_type is LayoutType.opaque:
+        strides = (t.layout_id,)
+    return (
+        f'{{"id": {t.id}, "dtype": "{t.dtype.value}", "shape": {_write(shape)}, "stride": {_write(strides)}, '
+        f'"layout_type": "{t.layout_type.value}", "property_type": "{t.property_type.value}"}}'
+    )

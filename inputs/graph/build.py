@@ -1,0 +1,349 @@
+"""Writes the graph cases of this folder, and the batch file `test_ci` over them: `python inputs/graph/build.py [FOLDER]`.
+
+Each case is a function that builds a graph; its name is the file's. The decorator says where the file goes and into how many
+partitions the fused policy cuts the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph import Graph, GraphBuilder, save
+
+BUILDS: list[Case] = []
+
+
+@dataclass(frozen=True)
+class Case:
+    """path: relative to the folder. partitions: what the fused policy makes of it."""
+
+    path: str
+    build: Callable[[GraphBuilder], None]
+    partitions: int = 1
+
+    def graph(self) -> Graph:
+        b = GraphBuilder()
+        self.build(b)
+        return b.graph()
+
+    @property
+    def line(self) -> str:
+        """Its line of the batch file."""
+        expected = "" if self.partitions == 1 else f"--expected-n-partitions={self.partitions} "
+        return f"--reset {expected}--case={self.path}"
+
+
+def case(folder: str = "", partitions: int = 1) -> Callable[[Callable[[GraphBuilder], None]], Callable[[GraphBuilder], None]]:
+    """Register a build function under its own name."""
+
+    def register(build: Callable[[GraphBuilder], None]) -> Callable[[GraphBuilder], None]:
+        BUILDS.append(Case(f"{folder}/{build.__name__}.json".lstrip("/"), build, partitions))
+        return build
+
+    return register
+
+
+# ---- the main cases --------------------------------------------------------------------------------------------------
+
+LAYERS = (13, 512, 256, 128)
+SCALE = 0.12  # of every quantised tensor, as in the Graph Compiler paper's int8 workloads
+ZERO_POINT = 2
+
+
+def layer(b: GraphBuilder, x: LogicalTensor, n: int, name: str = "") -> LogicalTensor:
+    """x times constant weights, plus a constant bias."""
+    k = x.known_shape[-1]
+    return b.op("MatMul", x, b.constant((k, n), x.dtype), b.constant((n,), x.dtype), name=name)
+
+
+@case()
+def mlp(b: GraphBuilder) -> None:
+    x = b.input((128, LAYERS[0]))
+    for i, n in enumerate(LAYERS[1:]):
+        x = b.op("ReLU", layer(b, x, n, f"matmul_{i}"), name=f"relu_{i}")
+
+
+@case()
+def attention(b: GraphBuilder) -> None:
+    q, k, v = b.input((4, 8, 128, 64)), b.input((4, 8, 64, 128)), b.input((4, 8, 128, 64))
+    scores = b.op("MatMul", q, k, name="scores")
+    scaled = b.op("Divide", scores, b.input((1,)), name="scale")
+    masked = b.op("Add", scaled, b.input((4, 1, 1, 128)), name="mask")
+    context = b.op("MatMul", b.op("SoftMax", masked, axis=3, name="probabilities"), v, name="context")
+    b.op("Reorder", b.op("StaticTranspose", context, order=(0, 2, 1, 3), name="heads_last"), name="contiguous")
+
+
+@case()
+def quantised_mlp(b: GraphBuilder) -> None:
+    x = b.input((128, LAYERS[0]), DType.u8)
+    for n in LAYERS[1:]:
+        src = b.op("Dequantize", x, qtype="per_tensor", scales=(SCALE,), zps=(ZERO_POINT,))
+        wei = b.constant((x.known_shape[-1], n), DType.s8)
+        real = b.op("Dequantize", wei, qtype="per_channel", axis=1, scales=(SCALE,) * n, zps=(0,) * n)
+        y = b.op("ReLU", b.op("MatMul", src, real, b.constant((n,))))
+        x = b.op("Quantize", y, dtype=DType.u8, qtype="per_tensor", scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+# ---- op: one op each -------------------------------------------------------------------------------------------------
+
+
+@case("op")
+def matmul(b: GraphBuilder) -> None:
+    b.op("MatMul", b.input((64, 96)), b.constant((96, 80)))
+
+
+@case("op")
+def matmul_bias(b: GraphBuilder) -> None:
+    layer(b, b.input((33, 65)), 47)
+
+
+@case("op")
+def matmul_transposed(b: GraphBuilder) -> None:
+    b.op("MatMul", b.input((40, 24)), b.input((56, 40)), transpose_a=True, transpose_b=True)
+
+
+@case("op")
+def matmul_batched(b: GraphBuilder) -> None:
+    b.op("MatMul", b.input((2, 3, 17, 19)), b.input((1, 3, 19, 23)))
+
+
+@case("op")
+def biasadd(b: GraphBuilder) -> None:
+    b.op("BiasAdd", b.input((2, 8, 5, 7)), b.constant((8,)), data_format="NCX")
+
+
+@case("op")
+def add_broadcast(b: GraphBuilder) -> None:
+    b.op("Add", b.input((8, 1, 33)), b.input((16, 1)))
+
+
+@case("op")
+def subtract(b: GraphBuilder) -> None:
+    b.op("Subtract", b.input((32, 65)), b.input((32, 65)))
+
+
+@case("op")
+def multiply_scalar(b: GraphBuilder) -> None:
+    b.op("Multiply", b.input((32, 65)), b.input((1,)))
+
+
+@case("op")
+def divide_rows(b: GraphBuilder) -> None:
+    b.op("Divide", b.input((32, 65)), b.input((32, 1)))
+
+
+@case("op")
+def maximum(b: GraphBuilder) -> None:
+    b.op("Maximum", b.input((7, 129)), b.input((129,)))
+
+
+@case("op")
+def relu(b: GraphBuilder) -> None:
+    b.op("ReLU", b.input((64, 100)))
+
+
+@case("op")
+def leakyrelu(b: GraphBuilder) -> None:
+    b.op("LeakyReLU", b.input((64, 100)), alpha=0.01)
+
+
+@case("op")
+def gelu(b: GraphBuilder) -> None:
+    b.op("GELU", b.input((64, 100)))
+
+
+@case("op")
+def tanh(b: GraphBuilder) -> None:
+    b.op("Tanh", b.input((64, 100)))
+
+
+@case("op")
+def sigmoid(b: GraphBuilder) -> None:
+    b.op("Sigmoid", b.input((64, 100)))
+
+
+@case("op")
+def exp_strided(b: GraphBuilder) -> None:
+    b.op("Exp", b.input((16, 33), strides=(1, 16)))
+
+
+@case("op")
+def softmax(b: GraphBuilder) -> None:
+    b.op("SoftMax", b.input((4, 16, 100)), axis=-1)
+
+
+@case("op")
+def softmax_middle_axis(b: GraphBuilder) -> None:
+    b.op("SoftMax", b.input((4, 16, 33)), axis=1)
+
+
+@case("op")
+def reduce_sum(b: GraphBuilder) -> None:
+    b.op("ReduceSum", b.input((16, 8, 65)), axes=(2,), keep_dims=False)
+
+
+@case("op")
+def reduce_max_keep_dims(b: GraphBuilder) -> None:
+    b.op("ReduceMax", b.input((16, 8, 65)), axes=(0, 2), keep_dims=True)
+
+
+@case("op")
+def reduce_mean(b: GraphBuilder) -> None:
+    b.op("ReduceMean", b.input((16, 65)), axes=(-1,), keep_dims=True)
+
+
+@case("op")
+def select(b: GraphBuilder) -> None:
+    b.op("Select", b.input((4, 1, 33), DType.boolean), b.input((4, 16, 33)), b.input((1,)))
+
+
+@case("op")
+def transpose(b: GraphBuilder) -> None:
+    b.op("StaticTranspose", b.input((2, 3, 17, 8)), order=(0, 2, 1, 3))
+
+
+@case("op")
+def reshape(b: GraphBuilder) -> None:
+    b.op("StaticReshape", b.input((4, 6, 10)), shape=(0, -1), special_zero=True)
+
+
+@case("op")
+def reorder(b: GraphBuilder) -> None:
+    b.op("Reorder", b.input((16, 33), strides=(1, 16)))
+
+
+@case("op")
+def typecast(b: GraphBuilder) -> None:
+    b.op("TypeCast", b.input((16, 33)), dtype=DType.bf16)
+
+
+@case("op")
+def quantize(b: GraphBuilder) -> None:
+    b.op("Quantize", b.input((16, 33)), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+@case("op")
+def quantize_per_channel(b: GraphBuilder) -> None:
+    b.op("Quantize", b.input((16, 4)), dtype=DType.s8, qtype="per_channel", axis=1, scales=(0.1, 0.2, 0.5, 1.0), zps=(0, 0, 0, 0))
+
+
+@case("op")
+def dequantize(b: GraphBuilder) -> None:
+    b.op("Dequantize", b.input((16, 33), DType.s8), scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+# ---- pattern: an anchor and what joins it ----------------------------------------------------------------------------
+
+
+@case("pattern")
+def matmul_relu(b: GraphBuilder) -> None:
+    b.op("ReLU", layer(b, b.input((64, 48)), 80))
+
+
+@case("pattern")
+def matmul_biasadd_gelu(b: GraphBuilder) -> None:
+    x = b.op("MatMul", b.input((64, 48)), b.constant((48, 80)))
+    b.op("GELU", b.op("BiasAdd", x, b.constant((80,))))
+
+
+@case("pattern")
+def matmul_post_op_chain(b: GraphBuilder) -> None:
+    x = layer(b, b.input((33, 48)), 65)
+    x = b.op("Multiply", b.op("Add", x, b.input((33, 65))), b.input((1,)))
+    b.op("Maximum", b.op("Tanh", x), b.input((33, 1)))
+
+
+@case("pattern", partitions=2)
+def matmul_interior_end(b: GraphBuilder) -> None:
+    x = layer(b, b.input((32, 48)), 64)
+    b.op("ReLU", x)
+    b.end(x)
+
+
+@case("pattern")
+def matmul_softmax(b: GraphBuilder) -> None:
+    b.op("SoftMax", layer(b, b.input((32, 48)), 100), axis=1)
+
+
+@case("pattern")
+def softmax_scaled(b: GraphBuilder) -> None:
+    b.op("Multiply", b.op("SoftMax", b.input((8, 16, 33)), axis=-1), b.input((1,)))
+
+
+@case("pattern")
+def matmul_transpose_reorder(b: GraphBuilder) -> None:
+    x = b.op("MatMul", b.input((2, 4, 16, 24)), b.input((2, 4, 24, 8)))
+    b.op("Reorder", b.op("StaticTranspose", x, order=(0, 2, 1, 3)))
+
+
+@case("pattern")
+def layernorm_from_basics(b: GraphBuilder) -> None:
+    x = b.input((16, 65))
+    centred = b.op("Subtract", x, b.op("ReduceMean", x, axes=(1,), keep_dims=True))
+    variance = b.op("ReduceMean", b.op("Square", centred), axes=(1,), keep_dims=True)
+    deviation = b.op("Sqrt", b.op("Add", variance, b.input((1,))))
+    scaled = b.op("Multiply", b.op("Divide", centred, deviation), b.constant((65,)))
+    b.op("Add", scaled, b.constant((65,)))
+
+
+@case("pattern")
+def mlp_residual(b: GraphBuilder) -> None:
+    x = b.input((32, 64))
+    hidden = b.op("GELU", layer(b, x, 128))
+    b.op("Add", layer(b, hidden, 64), x)
+
+
+@case("pattern")
+def quantised_matmul_relu(b: GraphBuilder) -> None:
+    src = b.op("Dequantize", b.input((32, 48), DType.u8), scales=(SCALE,), zps=(ZERO_POINT,))
+    wei = b.op("Dequantize", b.constant((48, 64), DType.s8), scales=(SCALE,), zps=(0,))
+    b.op("Quantize", b.op("ReLU", b.op("MatMul", src, wei)), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+# ---- complex_fusion: several anchors ---------------------------------------------------------------------------------
+
+
+@case("complex_fusion")
+def attention_transpose_b(b: GraphBuilder) -> None:
+    q, k, v = b.input((2, 4, 64, 32)), b.input((2, 4, 64, 32)), b.input((2, 4, 64, 32))
+    scores = b.op("MatMul", q, k, transpose_b=True)
+    masked = b.op("Add", b.op("Divide", scores, b.input((1,))), b.input((2, 1, 1, 64)))
+    b.op("MatMul", b.op("SoftMax", masked, axis=3), v)
+
+
+@case("complex_fusion")
+def attention_no_mask(b: GraphBuilder) -> None:
+    q, k, v = b.input((2, 4, 33, 16)), b.input((2, 4, 16, 47)), b.input((2, 4, 47, 16))
+    scores = b.op("Multiply", b.op("MatMul", q, k), b.input((1,)))
+    b.op("MatMul", b.op("SoftMax", scores, axis=-1), v)
+
+
+@case("complex_fusion")
+def gated_mlp(b: GraphBuilder) -> None:
+    x = b.input((32, 64))
+    gate = b.op("MatMul", x, b.constant((64, 96)))
+    up = b.op("MatMul", x, b.constant((64, 96)))
+    swish = b.op("Multiply", gate, b.op("Sigmoid", gate))
+    b.op("MatMul", b.op("Multiply", swish, up), b.constant((96, 64)))
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path) -> None:
+    """All cases and the batch file; running it twice changes nothing."""
+    for each in BUILDS:
+        path = folder / each.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(each.graph(), path)
+    lines = ["# Correctness of every case here; written by build.py.", *(each.line for each in BUILDS)]
+    (folder / "test_ci").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
