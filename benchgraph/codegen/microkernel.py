@@ -9,28 +9,30 @@
 The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but fmas, the loads of wei, the broadcasts
 of src and its own counter. Everything is known at compile time; the last vector of a ragged n goes through masked loads and stores.
 
-Why the choices below are what they are. Share of the FMA peak of one thread (register-only loop, 118 GFLOP/s) on a Zen 4 core with
-AVX-512 (L1d 32 KiB, L2 1 MiB, L3 32 MiB, 3.7 GHz), minimum over repeats of 0.3 ms interleaved with the peak loop. Operands are warm,
-and a call through ctypes (0.25 us, 4 % of the smallest shape) is counted. `p` means weights packed in panels.
+Why the choices below are what they are: shares of the FMA peak of one thread (a register-only loop, 118 GFLOP/s) in percent, on a Zen 4
+core with AVX-512 (3.7 GHz, L1d 32 KiB, L2 1 MiB, L3 32 MiB). Each is a minimum over 8 to 25 samples of 0.3 ms or more, interleaved
+with samples of the peak loop; operands are warm, and the call through ctypes (0.25 us, 4 % of the smallest shapes) counts. p: weights
+packed in panels.
 
-    AVX-512, vectors x rows      4x6    4x5    3x8    2x12   2x14   1x30
-    256x256x256                 99.7   99.7   99.3   99.2   99.1   98.7
-    64x64x1024 p                99.6   98.6   97.1   79.7   64.6   28.5    rows of 4096 bytes: more rows than L1 has ways evict each other
-    32x128x96                   95.6   95.9   95.0   96.0   95.4   96.2
-    16x64x64, batch of 8        97.2   97.0   97.2   97.1   97.2   97.1
-    64x512x13                   90.5   91.8   86.9   88.2   85.9   88.7
+    vectors x rows          AVX-512: 4x6   4x5   3x8  2x12  2x14  1x30     AVX2: 2x6   3x4   4x2  1x14     portable: 2x6   3x3  1x12
+    256x256x256                     99.8  99.8  99.3  99.4  99.5  98.8          98.0  98.4  88.3  82.8              61.6  63.1  49.3
+    64x64x1024 p                    99.7  99.6  99.6  96.9  86.1  30.4          97.7  97.0  87.3  30.6              62.1  60.5  27.9
+    32x128x96                       95.7  96.0  95.1  95.4  95.5  95.9          94.4  92.1  81.2  83.0              62.5  65.0  49.6
+    16x64x64, batch of 8            97.0  97.0  97.1  97.0  97.0  97.0          97.6  95.6  86.3  83.1              63.7  64.6  50.1
+    64x512x13                       90.5  91.5  87.1  88.2  85.6  88.1          94.5  89.1  92.0  72.3              57.6  63.3  44.1
 
-    AVX2, vectors x rows         2x6    3x4    4x2    1x14                 (portable, mul and add: 2x6 61 %, 3x3 64 %, 1x13 50 %)
-    256x256x256                 98.2   98.3   90.8   82.8
-    64x64x1024 p                98.3   97.3   89.6   30.7
+The portable peak is that of separate products and sums; LLVM's copies between two-operand instructions are what is missing there. Rows of
+4096 bytes (64x64x1024) fall in one set of L1: more rows than it has ways evict each other. Other findings, same method:
 
-    K unrolled by 1, 2, 4       4x6: 99.7 99.7 99.5; AVX2 2x6: 97.8 98.2 98.6; AVX2 1x8: 80 45 81 (spills), portable 2x6: 61 56 -
-    m = 1 (n = k = 512)         vectors 4, 6, 8: 47.8 62.6 92.3; AVX2 vectors 2, 3, 4: 26.2 35.2 47.4 (too few fmas in flight)
-    K cut into blocks in here   128x1024x1024 p, block 64, 128, 256, none: 91.7 95.6 98.3 100.1
-    prefetch of wei rows ahead  128x1024x1024 p (weights from L3), rows ahead 0, 4, 8, 16: 99.9 99.2 99.3 100.0
-    width of a packed panel     128x1024x1024 p, 32, 64, 128 columns: 99.2 99.9 97.1; AVX2 16, 32, 64: 96.5 91.7 88.8; unpacked: 95.5
+    K unrolled by 1, 2, 4   AVX-512 4x6: 99.7, 99.7, 99.5; AVX2 2x6: 97.8, 98.2, 98.6, 1x8: 80, 45 (spills), 81; portable 2x6: 61, 58
+    few rows, n=512, k=64   AVX-512, m=1, 4 and 8 vectors: 39, 40; AVX2, m=1, 2, 4, 7 vectors: 17, 30, 36; m=2, 2, 4: 47, 67; m=7, 2, 3: 75, 88
+    all registers taken     256x36x256, 3x9 and a mask: 36 % of what whole vectors would give (spills); 3x8: 99 %
+    a narrower last vector  256x24x256 as 16 + 8 columns: 67.7, against 73.5 masked (spills)
+    K in blocks, in here    128x1024x1024 p, blocks of 64, 128, 256, none: 91.7, 95.6, 98.3, 100
+    prefetch of wei         the same, weights from L3, 0, 4, 8, 16 rows ahead: 99.9, 99.2, 99.3, 100
+    width of a panel        the same, 32, 64, 128 columns: 99.2, 99.9, 97.1, not packed: 95.5; AVX2, 16, 32, 64 columns: 96.5, 91.7, 88.8
 
-So: tall panels of registers // 8 vectors, K unrolled by two, no blocks of K, no prefetch.
+So: panels of `Target.panel_width` columns, accumulators in three quarters of the registers, K unrolled by two, no blocks of K, no prefetch.
 """
 
 from __future__ import annotations
@@ -85,23 +87,13 @@ class Kernel:
 class Panels:
     """`count` column panels side by side, each `columns` wide and held in `vectors` vectors, the last of which may be partly used.
 
-    rows: the most rows a register tile of this width has; tiles are as even as that allows.
+    rows: the most a register tile has; the tiles are even_split(m, rows).
     """
 
     count: int
     columns: int
     vectors: int
     rows: int
-
-
-def panel_width(target: Target) -> int:
-    """Columns of a packed weight panel: the columns of the preferred register tile, so that a tile reads its panel from end to end."""
-    return preferred_vectors(target) * target.lanes
-
-
-def preferred_vectors(target: Target) -> int:
-    """Vectors per panel when rows abound: 4 (6 rows) of 32 registers, 2 (6 rows) of 16."""
-    return target.isa.registers // 8
 
 
 def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
@@ -115,37 +107,40 @@ def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
     return tuple(run for run in ((larger, size + 1), (parts - larger, size)) if run[0])
 
 
-def tile_rows(vectors: int, target: Target, src_row_stride: int) -> int:
-    """The most rows of a register tile this many vectors wide: what registers hold beside the wei vectors and a broadcast (and a product,
-    without fma), and no more rows of src than L1 keeps at once when they fall in the same sets."""
-    spare = 1 if has_fma(target.isa) else 2
-    fits = (target.isa.registers - vectors - spare) // vectors
+def tile_rows(vectors: int, target: Target, *, src_row_stride: int, ragged: bool = False) -> int:
+    """The most rows of a register tile this many vectors wide, 0 when there are none.
+
+    Accumulators take up to three quarters of the registers, and leave room for the wei vectors, a broadcast of src, a product (without
+    fma) and the mask of a ragged last vector. Rows of src that fall in the same sets of L1 are no more than its ways.
+    """
+    spare = 1 + (not has_fma(target.isa)) + ragged
+    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors - spare)
     sets_apart = ALIAS_BYTES // gcd(ALIAS_BYTES, F32_BYTES * src_row_stride)
-    return min(fits, sets_apart * (target.l1_bytes // ALIAS_BYTES))
+    return min(accumulators // vectors, sets_apart * (target.l1_bytes // ALIAS_BYTES))
 
 
 def register_tiles(n: int, target: Target, *, m: int, src_row_stride: int) -> tuple[Panels, ...]:
-    """How n is cut into column panels of whole vectors, left to right."""
+    """How n is cut into column panels of whole vectors, left to right, for m rows of src this many elements apart."""
     vectors = ceil(n / target.lanes)
-    widest = _panel_vectors(vectors, target, m, src_row_stride)
-    runs = [Panels(count, v * target.lanes, v, tile_rows(v, target, src_row_stride)) for count, v in even_split(vectors, widest)]
+    rows = partial(tile_rows, target=target, src_row_stride=src_row_stride)
+    widest = _panel_vectors(vectors, m, target, partial(rows, ragged=n % target.lanes > 0))
+    runs = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
     missing = vectors * target.lanes - n
     if not missing:
         return tuple(runs)
     last = runs.pop()
     if last.count > 1:
         runs.append(replace(last, count=last.count - 1))
-    return (*runs, replace(last, count=1, columns=last.columns - missing))
+    return (*runs, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, ragged=True)))
 
 
-def _panel_vectors(vectors: int, target: Target, m: int, src_row_stride: int) -> int:
+def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], int]) -> int:
     """The preferred number, or more when m is so short that a tile has too few accumulators, or when a lone vector would be left over
     (it needs one broadcast per fma)."""
-    preferred = preferred_vectors(target)
+    preferred = target.panel_width // target.lanes
     if vectors <= preferred:
         return vectors
-    rows = {v: tile_rows(v, target, src_row_stride) for v in range(preferred, vectors + 1)}
-    in_flight = {v: v * (m // ceil(m / most)) for v, most in rows.items() if most > 0}
+    in_flight = {v: v * (m // ceil(m / rows(v))) for v in range(preferred, vectors + 1) if rows(v) > 0}
     enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
     return next(enough, max(in_flight, key=lambda v: in_flight[v]))
 
@@ -244,19 +239,19 @@ class _Emitter:
         return min(self.target.lanes, panels.columns - v * self.target.lanes)
 
     def load(self, pointer: ir.Value, used: int) -> ir.Value:
-        """A vector of which only the first `used` lanes are read; the others are 0."""
+        """A vector of which only the first `used` lanes are read; the others hold anything, and are never stored."""
         type = vector(F32, self.target.lanes)
         if used == self.target.lanes:
             return self.builder.load(pointer, typ=type, align=F32_BYTES)
-        return call(
-            self.builder, f"llvm.masked.load.{mangled(type)}.p0", type, [pointer, I32(F32_BYTES), self.mask(used), constant(type, 0.0)]
-        )
+        args = [pointer, I32(F32_BYTES), self.mask(used), ir.Constant(type, ir.Undefined)]
+        return call(self.builder, f"llvm.masked.load.{mangled(type)}.p0", type, args)
 
     def store(self, value: ir.Value, pointer: ir.Value, used: int) -> None:
         if used == self.target.lanes:
             self.builder.store(value, pointer, align=F32_BYTES)
             return
-        call(self.builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, [value, pointer, I32(F32_BYTES), self.mask(used)])
+        args = [value, pointer, I32(F32_BYTES), self.mask(used)]
+        call(self.builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, args)
 
     def mask(self, used: int) -> ir.Constant:
         return ir.Constant(vector(I1, self.target.lanes), [int(lane < used) for lane in range(self.target.lanes)])

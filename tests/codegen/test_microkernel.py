@@ -15,7 +15,8 @@ import pytest
 from llvmlite import ir
 from numpy.lib.stride_tricks import as_strided
 
-from benchgraph.codegen.microkernel import Kernel, define, even_split, panel_width, register_tiles, tile_rows
+from benchgraph.codegen.intrinsics import has_fma
+from benchgraph.codegen.microkernel import Kernel, define, even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, Target, current, host
@@ -163,16 +164,15 @@ def test_src_and_wei_may_be_one_buffer() -> None:
 
 
 @target_of_every_isa
-def test_the_loops_spill_nothing_and_use_the_widest_registers(target: Target) -> None:
-    if not target.isa.needs:
-        pytest.skip("without fma LLVM spills a few registers")
-    assembly = compile_kernel(dense(64, 256, 64), target).assembly()
-    fmas = re.findall(r"vfmadd\w+ps.*", assembly)
-    register = {16: "%zmm", 8: "%ymm"}[target.lanes]
-    assert fmas
+@pytest.mark.parametrize("vectors", [1, 2, 3, 4])
+@pytest.mark.parametrize("missing", [0, 3])
+def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, missing: int, target: Target) -> None:
+    assembly = compile_kernel(dense(53, vectors * target.lanes - missing, 64, accumulate=True), target).assembly()
+    fmas = re.findall(r"vfmadd.*", assembly)
+    register = {16: "%zmm", 8: "%ymm", 4: ""}[target.lanes]
+    assert bool(fmas) == has_fma(target.isa)
     assert all(register in line for line in fmas)
-    assert "rsp)" not in "".join(fmas)
-    assert not re.search(r"vmov\w+\s+%[yz]mm\d+, -?\d*\(%rsp\)", assembly)
+    assert not re.search(r"mov[au]ps.*\(%rsp\)", assembly)
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:
@@ -214,10 +214,21 @@ def test_panels_cover_the_columns_and_tiles_fit_the_registers(m: int, n: int, ta
 
 
 def test_the_preferred_tiles() -> None:
-    wide = {name: (panel_width(t), tile_rows(panel_width(t) // t.lanes, t, 256)) for name, t in TARGETS.items()}
-    assert wide.items() <= {"avx512": (64, 6), "avx2": (16, 6), "portable": (8, 6)}.items()
+    tiles = {name: [(p.vectors, p.rows) for p in register_tiles(64, t, m=64, src_row_stride=256)] for name, t in TARGETS.items()}
+    assert tiles.items() <= {"avx512": [(4, 6)], "avx2": [(2, 6)], "portable": [(2, 6)]}.items()
+
+
+@pytest.mark.parametrize(("m", "vectors"), [(1, 8), (2, 4), (64, 4)])
+def test_few_rows_get_wider_panels(m: int, vectors: int) -> None:
+    target = replace(host(), isa=ISAS["avx512"])
+    assert [p.vectors for p in register_tiles(512, target, m=m, src_row_stride=512)] == [vectors]
+
+
+def test_no_panel_is_a_lone_vector_where_a_wider_split_exists() -> None:
+    target = replace(host(), isa=ISAS["avx2"])
+    assert [(p.count, p.vectors) for p in register_tiles(24, target, m=64, src_row_stride=256)] == [(1, 3)]
 
 
 def test_rows_that_share_a_cache_set_are_no_more_than_its_ways() -> None:
     target = replace(host(), isa=ISAS["avx512"], l1_bytes=32 << 10)
-    assert [tile_rows(1, target, stride) for stride in (1000, 256, 512, 1024, 2048)] == [30, 30, 16, 8, 8]
+    assert [tile_rows(1, target, src_row_stride=stride) for stride in (1000, 256, 512, 1024, 2048)] == [24, 24, 16, 8, 8]
