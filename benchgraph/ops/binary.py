@@ -99,6 +99,7 @@ def _row(
         laws=laws,
         commutative=commutative,
         product_kind=product_kind,
+        is_product=op is BinOp.mul,
         lower=Elementwise(_expr(op)),
     )
 

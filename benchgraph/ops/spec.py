@@ -203,6 +203,7 @@ class OpSpec:
     variadic_outputs: tuple[int, int] | None = None
     converts: bool = False
     product_kind: str = ""
+    is_product: bool = False
     commutative: bool = False
     check: Check | None = None
     lower: Lowering | None = None

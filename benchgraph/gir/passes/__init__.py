@@ -6,6 +6,7 @@ from benchgraph.core.passes import Pass
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.decompose import decompose
+from benchgraph.gir.passes.defer_scaling import defer_scaling
 from benchgraph.gir.passes.fold_constants import fold_constants
 from benchgraph.gir.passes.fuse_coarse import fuse_coarse
 from benchgraph.gir.passes.fuse_fine import fuse_fine
@@ -22,6 +23,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
     Pass("hoist-division", hoist_division, needs=_CONST),
+    Pass("defer-scaling", defer_scaling, needs=_CONST),
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
     Pass("propagate-layout", propagate_layout, needs=frozenset({"views"})),
     Pass("dead-op", dead_op, needs=_BASIC),

@@ -1,0 +1,178 @@
+"""Small graphs that reach every corner of the lowering: what each is there for stands in its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchgraph.core.dtypes import DType
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+
+GRAPHS: dict[str, Callable[[], Graph]] = {}
+
+
+def case(build: Callable[[GraphBuilder], None]) -> Callable[[GraphBuilder], None]:
+    def graph() -> Graph:
+        b = GraphBuilder()
+        build(b)
+        return b.graph()
+
+    graph.__doc__ = build.__doc__
+    GRAPHS[build.__name__] = graph
+    return build
+
+
+@case
+def mlp(b: GraphBuilder) -> None:
+    """Three products in one nest; column-blocked activations; a first layer with K below one block, and a narrow last one."""
+    x = b.input((12, 13))
+    for k, n in ((13, 128), (128, 64), (64, 5)):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((k, n)), b.constant((n,))))
+
+
+@case
+def ragged(b: GraphBuilder) -> None:
+    """Rows and columns that no tile divides: tails in every loop."""
+    b.op("Tanh", b.op("Add", b.op("MatMul", b.input((67, 19)), b.constant((19, 83))), b.input((83,))))
+
+
+@case
+def attention(b: GraphBuilder) -> None:
+    """Score rows stay inside the nest; the transposition is part of the last product's stores."""
+    s = b.op("MatMul", b.input((2, 3, 10, 8)), b.input((2, 3, 8, 20)))
+    p = b.op("SoftMax", b.op("Add", b.op("Divide", s, b.input((1,))), b.input((2, 1, 1, 20))), axis=3)
+    o = b.op("MatMul", p, b.input((2, 3, 20, 16)))
+    b.op("Reorder", b.op("StaticTranspose", o, order=[0, 2, 1, 3]))
+
+
+@case
+def attention_transposed_key(b: GraphBuilder) -> None:
+    """The key is packed at every execution, next to its use."""
+    s = b.op("MatMul", b.input((2, 2, 9, 8)), b.input((2, 2, 20, 8)), transpose_b=True)
+    b.op("MatMul", b.op("SoftMax", s, axis=-1), b.input((2, 2, 20, 16)))
+
+
+@case
+def transposed_operands(b: GraphBuilder) -> None:
+    """Both operands transposed: src is repacked too."""
+    b.op("MatMul", b.input((7, 11)), b.constant((20, 7)), transpose_a=True, transpose_b=True)
+
+
+@case
+def broadcast_batch(b: GraphBuilder) -> None:
+    """Batch dims of size one on either side."""
+    b.op("MatMul", b.input((4, 1, 5, 6)), b.input((1, 3, 6, 17)))
+
+
+@case
+def vectors(b: GraphBuilder) -> None:
+    """Rank-1 operands: a scalar result."""
+    b.op("MatMul", b.input((9,)), b.input((9,)))
+
+
+@case
+def gated_mlp(b: GraphBuilder) -> None:
+    """Two products share src and meet in a binary."""
+    x = b.input((8, 32))
+    gate, up = b.op("MatMul", x, b.constant((32, 64))), b.op("MatMul", x, b.constant((32, 64)))
+    b.op("MatMul", b.op("Multiply", b.op("Multiply", gate, b.op("Sigmoid", gate)), up), b.constant((64, 16)))
+
+
+@case
+def residual(b: GraphBuilder) -> None:
+    """A value with a reader two nests later, and an End on an interior value."""
+    x = b.input((6, 32))
+    h = b.op("ReLU", b.op("MatMul", x, b.constant((32, 32))))
+    b.end(h)
+    b.op("Add", b.op("MatMul", h, b.constant((32, 32))), x)
+
+
+@case
+def weight_from_activation(b: GraphBuilder) -> None:
+    """The second product's wei is the first one's result: two nests with a barrier between."""
+    w = b.op("MatMul", b.input((16, 8)), b.input((8, 20)))
+    b.op("MatMul", b.input((5, 16)), w)
+
+
+@case
+def softmax_middle_axis(b: GraphBuilder) -> None:
+    """Folding along an axis that is not the last."""
+    b.op("SoftMax", b.input((3, 5, 18)), axis=1)
+
+
+@case
+def softmax_stats(b: GraphBuilder) -> None:
+    """Two outputs, rows of minus infinity allowed."""
+    b.outs("SoftMax", b.input((4, 21)), dtypes=(None, None), axis=-1, mode="inf_as_zero")
+
+
+@case
+def reduce_all(b: GraphBuilder) -> None:
+    """To a scalar."""
+    b.op("ReduceSum", b.input((3, 4, 5)), axes=[0, 1, 2])
+
+
+@case
+def reduce_first_axes(b: GraphBuilder) -> None:
+    """Without keeping dims, then pointwise on the lower rank."""
+    b.op("Multiply", b.op("ReduceMean", b.input((4, 3, 18)), axes=[0, 1]), b.input((18,)))
+
+
+@case
+def layernorm_by_hand(b: GraphBuilder) -> None:
+    """Two folds that wait for each other, rows read three times."""
+    x = b.input((5, 33))
+    d = b.op("Subtract", x, b.op("ReduceMean", x, axes=[-1], keep_dims=True))
+    v = b.op("ReduceMean", b.op("Square", d), axes=[-1], keep_dims=True)
+    b.op("Multiply", b.op("Divide", d, b.op("Sqrt", b.op("Add", v, b.input((1,))))), b.input((33,)))
+
+
+@case
+def quantised(b: GraphBuilder) -> None:
+    """Dequantised operands around a product, per-channel scales, quantised result."""
+    x = b.op("Dequantize", b.input((9, 32), DType.u8), scales=[0.125], zps=[3], qtype="per_tensor")
+    w = b.op("Dequantize", b.constant((32, 24), DType.s8), scales=[0.01 * (i + 1) for i in range(24)], qtype="per_channel", axis=1)
+    b.op("Quantize", b.op("ReLU", b.op("MatMul", x, w)), dtype=DType.u8, scales=[0.25], zps=[5], qtype="per_tensor")
+
+
+@case
+def bf16_product(b: GraphBuilder) -> None:
+    """Narrow operands are widened on the way in, the result narrowed once."""
+    b.op("ReLU", b.op("MatMul", b.input((6, 40), DType.bf16), b.constant((40, 24), DType.bf16)))
+
+
+@case
+def pointwise_flat(b: GraphBuilder) -> None:
+    """Dense pointwise ops run as one long axis."""
+    b.op("Exp", b.op("Subtract", b.input((3, 5, 7)), b.input((3, 5, 7))))
+
+
+@case
+def pointwise_broadcast(b: GraphBuilder) -> None:
+    """Operands of lower rank and size-one dims on both sides."""
+    b.op("Maximum", b.op("Multiply", b.input((4, 1, 18)), b.input((5, 1))), b.input((18,)))
+
+
+@case
+def select_and_compare(b: GraphBuilder) -> None:
+    """Boolean values between ops."""
+    x, y = b.input((4, 17)), b.input((17,))
+    b.op("Select", b.op("GreaterEqual", x, y), x, y)
+
+
+@case
+def movement(b: GraphBuilder) -> None:
+    """Transpositions and reshapes with no neighbour to hide in."""
+    b.op("StaticTranspose", b.op("StaticReshape", b.input((6, 20)), shape=[2, 3, 20], special_zero=False), order=[2, 0, 1])
+
+
+@case
+def strided_input(b: GraphBuilder) -> None:
+    """A user tensor with gaps and permuted strides as src of a product."""
+    b.op("MatMul", b.input((5, 16), strides=(24, 1)), b.input((16, 20), strides=(1, 16)))
+
+
+@case
+def one_element(b: GraphBuilder) -> None:
+    """Scalars all the way."""
+    b.op("ReLU", b.op("Add", b.input(()), b.input(())))
