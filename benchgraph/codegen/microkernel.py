@@ -25,7 +25,8 @@ The portable peak is that of separate products and sums; LLVM's copies between t
 4096 bytes (64x64x1024) fall in one set of L1: more rows than it has ways evict each other. Other findings, same method:
 
     K unrolled by 1, 2, 4   AVX-512 4x6: 99.7, 99.7, 99.5; AVX2 2x6: 97.8, 98.2, 98.6, 1x8: 80, 45 (spills), 81; portable 2x6: 61, 58
-    few rows, n=512, k=64   AVX-512, m=1, 4 and 8 vectors: 39, 40; AVX2, m=1, 2, 4, 7 vectors: 17, 30, 36; m=2, 2, 4: 47, 67; m=7, 2, 3: 75, 88
+    few rows, n=512, k=64   AVX-512 m=1, 4 and 8 vectors: 39, 40; AVX2 m=1, 2, 4, 7 vectors: 17, 30, 36; m=2, 2, 4 vectors: 47, 67;
+                            m=7, 2, 3 vectors: 75, 88 (else too few fmas are in flight)
     all registers taken     256x36x256, 3x9 and a mask: 36 % of what whole vectors would give (spills); 3x8: 99 %
     a narrower last vector  256x24x256 as 16 + 8 columns: 67.7, against 73.5 masked (spills)
     K in blocks, in here    128x1024x1024 p, blocks of 64, 128, 256, none: 91.7, 95.6, 98.3, 100
@@ -108,7 +109,7 @@ def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
 
 
 def tile_rows(vectors: int, target: Target, *, src_row_stride: int, ragged: bool = False) -> int:
-    """The most rows of a register tile this many vectors wide, 0 when there are none.
+    """The most rows of a register tile this many vectors wide.
 
     Accumulators take up to three quarters of the registers, and leave room for the wei vectors, a broadcast of src, a product (without
     fma) and the mask of a ragged last vector. Rows of src that fall in the same sets of L1 are no more than its ways.
@@ -116,14 +117,14 @@ def tile_rows(vectors: int, target: Target, *, src_row_stride: int, ragged: bool
     spare = 1 + (not has_fma(target.isa)) + ragged
     accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors - spare)
     sets_apart = ALIAS_BYTES // gcd(ALIAS_BYTES, F32_BYTES * src_row_stride)
-    return min(accumulators // vectors, sets_apart * (target.l1_bytes // ALIAS_BYTES))
+    return min(max(accumulators // vectors, 1), sets_apart * (target.l1_bytes // ALIAS_BYTES))
 
 
 def register_tiles(n: int, target: Target, *, m: int, src_row_stride: int) -> tuple[Panels, ...]:
     """How n is cut into column panels of whole vectors, left to right, for m rows of src this many elements apart."""
     vectors = ceil(n / target.lanes)
     rows = partial(tile_rows, target=target, src_row_stride=src_row_stride)
-    widest = _panel_vectors(vectors, m, target, partial(rows, ragged=n % target.lanes > 0))
+    widest = _panel_vectors(vectors, m, target, rows)
     runs = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
     missing = vectors * target.lanes - n
     if not missing:
@@ -140,7 +141,9 @@ def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], i
     preferred = target.panel_width // target.lanes
     if vectors <= preferred:
         return vectors
-    in_flight = {v: v * (m // ceil(m / rows(v))) for v in range(preferred, vectors + 1) if rows(v) > 0}
+    most = min(vectors, target.isa.registers // 2)
+    reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
+    in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
     enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
     return next(enough, max(in_flight, key=lambda v: in_flight[v]))
 
