@@ -1,0 +1,165 @@
+"""Each Graph IR pass on the smallest graph that shows it, as text; and what all of them must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.passes import Pass, check_order
+from benchgraph.core.target import ISAS, Target
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import GirError, verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+
+TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+
+
+def gir(build: Callable[[GraphBuilder], object]) -> Graph:
+    """The Graph IR of a graph that is one partition."""
+    b = GraphBuilder()
+    build(b)
+    (partition,) = (p for p in partitions(b.graph(), Policy.fused) if p.is_supported)
+    return from_partition(partition)
+
+
+def up_to(g: Graph, last: str) -> Graph:
+    """The graph after the pipeline's passes up to and including `last`."""
+    for p in PIPELINE:
+        g = p.fn(g, TARGET)
+        verify(g)
+        if p.name == last:
+            return g
+    raise KeyError(last)
+
+
+def linear(b: GraphBuilder, x, k: int, n: int):
+    return b.op("ReLU", b.op("MatMul", x, b.constant((k, n)), b.constant((n,))))
+
+
+def attention(b: GraphBuilder) -> None:
+    s = b.op("MatMul", b.input((2, 3, 10, 8)), b.input((2, 3, 8, 20)))
+    p = b.op("SoftMax", b.op("Divide", s, b.input((1,))), axis=3)
+    b.op("StaticTranspose", b.op("MatMul", p, b.input((2, 3, 20, 16))), order=[0, 2, 1, 3])
+
+
+def test_decompose_softmax(golden) -> None:
+    golden(print_gir(up_to(gir(lambda b: b.op("SoftMax", b.input((4, 8)), axis=-1)), "decompose")))
+
+
+def test_decompose_matmul_bias_and_transpose(golden) -> None:
+    g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.input((6, 8)), b.input((6,)), transpose_b=True))
+    golden(print_gir(up_to(g, "decompose")))
+
+
+def test_fold_constants_multiplies_by_exact_reciprocals_only(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        exact = b.op("Quantize", b.input((4, 8)), dtype=DType.u8, scales=[0.25], zps=[3], qtype="per_tensor")
+        again = b.op("Dequantize", exact, scales=[0.25], zps=[3], qtype="per_tensor")
+        b.op("Quantize", again, dtype=DType.u8, scales=[0.1], qtype="per_tensor")
+
+    golden(print_gir(up_to(gir(build), "fold-constants")))
+
+
+def test_mark_runtime_constants(golden) -> None:
+    g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.op("Square", b.constant((8, 6)))))
+    golden(print_gir(up_to(g, "mark-runtime-constants")))
+
+
+def test_hoist_division_then_defer_scaling(golden) -> None:
+    golden(print_gir(up_to(gir(attention), "defer-scaling")))
+
+
+def test_make_views_reads_and_writes_through_movement(golden) -> None:
+    golden(print_gir(up_to(gir(attention), "make-views")))
+
+
+def test_propagate_layout_blocks_what_flows_between_products(golden) -> None:
+    g = gir(lambda b: linear(b, linear(b, b.input((32, 13)), 13, 128), 128, 64))
+    golden(print_gir(up_to(g, "propagate-layout")))
+
+
+def test_fuse_fine(golden) -> None:
+    g = gir(lambda b: linear(b, linear(b, b.input((32, 13)), 13, 128), 128, 64))
+    golden(print_gir(up_to(g, "fuse-fine")))
+
+
+def test_fuse_coarse_and_schedule(golden) -> None:
+    golden(print_gir(up_to(gir(attention), "schedule")))
+
+
+def nests(g: Graph) -> list[Fused]:
+    return [n for n in up_to(g, "schedule").nodes if isinstance(n, Fused) and not g_is_constant(g, n)]
+
+
+def g_is_constant(g: Graph, node: Fused) -> bool:
+    return all(v in g.by_id and g.value(v).is_constant for v in node.ins)
+
+
+def kernels(g: Graph) -> list[int]:
+    """Matrix products per nest that runs at every execution."""
+    found = [sum(op.kind == "MatMul" for op in n.ops) for n in nests(g)]
+    return [count for count in found if count]
+
+
+def test_three_layers_are_one_nest() -> None:
+    g = gir(lambda b: linear(b, linear(b, linear(b, b.input((64, 13)), 13, 128), 128, 64), 64, 64))
+    assert kernels(g) == [3]
+
+
+def test_attention_is_one_nest() -> None:
+    assert kernels(gir(attention)) == [2]
+
+
+def test_one_row_is_not_worth_one_nest_when_cores_would_idle() -> None:
+    g = gir(lambda b: linear(b, linear(b, b.input((1, 13)), 13, 128), 128, 64))
+    assert kernels(g) == [1, 1]
+
+
+def test_a_weight_that_is_a_result_keeps_its_own_nest() -> None:
+    def build(b: GraphBuilder) -> None:
+        w = b.op("MatMul", b.input((16, 8)), b.input((8, 20)))
+        b.op("MatMul", b.input((5, 16)), w)
+
+    assert kernels(gir(build)) == [1, 1]
+
+
+def test_a_pass_with_nothing_to_do_returns_the_same_graph() -> None:
+    g = up_to(gir(lambda b: b.op("ReLU", b.input((4, 8)))), "schedule")
+    for p in PIPELINE:
+        if p.name not in ("decompose", "fold-constants", "mark-runtime-constants", "hoist-division", "defer-scaling", "make-views", "fuse-fine"):
+            assert p.fn(g, TARGET) is g, p.name
+
+
+def test_basic_passes_leave_a_basic_graph_alone() -> None:
+    g = gir(lambda b: b.op("ReLU", b.input((4, 8))))
+    for p in PIPELINE[:8]:
+        assert p.fn(g, TARGET) is g, p.name
+
+
+def test_the_pipeline_gives_every_pass_what_it_needs() -> None:
+    check_order(PIPELINE)
+
+
+def test_a_pass_before_what_it_needs_is_refused() -> None:
+    with pytest.raises(ValueError, match="fuse-fine needs views"):
+        check_order(tuple(p for p in PIPELINE if p.name != "make-views"))
+
+
+def test_verify_names_a_value_read_too_early() -> None:
+    g = gir(lambda b: b.op("ReLU", b.op("Exp", b.input((4,)))))
+    backwards = Graph(g.values, tuple(reversed(g.nodes)), g.ins, g.outs)
+    with pytest.raises(GirError, match="ReLU reads %2 before it is written"):
+        verify(backwards)
+
+
+def test_passes_have_names_and_files_alike() -> None:
+    for p in PIPELINE:
+        assert isinstance(p, Pass)
+        assert p.fn.__module__.rsplit(".", 1)[-1] == p.name.replace("-", "_")
