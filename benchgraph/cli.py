@@ -66,13 +66,21 @@ def _about(folder: str, name: str) -> str:
     return next(iter(text.splitlines()), "")
 
 
+def _show_version(ctx: click.Context, given: bool) -> None:
+    if given:
+        from benchgraph.harness.machine import version_of
+
+        click.echo(f"benchgraph {version_of('benchgraph')}")
+        ctx.exit()
+
+
 @click.command(
     cls=_Command,
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"], "max_content_width": 120},
     options_metavar="[OPTIONS]",
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="--driver NAME [OPTIONS] --case FILE ...")
-@click.version_option(package_name="benchgraph")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda ctx, _, given: _show_version(ctx, given))
 @click.pass_context
 def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed.

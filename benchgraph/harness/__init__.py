@@ -1,1 +1,18 @@
-"""."""
+"""From a command line to results: benchdnn's part of the work.
+
+    knobs      knob sets: a field is an option, a default, a product axis and a repro word
+    argv       the option stream as a state machine -> problems
+    batch      batch files, and where files are found
+    plugins    drivers/, reports/, inputs/: found and loaded by path
+    problem    a driver with its knobs fixed: repro line, graph
+    run        one problem after another; errors become statuses
+    cut        partitions of a policy, compiled; flops and bytes
+    check      modes I, R, C: against the float64 reference
+    timing     mode P: policies interleaved, raw samples
+    buffers    aligned memory for tensors, reused between partitions
+    results    statuses, samples, summary, exit code
+    machine    what the numbers were measured on
+    bench      clock, library and probes, exchangeable in tests
+
+knobs, argv, batch, plugins, problem and results do without numpy, so that `benchgraph --help` answers at once.
+"""

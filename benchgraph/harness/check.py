@@ -19,9 +19,6 @@ from benchgraph.library.protocol import Compiled, Library
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import Comparison, compare, evaluate, fill, tolerance
 
-ZERO_TRUST = 0.90  # benchdnn's for MatMul: a result with more zeros than this proves little
-ZERO_TRUST_LEAST = 10  # elements; benchdnn does not judge fewer
-
 
 def initialise(problem: Problem, graph: Graph, library: Library) -> Result:
     """Mode I: cut and compile."""
@@ -114,10 +111,12 @@ def _judge(
         verdict = replace(verdict, total=verdict.total + c.total)
         if not c.ok:
             return replace(verdict, errors=c.errors, reason=f"{where}tensor {t.id}: {_describe(c)}")
-        if c.zero_share > ZERO_TRUST and c.total >= ZERO_TRUST_LEAST:
+        if c.is_mistrusted:
             verdict = replace(verdict, reason=f"{where}tensor {t.id}: {c.zero_share:.0%} zeros prove little")
     return verdict
 
 
 def _describe(c: Comparison) -> str:
-    return f"{c.errors} of {c.total} values differ, by up to {c.max_abs:.3g} ({c.max_rel:.3g} relative); first: {c.points[0]}"
+    first = c.points[0]
+    sizes = f"by up to {c.max_abs:.3g} ({c.max_rel:.3g} relative)"
+    return f"{c.errors} of {c.total} values differ, {sizes}; first at {list(first.index)}: want {first.want:.6g}, got {first.got:.6g}"

@@ -10,9 +10,9 @@ from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.problem import Problem
 from benchgraph.library.protocol import Compiled, Library
-from benchgraph.ops import spec, with_defaults
-from benchgraph.ops.spec import Call
+from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition, Policy
+from benchgraph.reference import call_of
 
 
 class WrongCount(InvalidGraph):
@@ -46,11 +46,7 @@ def compile_all(partitions: Sequence[Partition], library: Library, policy: str) 
 
 def flops(ops: Iterable[Op]) -> int:
     """Floating-point operations, by the op table."""
-    return sum(spec(op.kind).flops(_call(op)) for op in ops if op.kind != END)
-
-
-def _call(op: Op) -> Call:
-    return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
+    return sum(spec(op.kind).flops(call_of(op)) for op in ops if op.kind != END)
 
 
 def traffic(source: Graph | Partition) -> int:

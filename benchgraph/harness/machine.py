@@ -18,7 +18,7 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 
 def describe(settings: Globals, bench: Bench) -> Machine:
     """The machine; in mode P with its measured peaks, for the threads of these settings."""
-    versions = {"python": platform.python_version(), **{name: _version(name) for name in NAMED}}
+    versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
     with override(**({"threads": settings.threads} if settings.threads else {})):
         target = current()
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
@@ -40,7 +40,8 @@ def _best(probe: Probe) -> float:
     return max(probe.sample() for _ in range(PROBES))
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """The installed version; 'unknown' for a package that runs from a checkout without being installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -17,7 +17,7 @@ from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.partition.ir import Partition, Policy
 
-OP_S = 0.001  # per op and execution, the same for every kind
+OP_S = 0.002  # per op and execution, the same for every kind
 CALL_S = 0.001  # per partition and execution on top, so that fewer partitions are faster
 COMPILE_S = 0.5
 PEAK = 8e9  # FLOP/s per thread that the fake machine offers
@@ -132,4 +132,6 @@ class FakeProbe:
 
 
 def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
-    return Bench(library.clock, lambda name: library, lambda threads: FakeProbe(threads * PEAK), lambda: FakeProbe(KERNEL), lambda: free_bytes)
+    return Bench(
+        library.clock, lambda name: library, lambda threads: FakeProbe(threads * PEAK), lambda: FakeProbe(KERNEL), lambda: free_bytes
+    )

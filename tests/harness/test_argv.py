@@ -122,7 +122,7 @@ def test_a_packaged_batch_names_its_driver() -> None:
 
 def test_a_missing_case_waits_for_its_turn() -> None:
     (problem,) = parse(["--graph", "--case=paper/mlp1.json"]).problems
-    with pytest.raises(InvalidArguments, match="paper/mlp1.json: no such file; did you mean 'paper/mlp_1.json'"):
+    with pytest.raises(InvalidArguments, match=r"paper/mlp1\.json: no such file; did you mean 'paper/mlp_1\.json'"):
         problem.graph()
 
 

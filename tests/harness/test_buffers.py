@@ -13,7 +13,13 @@ from tests.harness.fake_library import cut, partition
 
 @pytest.mark.parametrize(
     ("shape", "strides", "dtype"),
-    [((3, 5), (5, 1), DType.f32), ((3, 5), (1, 3), DType.bf16), ((3, 5), (16, 2), DType.s8), ((), (), DType.f32), ((0, 4), (4, 1), DType.f32)],
+    [
+        ((3, 5), (5, 1), DType.f32),
+        ((3, 5), (1, 3), DType.bf16),
+        ((3, 5), (16, 2), DType.s8),
+        ((), (), DType.f32),
+        ((0, 4), (4, 1), DType.f32),
+    ],
 )
 def test_an_array_has_the_tensors_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> None:
     a = allocate(LogicalTensor(0, dtype, shape, strides))

@@ -11,9 +11,7 @@ def results(*statuses: Status) -> ResultSet:
 
 
 def test_the_summary_counts_each_status_as_benchdnn_does() -> None:
-    assert results(*Status).summary == (
-        "tests:10 passed:3 skipped:1 mistrusted:1 unimplemented:1 invalid_arguments:1 failed:4 listed:1"
-    )
+    assert results(*Status).summary == ("tests:10 passed:3 skipped:1 mistrusted:1 unimplemented:1 invalid_arguments:1 failed:4 listed:1")
 
 
 @pytest.mark.parametrize("status", Status)

@@ -1,0 +1,154 @@
+"""Modes I, R and C on a library that can be told to be wrong."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchgraph.core.errors import OutOfMemory, Unimplemented
+from benchgraph.graph import Graph, GraphBuilder
+from benchgraph.harness.check import check, initialise, run_once
+from benchgraph.harness.cut import WrongCount
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Result, Status
+from tests.harness.fake_library import Clock, FakeLibrary
+
+
+def graph() -> Graph:
+    """MatMul, ReLU, Add; the ReLU's result leaves the graph too."""
+    b = GraphBuilder()
+    x = b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
+    b.op("Add", x, b.input((16,)))
+    b.end(x)
+    return b.graph()
+
+
+def problem(expected: int = 1, **settings: object) -> Problem:
+    driver = load_driver("graph")
+    return Problem(0, driver, Globals(**settings), driver.knobs(expected_n_partitions=expected), Path())
+
+
+def run(library: FakeLibrary, **settings: object) -> Result:
+    return check(problem(**settings), graph(), library)
+
+
+ALL = ("fused", "post_ops", "one_op_each")
+
+
+def test_a_right_library_passes_under_every_policy() -> None:
+    result = run(FakeLibrary(Clock()), policy=ALL)
+    assert (result.status, result.reason, result.errors) == (Status.PASSED, "", 0)
+    assert result.n_partitions == {"fused": 1, "post_ops": 3, "one_op_each": 3}
+
+
+def test_every_output_is_compared_and_the_whole_graph_too() -> None:
+    outputs = 4 * 16
+    assert run(FakeLibrary(Clock()), policy=("fused",)).total == 2 * outputs
+    assert run(FakeLibrary(Clock()), policy=("one_op_each",)).total == (3 + 2) * outputs
+
+
+def test_each_partition_executes_twice_in_order() -> None:
+    library = FakeLibrary(Clock())
+    run(library, policy=("one_op_each",))
+    assert library.log == ["MatMul", "MatMul", "ReLU", "ReLU", "Add", "Add"]
+
+
+def test_the_partition_that_is_wrong_is_named() -> None:
+    library = FakeLibrary(Clock(), spoil=lambda kind, a: a + (kind == "ReLU"))
+    result = run(library, policy=("one_op_each",))
+    assert (result.status, result.errors) == (Status.FAILED, 64)
+    assert result.reason.startswith("one_op_each: partition 1 (fake): tensor 3: 64 of 64 values differ, by up to 1 (")
+    assert "first at [0, 0]: want " in result.reason
+
+
+def test_an_element_nobody_writes_is_found() -> None:
+    def forget(kind: str, a: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(a.size).reshape(a.shape) == 5, np.nan, a) if kind == "Add" else a
+
+    result = run(FakeLibrary(Clock(), spoil=forget))
+    assert (result.status, result.errors) == (Status.FAILED, 1)
+    assert result.reason.endswith("got nan")
+
+
+def test_outputs_start_as_nan() -> None:
+    seen = list[bool]()
+
+    class Peeking(FakeLibrary):
+        def compile(self, partition):  # type: ignore[no-untyped-def]
+            compiled = super().compile(partition)
+            bind = compiled.bind
+
+            def peek(inputs, outputs):  # type: ignore[no-untyped-def]
+                bound = bind(inputs, outputs)
+                return lambda: (seen.append(all(np.isnan(o).all() for o in outputs)), bound())
+
+            compiled.bind = peek  # type: ignore[method-assign]
+            return compiled
+
+    run(Peeking(Clock()), policy=("one_op_each",))
+    assert seen == [True] * 6
+
+
+def test_errors_that_only_add_up_are_found_on_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.check.tolerance", lambda g: 1e-1 if len(g.ops) == 1 else 1e-6)
+    result = run(FakeLibrary(Clock(), spoil=lambda kind, a: a * 1.01), policy=("one_op_each",))
+    assert result.status is Status.FAILED
+    assert result.reason.startswith("one_op_each: whole graph: tensor ")
+
+
+def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeros(g: Graph, seed: int, cheap: bool) -> dict[int, np.ndarray]:
+        return {t.id: np.zeros(t.known_shape, np.float32) for t in g.inputs}
+
+    monkeypatch.setattr("benchgraph.harness.check.fill", zeros)
+    result = run(FakeLibrary(Clock()))
+    assert (result.status, result.errors) == (Status.MISTRUSTED, 0)
+    assert result.reason.endswith("100% zeros prove little")
+
+
+def test_seeds_change_the_data() -> None:
+    found = list[float]()
+
+    def note(kind: str, a: np.ndarray) -> np.ndarray:
+        found.append(float(a.sum()))
+        return a
+
+    for seed in (0, 0, 1):
+        run(FakeLibrary(Clock(), spoil=note), seed=seed)
+    first, again, other = (found[i : i + 6] for i in (0, 6, 12))
+    assert first == again != other
+
+
+def test_a_partition_nobody_can_compile_is_unimplemented() -> None:
+    with pytest.raises(Unimplemented, match=r"^fused: partition 0 \(op 0: MatMul, .*\) is unsupported: no kernel$"):
+        run(FakeLibrary(Clock(), unsupported="ReLU"))
+
+
+def test_the_partition_count_is_an_assertion_on_the_fused_policy() -> None:
+    with pytest.raises(WrongCount) as bad:
+        check(problem(expected=2), graph(), FakeLibrary(Clock()))
+    assert str(bad.value) == (
+        "expected number of partitions (2) doesn't coincide with the actual number of partitions (1); "
+        "use --expected-n-partitions=1 if that is right, 0 not to check"
+    )
+    assert check(problem(expected=2, policy=("one_op_each",)), graph(), FakeLibrary(Clock())).status is Status.PASSED
+    assert check(problem(expected=0), graph(), FakeLibrary(Clock())).status is Status.PASSED
+
+
+def test_mode_i_compiles_and_does_not_execute() -> None:
+    library = FakeLibrary(Clock())
+    assert initialise(problem(), graph(), library).status is Status.INITIALIZED
+    assert library.log == []
+
+
+def test_mode_i_reports_what_compile_raises() -> None:
+    with pytest.raises(OutOfMemory):
+        initialise(problem(), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
+
+
+def test_mode_r_executes_once_and_compares_nothing() -> None:
+    library = FakeLibrary(Clock(), spoil=lambda kind, a: a + 1)
+    result = run_once(problem(), graph(), library)
+    assert (result.status, result.total, library.log) == (Status.EXECUTED, 0, ["MatMul ReLU Add"])

@@ -1,0 +1,36 @@
+"""A field of a knob set is an option, a default and a repro word at once."""
+
+from dataclasses import dataclass
+
+from benchgraph.harness.knobs import Globals, Mode, knob, knobs_of, natural, words
+
+
+@dataclass(frozen=True)
+class Knobs:
+    small_tile: int = knob(4, natural, "N", "a number", product=True)
+    quiet: int = knob(0, natural, "N", "never said", repro=False)
+
+
+def test_a_field_names_its_option() -> None:
+    assert list(knobs_of(Knobs)) == ["--small-tile", "--quiet"]
+    assert knobs_of(Knobs)["--small-tile"].default == 4
+
+
+def test_only_what_differs_from_the_default_is_said() -> None:
+    assert words(Knobs()) == []
+    assert words(Knobs(small_tile=8, quiet=3)) == ["--small-tile=8"]
+
+
+def test_values_are_spelled_as_they_are_read() -> None:
+    said = words(Globals(mode=Mode.performance, policy=("fused", "post_ops"), max_ms_per_prb=50.0))
+    assert said == ["--mode=P", "--policy=fused,post_ops", "--max-ms-per-prb=50"]
+
+
+def test_every_global_knob_reads_what_it_writes() -> None:
+    settings = Globals(Mode.run, ("one_op_each",), 2, 7, 12.5, 9)
+    read = {}
+    for word in words(settings):
+        option, _, value = word.partition("=")
+        knob_ = knobs_of(Globals)[option]
+        read[knob_.name] = knob_.parse(value)
+    assert Globals(**read) == settings

@@ -1,0 +1,36 @@
+"""The machine block: always described, measured only for mode P."""
+
+import pytest
+
+from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.machine import PROBES, describe
+from tests.harness.fake_library import KERNEL, PEAK, Clock, FakeLibrary, fake_bench
+
+
+def test_mode_c_does_not_measure() -> None:
+    m = describe(Globals(), fake_bench(FakeLibrary(Clock())))
+    assert m.cpu
+    assert m.versions.keys() == {"python", "benchgraph", "numpy", "llvmlite"}
+    assert m.peak_flops == m.microkernel == {}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_mode_p_measures_one_thread_all_threads_and_the_microkernel(threads: int) -> None:
+    m = describe(Globals(mode=Mode.performance, threads=threads), fake_bench(FakeLibrary(Clock())))
+    assert (m.threads, m.peak_flops, m.peak_flops_1_thread) == (threads, {"f32": threads * PEAK}, {"f32": PEAK})
+    assert m.microkernel == {"f32": KERNEL}
+
+
+def test_a_peak_is_the_best_of_several_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rising:
+        def __init__(self) -> None:
+            self.rate = 0.0
+
+        def sample(self) -> float:
+            self.rate += 1.0
+            return self.rate
+
+    bench = fake_bench(FakeLibrary(Clock()))
+    monkeypatch.setattr(type(bench), "probe", lambda self, threads: Rising(), raising=False)
+    object.__setattr__(bench, "probe", lambda threads: Rising())
+    assert describe(Globals(mode=Mode.performance), bench).peak_flops == {"f32": PROBES}

@@ -1,0 +1,147 @@
+"""Mode P on a fake clock: what is measured, how often, in which order, and when it is not to be believed."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchgraph.graph import Graph, GraphBuilder
+from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.harness.timing import LEAST_ROUNDS, Rounds, calibrate, distrust, interleave, measure
+from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, PEAK, Clock, FakeLibrary, fake_bench
+
+
+class Steady:
+    """A chain that takes a fixed time per execution."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds, self.runs = clock, seconds, list[int]()
+
+    def run(self, times: int) -> None:
+        self.runs.append(times)
+        self.clock.advance(times * self.seconds)
+
+
+def two_ops() -> Graph:
+    b = GraphBuilder()
+    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
+    return b.graph()
+
+
+def problem(**settings: object) -> Problem:
+    driver = load_driver("graph")
+    return Problem(0, driver, Globals(mode=Mode.performance, **settings), driver.knobs(), Path())
+
+
+def run(clock: Clock, free_bytes: int = 1 << 40, **settings: object) -> Result:
+    library = FakeLibrary(clock)
+    return measure(problem(**settings), two_ops(), library, fake_bench(library, free_bytes))
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(3e-3, 1), (2e-3, 1), (1e-3, 2), (0.9e-3, 4), (1e-6, 2048)])
+def test_a_sample_lasts_two_milliseconds(seconds: float, times: int) -> None:
+    clock = Clock()
+    assert calibrate(Steady(clock, seconds), clock).times == times
+
+
+def test_the_first_execution_is_not_a_sample() -> None:
+    clock = Clock()
+    chain = Steady(clock, 1e-3)
+    calibrate(chain, clock)
+    assert chain.runs == [1, 1, 2]
+
+
+def test_rounds_end_with_the_budget() -> None:
+    clock, done = Clock(), 0
+    for _ in Rounds(10.0, 0, clock):
+        clock.advance(1.0)
+        done += 1
+    assert done == 10
+
+
+def test_a_small_budget_still_gets_five_rounds() -> None:
+    clock, done = Clock(), 0
+    for _ in Rounds(0.1, 0, clock):
+        clock.advance(1.0)
+        done += 1
+    assert done == LEAST_ROUNDS == 5
+
+
+@pytest.mark.parametrize("fixed", [1, 3, 8])
+def test_a_fixed_number_of_rounds_is_kept(fixed: int) -> None:
+    assert len(list(Rounds(0.0, fixed, Clock()))) == fixed
+
+
+def test_every_round_samples_everything_once_in_changing_order() -> None:
+    order = list[int]()
+    sources = [lambda i=i: float(order.append(i) or i) for i in range(3)]
+    samples = interleave(sources, Rounds(0.0, 20, Clock()), random.Random(0))
+    rounds = [tuple(order[i : i + 3]) for i in range(0, 60, 3)]
+    assert samples == [(0.0,) * 20, (1.0,) * 20, (2.0,) * 20]
+    assert all(sorted(r) == [0, 1, 2] for r in rounds)
+    assert len(set(rounds)) > 1
+
+
+def test_times_are_exact_on_a_fake_clock() -> None:
+    fused, post_ops, one_op_each = run(Clock(), fix_times_per_prb=4).timings
+    assert fused.timing == Timing((pytest.approx(CALL_S + 2 * OP_S),) * 4, 1)
+    assert one_op_each.timing == post_ops.timing == Timing((pytest.approx(2 * (CALL_S + OP_S)),) * 4, 1)
+    assert [t.timing.min_s for t in one_op_each.partitions] == pytest.approx([CALL_S + OP_S] * 2)
+    assert (fused.compile_s, one_op_each.compile_s) == (COMPILE_S, 2 * COMPILE_S)
+
+
+def test_the_only_partition_takes_the_samples_of_the_whole() -> None:
+    fused = run(Clock(), policy=("fused",), fix_times_per_prb=2).timings[0]
+    assert [p.timing for p in fused.partitions] == [fused.timing]
+
+
+def test_costs_come_from_the_op_table() -> None:
+    result = run(Clock(), fix_times_per_prb=1)
+    one_op_each = result.timings[2]
+    assert result.flops == sum(p.flops for p in one_op_each.partitions) == 2 * 4 * 8 * 16 + 4 * 16
+    assert result.bytes == 4 * (4 * 8 + 8 * 16 + 4 * 16)
+    assert [p.ops for p in one_op_each.partitions] == [(0,), (1,)]
+
+
+def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
+    assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 4
+
+
+def test_the_budget_is_for_all_policies_together() -> None:
+    clock = Clock()
+    result = run(clock, max_ms_per_prb=3000.0)
+    whole = sum(len(t.timing.samples_s) * t.timing.median_s for t in result.timings)
+    alone = sum(len(p.timing.samples_s) * p.timing.median_s for t in result.timings[1:] for p in t.partitions)
+    assert 2.0 <= whole < 2.1
+    assert 1.0 <= alone < 1.1
+
+
+def test_policies_too_large_for_memory_are_measured_one_after_another() -> None:
+    result = run(Clock(), free_bytes=1000, fix_times_per_prb=2)
+    assert [t.policy for t in result.timings] == ["fused", "post_ops", "one_op_each"]
+    assert len(result.peak_samples) == 6
+    assert result.warnings[0].startswith("policies measured one after another: together they need 0.0 GiB of 0.0 free")
+
+
+def timings(samples: tuple[float, ...], times: int = 1) -> list[PolicyTiming]:
+    return [PolicyTiming("fused", Timing(samples, times), tuple[PartitionTiming, ...]())]
+
+
+@pytest.mark.parametrize(
+    ("samples", "times", "peaks", "reasons"),
+    [
+        ((0.0100, 0.0101, 0.0102), 1, (1e9, 1e9), []),
+        ((0.010, 0.012, 0.014), 1, (), ["fused: quartiles lie 17% apart; close other programs or raise --max-ms-per-prb"]),
+        ((0.0005, 0.0005), 1, (), ["fused: samples last under 1 ms; the clock is too coarse for them"]),
+        ((0.0005, 0.0005), 4, (), []),
+        ((0.01, 0.01), 1, (1e9, 2e9), ["the machine's peak moved by 33% during the run (frequency, or other programs)"]),
+    ],
+)
+def test_doubtful_numbers_come_with_the_reason(
+    samples: tuple[float, ...], times: int, peaks: tuple[float, ...], reasons: list[str]
+) -> None:
+    assert distrust(timings(samples, times), peaks) == reasons

@@ -1,0 +1,67 @@
+"""The table as plain text."""
+
+from dataclasses import replace
+
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.plugins import load_report
+from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
+
+
+def timing(*ms: float) -> Timing:
+    return Timing(tuple(t * 1e-3 for t in ms), 1)
+
+
+def parts(*ms: float) -> tuple[PartitionTiming, ...]:
+    return tuple(PartitionTiming(i, "single", (i,), 4_000_000, 0, 0.010, timing(t)) for i, t in enumerate(ms))
+
+
+RESULT = Result(
+    Status.EXECUTED,
+    flops=8_000_000,
+    timings=(
+        PolicyTiming("fused", timing(0.9, 1.0, 1.5), parts(1.0)),
+        PolicyTiming("one_op_each", timing(2.0, 2.0, 2.5), parts(1.25, 1.0)),
+    ),
+    peak_samples=(15e9, 16e9, 17e9),
+    warnings=("noise",),
+)
+CASE = CaseResult(0, "--mode=P --graph --case=a.json", 1.0, RESULT)
+
+TEXT = """\
+Test CPU, 4 cores, avx2, 2 threads; python 3.11
+f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 6 GFLOP/s (75%)
+
+--mode=P --graph --case=a.json
+policy / partition         | min ms | median ms | GFLOP/s | % of peak | compile ms | ratio
+---------------------------+--------+-----------+---------+-----------+------------+------
+fused (1 partition)        | 0.9000 |    1.0000 |     8.0 |     50.0% |       10.0 |  1.00
+one_op_each (2 partitions) | 2.0000 |    2.0000 |     4.0 |     25.0% |       20.0 |  2.00
+  0 single: ops 0          | 1.2500 |    1.2500 |     3.2 |     20.0% |       10.0 |
+  1 single: ops 1          | 1.0000 |    1.0000 |     4.0 |     25.0% |       10.0 |
+fused : one_op_each = 1.00 : 2.00
+warning: noise"""
+
+
+def render(*cases: CaseResult, machine: Machine | None = MACHINE) -> str:
+    return load_report("console")(ResultSet(Mode.performance, machine, cases, 1.0))
+
+
+def test_the_whole_table_as_text() -> None:
+    assert render(CASE) == TEXT
+
+
+def test_long_names_are_not_cut_off() -> None:
+    name = "x" * 100
+    long = PolicyTiming(name, timing(1.0), parts(1.0))
+    assert name in render(replace(CASE, result=replace(RESULT, timings=(long,))))
+
+
+def test_a_case_without_timings_has_no_table() -> None:
+    assert render(replace(CASE, result=Result(Status.SKIPPED)), machine=None) == ""
+
+
+def test_moves_of_data_have_no_rate() -> None:
+    text = render(replace(CASE, result=replace(RESULT, flops=0, timings=RESULT.timings[:1])))
+    assert text.splitlines()[6].split("|")[3:5] == ["       - ", "         - "]

@@ -1,0 +1,81 @@
+"""The JSON report's schema."""
+
+import json
+
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.plugins import load_report
+from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
+TIMING = Timing((0.25, 0.5), 4)
+FUSED = PolicyTiming("fused", TIMING, (PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING),))
+MEASURED = Result(
+    Status.EXECUTED, n_partitions={"fused": 1}, flops=100, bytes=40, timings=(FUSED,), peak_samples=(16e9, 15e9), warnings=("loud",)
+)
+SKIPPED = Result(Status.SKIPPED, "no memory")
+
+
+def document(machine: Machine | None = MACHINE) -> dict:
+    cases = (CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED), CaseResult(1, "--graph --case=b.json", 0.0, SKIPPED))
+    return json.loads(load_report("json")(ResultSet(Mode.performance, machine, cases, 2.0)))
+
+
+def test_the_top_level() -> None:
+    d = document()
+    assert list(d) == ["schema_version", "mode", "elapsed_s", "summary", "machine", "cases"]
+    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (1, "P", 2.0)
+
+
+def test_the_machine_carries_measured_peaks_per_dtype() -> None:
+    m = document()["machine"]
+    assert (m["cpu"], m["cores"], m["threads"], m["isa"], m["versions"]) == ("Test CPU", 4, 2, "avx2", {"python": "3.11"})
+    assert (m["peak_flops"], m["peak_flops_1_thread"]) == ({"f32": 16e9}, {"f32": 8e9})
+    assert m["microkernel"] == {"shape": "256x256x256", "flops": {"f32": 6e9}, "share": {"f32": 0.75}}
+
+
+def test_what_was_not_measured_is_null() -> None:
+    assert document(Machine("c", 1, "avx2", {}))["machine"]["microkernel"] is None
+    assert document(None)["machine"] is None
+
+
+def test_a_measured_case() -> None:
+    assert document()["cases"][0] == {
+        "index": 0,
+        "repro": "--mode=P --graph --case=a.json",
+        "status": "EXECUTED",
+        "reason": "",
+        "elapsed_s": 1.5,
+        "errors": 0,
+        "total": 0,
+        "n_partitions": {"fused": 1},
+        "flops": 100,
+        "bytes": 40,
+        "compile_s": 0.125,
+        "peak_samples": [16e9, 15e9],
+        "timings": {
+            "fused": {
+                "samples_s": [0.25, 0.5],
+                "executions_per_sample": 4,
+                "compile_s": 0.125,
+                "partitions": [
+                    {
+                        "id": 0,
+                        "kind": "chain",
+                        "ops": [3, 1],
+                        "flops": 100,
+                        "bytes": 40,
+                        "compile_s": 0.125,
+                        "samples_s": [0.25, 0.5],
+                        "executions_per_sample": 4,
+                    }
+                ],
+            }
+        },
+        "warnings": ["loud"],
+    }
+
+
+def test_an_unmeasured_case_has_the_same_keys() -> None:
+    measured, skipped = document()["cases"]
+    assert measured.keys() == skipped.keys()
+    assert (skipped["reason"], skipped["timings"]) == ("no memory", {})

@@ -1,0 +1,333 @@
+"""The command as people call it: whole output as text, on a fake clock and a fake library."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from benchgraph.cli import main
+from benchgraph.core.config import table
+from benchgraph.graph import GraphBuilder, save
+from benchgraph.harness.knobs import Globals, knobs_of
+from benchgraph.harness.plugins import load_driver
+from benchgraph.partition.ir import Policy
+from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with good.json (MatMul, ReLU) to stand in."""
+    b = GraphBuilder()
+    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
+    save(b.graph(), tmp_path / "good.json")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str, library: FakeLibrary | None = None) -> Result:
+    library = library or FakeLibrary(Clock())
+    return CliRunner().invoke(main, list(words), obj=fake_bench(library), prog_name="benchgraph")
+
+
+def spoiled(kind: str, array: np.ndarray) -> np.ndarray:
+    return array + 1 if kind == "ReLU" else array
+
+
+# ---- good cases ------------------------------------------------------------------------------------------------------
+
+
+def test_a_correct_case_prints_its_status_and_the_summary(cases: Path) -> None:
+    result = run("--driver", "graph", "--case", "good.json")
+    assert result.output == (
+        "0:PASSED (510 ms) __REPRO: --graph --case=good.json\n"
+        "tests:1 passed:1 skipped:0 mistrusted:0 unimplemented:0 invalid_arguments:0 failed:0 listed:0\n"
+        "total: 0.51s;\n"
+    )
+    assert result.exit_code == 0
+
+
+def test_several_cases_run_with_the_state_they_find(cases: Path) -> None:
+    result = run("--graph", "--mb=2,4", "--case=good.json", "--reset", "--mode=L", "--case=good.json")
+    assert result.output == (
+        "0:PASSED (510 ms) __REPRO: --graph --mb=2 --case=good.json\n"
+        "1:PASSED (510 ms) __REPRO: --graph --mb=4 --case=good.json\n"
+        "2:LISTED (0 ms) __REPRO: --mode=L --graph --case=good.json\n"
+        "tests:3 passed:2 skipped:0 mistrusted:0 unimplemented:0 invalid_arguments:0 failed:0 listed:1\n"
+        "total: 1.02s;\n"
+    )
+
+
+def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.machine._cpu", lambda: "Test CPU")
+    result = run("--mode=P", "--graph", "--threads=2", "--fix-times-per-prb=2", "--case=good.json")
+    lines = result.output.splitlines()
+    assert lines[0] == "0:EXECUTED (2633 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
+    assert lines[1].startswith("Test CPU, ")
+    assert lines[2] == "f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 7 GFLOP/s (90%)"
+    assert [" ".join(line.replace("|", " ").split()) for line in lines[4:14]] == [
+        "--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json",
+        "policy / partition min ms median ms GFLOP/s % of peak compile ms ratio",
+        lines[6],
+        "fused (1 partition) 5.0000 5.0000 0.0 0.0% 500.0 1.00",
+        "post_ops (2 partitions) 6.0000 6.0000 0.0 0.0% 1000.0 1.20",
+        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 500.0",
+        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 500.0",
+        "one_op_each (2 partitions) 6.0000 6.0000 0.0 0.0% 1000.0 1.20",
+        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 500.0",
+        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 500.0",
+    ]
+    assert lines[14] == "fused : post_ops : one_op_each = 1.00 : 1.20 : 1.20"
+    assert result.exit_code == 0
+
+
+def test_a_report_file_is_written_and_named(cases: Path) -> None:
+    result = run("--graph", "--report=json:deep/er/out.json", "--case=good.json")
+    assert "json report: deep/er/out.json\n" in result.output
+    assert json.loads((cases / "deep/er/out.json").read_text())["cases"][0]["status"] == "PASSED"
+
+
+def test_a_report_that_cannot_be_written_fails_the_run_after_the_results(cases: Path) -> None:
+    (cases / "file").touch()
+    result = run("--graph", "--report=json:file/out.json", "--case=good.json")
+    assert result.stderr == "benchgraph: --report=json:file/out.json: cannot write the file: File exists\n"
+    assert "tests:1 passed:1" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_a_batch_file_runs(cases: Path) -> None:
+    (cases / "batch").write_text("# all\n--reset --mb=2 --case=good.json\n--reset --case=good.json\n")
+    result = run("--graph", "--batch=batch")
+    assert [line.partition("__REPRO: ")[2] for line in result.output.splitlines()[:2]] == [
+        "--graph --mb=2 --case=good.json",
+        "--graph --case=good.json",
+    ]
+
+
+def test_no_progress_bar_without_a_terminal(cases: Path) -> None:
+    assert run("--graph", "--mb=1,2,4", "--case=good.json").stderr == ""
+
+
+# ---- bad input: one line, the right status, the right exit code, no traceback ----------------------------------------
+
+
+def tensor(id: int, shape: list[int], dtype: str = "f32") -> dict[str, object]:
+    stride = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        stride[i] = stride[i + 1] * shape[i + 1]
+    return {"id": id, "dtype": dtype, "shape": shape, "stride": stride, "layout_type": "strided", "property_type": "undef"}
+
+
+def op(id: int, kind: str, ins: list[object], outs: list[object], **attrs: object) -> dict[str, object]:
+    return {"id": id, "name": "", "kind": kind, "attrs": attrs, "inputs": ins, "outputs": outs}
+
+
+def relu(id: int, src: int, dst: int) -> dict[str, object]:
+    return op(id, "ReLU", [tensor(src, [4])], [tensor(dst, [4])])
+
+
+BAD = {
+    "not JSON": ("{", r"not JSON: line 1, column 2: .*; mend the text there, or dump the graph again"),
+    "empty file": ("", r"the file is empty; a graph has at least one op"),
+    "unknown op kind": ([op(3, "Relu", [tensor(0, [4])], [tensor(1, [4])])], r"op 3: Relu: unknown op kind 'Relu'; did you mean 'ReLU'\?"),
+    "kind without a row": ([op(3, "Convolution", [tensor(0, [4])], [tensor(1, [4])])], r"op 3: Convolution: no row for this op kind.*"),
+    "unknown attribute": (
+        [op(3, "SoftMax", [tensor(0, [4])], [tensor(1, [4])], axes={"type": "s64", "value": 0})],
+        r"op 3: SoftMax: .*'axes'.*did you mean 'axis'\?",
+    ),
+    "mismatched shapes": (
+        [op(3, "MatMul", [tensor(0, [4, 8]), tensor(1, [7, 8])], [tensor(2, [4, 8])])],
+        r"op 3: MatMul: .*8.*7.*",
+    ),
+    "two producers": ([relu(0, 0, 1), relu(5, 0, 1)], r".*ops 0 and 5 both produce tensor 1; give each output its own tensor id"),
+    "cycle": ([relu(0, 1, 2), relu(5, 2, 1)], r".*the ops form a cycle \(each needs the next\): .*; a graph must be acyclic"),
+    "unsupported dtype": ([op(3, "ReLU", [tensor(0, [4], "s8")], [tensor(1, [4], "s8")])], r"op 3: ReLU: .*s8.*"),
+    "unknown dtype": (
+        [op(3, "ReLU", [tensor(0, [4], "f33")], [tensor(1, [4])])],
+        r"op 3: ReLU: .*unknown dtype 'f33'; did you mean 'f32'\?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_with_file_op_and_remedy(cases: Path, name: str) -> None:
+    content, message = BAD[name]
+    (cases / "bad.json").write_text(content if isinstance(content, str) else json.dumps({"graph": content}))
+    result = run("--graph", "--case=bad.json", "--case=good.json")
+    lines = result.output.splitlines()
+    pattern = rf"0:INVALID_ARGUMENTS \(bad\.json: {message}\) \(0 ms\) __REPRO: --graph --case=bad\.json"
+    assert re.fullmatch(pattern, lines[0]), lines[0]
+    assert lines[1] == "1:PASSED (510 ms) __REPRO: --graph --case=good.json"
+    assert lines[-2] == "tests:2 passed:1 skipped:0 mistrusted:0 unimplemented:0 invalid_arguments:1 failed:1 listed:0"
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+
+
+def test_a_missing_case_is_one_line_with_a_suggestion(cases: Path) -> None:
+    result = run("--graph", "--case=paper/mlp_3.json")
+    assert result.output.splitlines()[0] == (
+        "0:INVALID_ARGUMENTS (paper/mlp_3.json: no such file; did you mean 'paper/mlp_2.json'?) (0 ms) "
+        "__REPRO: --graph --case=paper/mlp_3.json"
+    )
+    assert result.exit_code == 1
+
+
+def test_a_batch_size_that_fits_nothing_is_untested(cases: Path) -> None:
+    b = GraphBuilder()
+    b.op("Multiply", b.input((1,)), b.input((1,)))
+    save(b.graph(), cases / "scalar.json")
+    (cases / "scalar.json").write_text((cases / "scalar.json").read_text().replace("[1]", "[]"))
+    result = run("--graph", "--mb=4", "--case=scalar.json")
+    assert result.output.startswith("0:UNTESTED_FAILED (scalar.json: --mb=4: ")
+    assert result.exit_code == 1
+
+
+def test_a_missing_batch_file_is_exit_1(cases: Path) -> None:
+    result = run("--graph", "--batch=nowhere")
+    assert result.stderr.startswith("benchgraph: nowhere: no such file; looked in ")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--graph", "--caze=x"], "benchgraph: --caze: unknown option; did you mean '--case'?\n"),
+        (["--graph", "--mb=x", "--case=good.json"], "benchgraph: --mb: bad value 'x'; give a non-negative integer\n"),
+        (["--graph"], "benchgraph: nothing to run; add --case FILE\n"),
+    ],
+)
+def test_a_command_line_nobody_can_run_is_exit_2(cases: Path, words: list[str], message: str) -> None:
+    result = run(*words)
+    assert (result.stderr, result.stdout, result.exit_code) == (message, "", 2)
+
+
+def test_a_bad_environment_variable_is_named(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.core.config._current", None)
+    monkeypatch.setenv("BENCHGRAPH_THREADS", "many")
+    result = run("--graph", "--case=good.json")
+    assert result.stderr == "benchgraph: BENCHGRAPH_THREADS: bad value 'many'; worker threads; 0 = one per core\n"
+    assert result.exit_code == 1
+
+
+# ---- failures of the library -----------------------------------------------------------------------------------------
+
+
+def test_a_wrong_result_fails_and_is_listed_at_the_end(cases: Path) -> None:
+    result = run("--graph", "--case=good.json", library=FakeLibrary(Clock(), spoil=spoiled))
+    lines = result.output.splitlines()
+    assert lines[0].startswith("0:FAILED (fused: partition 0 (fake): tensor 3: 64 of 64 values differ, by up to 1 (")
+    assert lines[0].endswith(" (errors:64 total:64) (510 ms) __REPRO: --graph --case=good.json")
+    assert lines[1:3] == ["=== Failed cases summary (--summary=no-failures to disable) ===", lines[0]]
+    assert result.exit_code == 1
+
+
+def test_the_failed_cases_can_be_left_out(cases: Path) -> None:
+    result = run("--graph", "--summary=no-failures", "--case=good.json", library=FakeLibrary(Clock(), spoil=spoiled))
+    assert "===" not in result.output
+
+
+def test_ten_failed_cases_are_listed(cases: Path) -> None:
+    result = run("--graph", "--seed=" + ",".join(map(str, range(12))), "--case=good.json", library=FakeLibrary(Clock(), spoil=spoiled))
+    assert result.output.count("__REPRO") == 12 + 10
+    assert "(... 2 more cases ...)" in result.output
+
+
+def test_an_op_without_a_kernel_is_unimplemented(cases: Path) -> None:
+    result = run("--graph", "--case=good.json", library=FakeLibrary(Clock(), unsupported="ReLU"))
+    assert result.output.splitlines()[0] == (
+        "0:UNIMPLEMENTED (fused: partition 0 (op 0: MatMul, op 1: ReLU) is unsupported: no kernel) (0 ms) __REPRO: --graph --case=good.json"
+    )
+    assert "unimplemented:1 invalid_arguments:0 failed:1" in result.output
+
+
+def test_a_wrong_partition_count_is_untested(cases: Path) -> None:
+    result = run("--graph", "--expected-n-partitions=3", "--case=good.json")
+    assert result.output.startswith("0:UNTESTED_FAILED (expected number of partitions (3) doesn't coincide with the actual number of")
+    assert result.exit_code == 1
+
+
+def test_no_memory_skips_the_case(cases: Path) -> None:
+    result = run("--graph", "--case=good.json", library=FakeLibrary(Clock(), fails=MemoryError()))
+    assert result.output.startswith("0:SKIPPED (not enough memory; try a smaller --mb)")
+    assert result.exit_code == 0
+
+
+def test_a_crash_costs_one_case_and_hides_its_traceback(cases: Path) -> None:
+    result = run("--graph", "--case=good.json", library=FakeLibrary(Clock(), fails=KeyError("bug")))
+    assert result.output.startswith("0:FAILED (KeyError: 'bug'; run with -v for the traceback) (0 ms)")
+    assert "Traceback" not in result.output
+    assert result.exit_code == 1
+
+
+def test_v_shows_the_traceback_and_what_starts(cases: Path) -> None:
+    result = run("-v", "--graph", "--case=good.json", library=FakeLibrary(Clock(), fails=KeyError("bug")))
+    assert result.stderr.startswith("run: --graph --case=good.json\nTraceback (most recent call last):\n")
+    assert result.stdout.startswith("0:FAILED (KeyError: 'bug') (0 ms)")
+
+
+def test_ctrl_c_keeps_what_was_done(cases: Path) -> None:
+    class Interrupted(FakeLibrary):
+        def partitions(self, graph, policy):  # type: ignore[no-untyped-def]
+            if self.clock.now:
+                raise KeyboardInterrupt
+            return super().partitions(graph, policy)
+
+    result = run("--graph", "--report=json:out.json", "--seed=1,2,3", "--case=good.json", library=Interrupted(Clock()))
+    assert result.output == (
+        "0:PASSED (510 ms) __REPRO: --seed=1 --graph --case=good.json\n"
+        "json report: out.json\n"
+        "interrupted after 1 of 3 cases\n"
+        "tests:1 passed:1 skipped:0 mistrusted:0 unimplemented:0 invalid_arguments:0 failed:0 listed:0\n"
+        "total: 0.51s;\n"
+    )
+    assert result.exit_code == 130
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_names_every_option_and_variable() -> None:
+    text = run("--help").output
+    options = [*knobs_of(Globals), *knobs_of(load_driver("graph").knobs)]
+    for word in [
+        *options,
+        *(name for name, _, _ in table()),
+        *(p.value for p in Policy),
+        "--driver",
+        "--batch",
+        "--reset",
+        "console",
+        "json",
+    ]:
+        assert word in text, word
+
+
+def test_help_and_version_work_after_a_driver() -> None:
+    assert run("--graph", "--help").output == run("--help").output
+    assert run("--graph", "--version").output.startswith("benchgraph ")
+
+
+def test_nothing_at_all_shows_help() -> None:
+    assert "Usage: benchgraph" in run().output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from benchgraph.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    heavy = {"numpy", "llvmlite", "pandas", "rich", "scipy", "ml_dtypes"}
+    assert "Usage:" in done.stdout
+    assert heavy.isdisjoint(done.stderr.strip("[]\n").replace("'", "").split(", "))
+
+
+def test_the_command_is_clicks() -> None:
+    assert isinstance(main, click.Command)
