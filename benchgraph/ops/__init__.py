@@ -12,7 +12,8 @@
     quantize    Quantize, Dequantize
     structural  End, Wildcard
 
-Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds (oneDNN's names).
+Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
+(oneDNN's names), affine (which dim a movement steps along).
 """
 
 from __future__ import annotations

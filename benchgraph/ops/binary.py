@@ -43,7 +43,7 @@ def _reference(compute: Ufunc) -> Callable[[Call, tuple[Array, ...]], tuple[Arra
         with np.errstate(all="ignore"):
             dst = np.asarray(compute(ins[0], ins[1]))
         kept_whole = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
-        return (np.clip(np.rint(dst), *call.outs[0].dtype.range) if kept_whole else dst,)
+        return (np.asarray(np.clip(np.rint(dst), *call.outs[0].dtype.range)) if kept_whole else dst,)
 
     return reference
 

@@ -27,7 +27,7 @@ def convert(values: Array, dtype: DType) -> Array:
         return values.astype(np.bool_)
     whole = np.nan_to_num(np.rint(real(values)), nan=0.0, posinf=np.inf, neginf=-np.inf)
     low, high = dtype.range
-    saturated = np.where(whole >= high, high, np.maximum(whole, low))
+    saturated: Array = np.where(whole >= high, high, np.maximum(whole, low))
     return saturated.astype(dtype.numpy)
 
 

@@ -103,7 +103,10 @@ def _infer_reshape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ..
             dims[i] = src[i]
     if -1 in dims:
         rest = prod(d for d in dims if d != -1)
-        dims[dims.index(-1)] = prod(src) // rest if rest else 0
+        if rest == 0 or prod(src) % rest:
+            what = f"src {src} has {prod(src)} elements, which no size for the -1 in shape {given} makes room for"
+            raise InvalidShape(what, fix="let the product of the other dims divide the number of elements")
+        dims[dims.index(-1)] = prod(src) // rest
     if prod(dims) != prod(src):
         what = f"src {src} has {prod(src)} elements, shape {given} has room for {prod(dims)}"
         raise InvalidShape(what, fix="make the products of the dims equal, or let one dim be -1")
@@ -144,9 +147,10 @@ def remap(at: Indices, shape: Shape, other: Shape) -> Indices:
         flat = index(0)
         for i in ins:
             flat = add(mul(flat, shape[i]), at[i])
-        for rank, o in reversed(list(enumerate(outs))):
-            result[o] = flat if rank == 0 else mod(flat, other[o])
-            flat = floordiv(flat, other[o])
+        steps = dense_strides(tuple(other[o] for o in outs))
+        for o, step in zip(outs, steps, strict=True):
+            place = floordiv(flat, step)
+            result[o] = place if o == outs[0] else mod(place, other[o])
     return tuple(result)
 
 

@@ -88,7 +88,7 @@ def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
     zps = _zps(call.attrs, src.ndim)
     scaled = src / _scales(call.attrs, src.ndim)
-    return (convert(scaled if zps is None else scaled + zps, call.outs[0].dtype),)
+    return (convert(np.asarray(scaled if zps is None else scaled + zps), call.outs[0].dtype),)
 
 
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -111,16 +111,15 @@ def _fill_quantize(call: Call, port: int, rng: np.random.Generator) -> Array:
 
 
 def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Whole numbers in range; dequantised, half a scale from src at most, unless saturated."""
+    """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
     src, dst, dtype = real(ins[0]), real(outs[0]), call.outs[0].dtype
     zps, scales = _zps(call.attrs, src.ndim), _scales(call.attrs, src.ndim)
-    back = (dst if zps is None else dst - zps) * scales
+    steps = src / scales + (0.0 if zps is None else zps)
     if dtype in _F8:
-        return bool(np.all(np.abs(back - src) <= (0.5 * dtype.eps + rtol) * np.abs(src) + 2.0**-9 * scales))
+        return bool(np.all(np.abs(dst - steps) <= (0.5 * dtype.eps + rtol) * np.abs(steps) + 2.0**-9))
     low, high = dtype.range
-    in_range = bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst))))
-    close = np.abs(back - src) <= scales * (0.5 + 256 * (rtol + DType.f32.eps))
-    return in_range and bool(np.all(close | (dst == low) | (dst == high)))
+    gap = np.abs(dst - np.clip(steps, low, high))
+    return bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst)) & (gap <= 0.5 + 256 * (rtol + DType.f32.eps))))
 
 
 # ---- Dequantize ------------------------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rto
 def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
     zps = _zps(call.attrs, src.ndim)
-    return ((src if zps is None else src - zps) * _scales(call.attrs, src.ndim),)
+    return (real((src if zps is None else src - zps) * _scales(call.attrs, src.ndim)),)
 
 
 def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -188,7 +187,7 @@ SPECS = (
         threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
         fill=_fill_quantize,
         samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
-        laws=(Law("in range, and dequantised at most half a scale from src", _is_nearest),),
+        laws=(Law("in range, and at most half a step from src", _is_nearest),),
         converts=True,
         check=_check_quantize,
         decompose=_decompose_quantize,

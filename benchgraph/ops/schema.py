@@ -104,7 +104,7 @@ def _check_attrs(schema: Mapping[str, Attr], attrs: Attrs) -> None:
                 raise InvalidGraphOp(f"attribute '{name}' is missing", fix=f"give it a value of type {attr.type}")
             continue
         value = attrs[name]
-        if not _has_type(value, attr.type):
+        if not has_type(value, attr.type):
             raise InvalidGraphOp(f"attribute '{name}' is {value!r}", fix=f"give it a value of type {attr.type}")
         if attr.choices and value not in attr.choices:
             near = did_you_mean(str(value), attr.choices) or f"choose {' or '.join(attr.choices)}"
@@ -115,10 +115,10 @@ def _check_attrs(schema: Mapping[str, Attr], attrs: Attrs) -> None:
             raise InvalidGraphOp(f"unknown attribute '{name}'", fix=did_you_mean(name, schema) or known)
 
 
-def _has_type(value: AttrValue, type: str) -> bool:
+def has_type(value: AttrValue, type: str) -> bool:
     """Whether a value is of oneDNN's attribute type. A whole number will do for a float."""
     if type.endswith("[]"):
-        return isinstance(value, tuple) and all(_has_type(v, type[:-2]) for v in value)
+        return isinstance(value, tuple) and all(has_type(v, type[:-2]) for v in value)
     match type:
         case "bool":
             return isinstance(value, bool)

@@ -56,7 +56,7 @@ def _row(
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            return (compute(call.attrs, real(ins[0])),)
+            return (real(compute(call.attrs, real(ins[0]))),)
 
     return OpSpec(
         kind=kind,
@@ -234,7 +234,10 @@ SPECS = (
         lambda attrs, x: _mul(x, x),
         lambda attrs, x: np.square(x),
         ARITHMETIC,
-        (recovers("its root is |src|", lambda ins, dst: np.copysign(np.sqrt(dst), ins[0])),),
+        (
+            relation("never negative", lambda ins, dst, slack: dst >= 0),
+            recovers("its root is |src|", lambda ins, dst: np.copysign(np.sqrt(np.abs(dst)), ins[0])),
+        ),
     ),
     _row(
         "Clamp",

@@ -1,0 +1,79 @@
+"""The plainest Tensor IR for a basic op: one loop nest, one element at a time. What a row's `lower` says, with no compiler between."""
+
+from __future__ import annotations
+
+from math import prod
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import spec
+from benchgraph.ops.reduce import reduced_axes
+from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction
+from benchgraph.tir.build import binary, cast, f32, index, seq
+from benchgraph.tir.ir import Alloc, Expr, For, Func, Load, Scope, Stmt, Store, Tensor, Var, tensor
+
+
+def naive(call: Call) -> Func:
+    """A function of the call's inputs and its one output."""
+    srcs = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins))
+    dst = _param("dst", call.outs[0])
+    at = _vars("d", dst.shape)
+    match spec(call.kind).lower:
+        case Elementwise(expr):
+            value = expr(call.attrs, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
+            body = _nest(at, dst.shape, Store(dst, at, cast(value, dst.dtype)))
+        case Movement(source):
+            body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
+        case Reduction() as reduction:
+            body = _reduce(call, reduction, srcs[0], dst)
+        case other:
+            raise TypeError(f"{call.kind} is lowered by {other}")
+    return Func(call.kind, (*srcs, dst), body)
+
+
+def moved_back(call: Call) -> Func:
+    """A movement the other way about: every element of src is written to its target."""
+    src, dst = _param("src", call.ins[0]), _param("dst", call.outs[0])
+    at, lower = _vars("s", src.shape), spec(call.kind).lower
+    assert isinstance(lower, Movement)
+    target = lower.target(call.attrs, src.shape, dst.shape, at)
+    return Func(call.kind, (src, dst), _nest(at, src.shape, Store(dst, target, Load(src, at))))
+
+
+def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
+    axes = reduced_axes(call.attrs, len(src.shape))
+    kept = tuple(i for i in range(len(src.shape)) if i not in axes)
+    at = _vars("s", src.shape)
+    keeps_dims = len(dst.shape) == len(src.shape)
+    to = tuple(index(0) if i in axes else v for i, v in enumerate(at)) if keeps_dims else tuple(at[i] for i in kept)
+    acc = tensor("acc", DType.f32, (), Scope.register)
+    fold = Store(acc, (), binary(reduction.op, Load(acc, ()), _widened(Load(src, at))))
+    total: Expr = Load(acc, ())
+    if reduction.finish is not None:
+        total = reduction.finish(prod(src.shape[a] for a in axes), total)
+    inner = _nest(tuple(at[a] for a in axes), tuple(src.shape[a] for a in axes), fold)
+    body = seq(Alloc(acc), Store(acc, (), f32(reduction.init)), inner, Store(dst, to, cast(total, dst.dtype)))
+    return _nest(tuple(at[i] for i in kept), tuple(src.shape[i] for i in kept), body)
+
+
+def _param(name: str, t: TensorType) -> Tensor:
+    return tensor(name, t.dtype, t.shape, Scope.param)
+
+
+def _vars(stem: str, shape: Shape) -> tuple[Var, ...]:
+    return tuple(Var(f"{stem}{i}") for i in range(len(shape)))
+
+
+def _nest(at: tuple[Var, ...], shape: Shape, body: Stmt) -> Stmt:
+    for var, extent in reversed(list(zip(at, shape, strict=True))):
+        body = For(var, index(extent), body)
+    return body
+
+
+def _broadcast(shape: Shape, at: tuple[Var, ...]) -> tuple[Expr, ...]:
+    aligned = at[len(at) - len(shape) :]
+    return tuple(index(0) if d == 1 else v for d, v in zip(shape, aligned, strict=True))
+
+
+def _widened(e: Load) -> Expr:
+    return cast(e, DType.f32) if e.tensor.dtype.is_float else e

@@ -1,0 +1,286 @@
+"""What must hold for every row of the op table and each of its samples. A new row is tested by being in the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchgraph import ops
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
+from benchgraph.graph.build import sample_graph
+from benchgraph.graph.text import parse_graph, print_graph
+from benchgraph.ops import OPS, call_of, check_op, schema
+from benchgraph.ops.kinds import ONEDNN_KINDS
+from benchgraph.ops.laws import near
+from benchgraph.ops.spec import Array, Call, Category, Elementwise, Movement, OpSpec, Reduction, Sample
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.interpret import interpret
+from tests.ops.evaluate_decomposition import evaluate
+from tests.ops.naive_lowering import moved_back, naive
+
+SHARED = Path(__file__).parents[2].parent / "shared"
+SHARED_PIECES = {"spec", "schema", "broadcast", "fills", "laws", "kinds", "affine"}  # modules of ops/ that hold no rows
+F32_EPS = DType.f32.eps
+
+SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in OPS.values() for i, s in enumerate(row.samples)]
+COMPUTING = [p for p in SAMPLES if not p.values[0].unsupported]
+every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
+every_sample = pytest.mark.parametrize(("row", "sample"), SAMPLES)
+
+
+def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(row.fill(call, port, rng) for port in range(len(call.ins)))
+
+
+def stored(arrays: tuple[Array, ...], call: Call) -> list[Array]:
+    """Inputs as a library gets them: in the ports' own dtypes."""
+    return [a.astype(t.dtype.numpy, order="C") for a, t in zip(arrays, call.ins, strict=True)]
+
+
+def as_reference(a: Array, dtype: DType) -> Array:
+    return a.astype(np.float64) if dtype.is_float else a
+
+
+def tolerance(row: OpSpec, call: Call, port: int = 0) -> float:
+    """What f32 arithmetic may err by, and half a step of a narrower dst."""
+    dtype = call.outs[port].dtype
+    return row.threshold(call) * F32_EPS + (dtype.eps if dtype is not DType.f32 else 0.0)
+
+
+def agrees(got: Array, want: Array, row: OpSpec, call: Call, port: int = 0) -> bool:
+    """Within tolerance; an integer or 8-bit float may be one step off, which is what a tie may do."""
+    dtype = call.outs[port].dtype
+    if dtype.is_integer and row.converts:
+        return bool(np.all(np.abs(got.astype(np.int64) - want.astype(np.int64)) <= 1))
+    return near(got, want, tolerance(row, call, port))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+@every_row
+def test_the_row_is_complete(row: OpSpec) -> None:
+    assert row.samples
+    assert row.laws
+    assert all(s.why and s.why != "plain" for s in row.samples), "a sample says what it is there to catch"
+    assert len({s.why for s in row.samples if s.why != "other attributes"}) >= len(row.samples) - 2
+    assert len({law.name for law in row.laws}) == len(row.laws)
+
+
+@every_row
+def test_there_is_exactly_one_way_to_compile(row: OpSpec) -> None:
+    ways = [row.lower is not None, row.decompose is not None, bool(row.unsupported)]
+    if row.is_canonical is not None:
+        assert ways == [True, True, False]
+    else:
+        assert sum(ways) == 1
+
+
+@every_row
+def test_ports_and_attributes_are_well_formed(row: OpSpec) -> None:
+    for port in (*row.inputs, *row.outputs):
+        assert port.type in row.types or not row.types
+    for counts, ports in ((row.num_inputs, row.inputs), (row.num_outputs, row.outputs)):
+        assert all(n <= len(ports) for n in counts)
+    for attr in row.attrs.values():
+        assert attr.type in ("bool", "s64", "f32", "string", "s64[]", "f32[]")
+        assert not (attr.required and attr.default is not None)
+        assert attr.default is None or schema.has_type(attr.default, attr.type)
+        assert not attr.choices or attr.default is None or attr.default in attr.choices
+
+
+@every_row
+def test_the_schema_agrees_with_the_published_facts(row: OpSpec) -> None:
+    facts_file = SHARED / "reference" / "op-schemas.json"
+    if not facts_file.exists():
+        pytest.skip(f"{facts_file} is absent")
+    fact = next(f for f in json.loads(facts_file.read_text())["ops"] if f["kind"] == row.kind)
+    assert [(p.name, p.type) for p in row.inputs] == [(p["name"], p["type"]) for p in fact["inputs"]]
+    assert [(p.name, p.type) for p in row.outputs] == [(p["name"], p["type"]) for p in fact["outputs"]]
+    assert {v: {d.value for d in allowed} for v, allowed in row.types.items()} == {v: set(a) for v, a in fact["types"].items()}
+    for side, counts, limits in (("input", row.num_inputs, row.variadic), ("output", row.num_outputs, row.variadic_outputs)):
+        assert (limits is not None) == (fact.get(f"{side}s_option") == "variadic")
+        assert limits is not None or list(counts or (len(fact[f"{side}s"]),)) == fact[f"num_{side}s"]
+    published = {a["name"]: (a["type"], a["required"], _frozen(a.get("default")), set(a.get("choices", ()))) for a in fact["attrs"]}
+    assert {n: (a.type, a.required, a.default, set(a.choices)) for n, a in row.attrs.items()} == published
+    assert row.commutative == (fact.get("commutative") == [0, 1])
+
+
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_in_ops_is_a_module_of_rows_or_a_shared_piece() -> None:
+    files = {p.stem for p in Path(ops.__file__).parent.glob("*.py")} - {"__init__"}
+    modules = {m.__name__.rpartition(".")[2] for m in ops._MODULES}
+    assert files == modules | SHARED_PIECES
+    assert not modules & SHARED_PIECES
+
+
+def test_the_docstring_maps_every_file() -> None:
+    assert ops.__doc__ is not None
+    for p in Path(ops.__file__).parent.glob("*.py"):
+        assert p.stem == "__init__" or p.stem in ops.__doc__
+
+
+def test_no_kind_has_two_rows_and_every_kind_is_one_of_onednns() -> None:
+    kinds = [row.kind for m in ops._MODULES for row in m.SPECS]
+    assert len(kinds) == len(set(kinds))
+    assert set(kinds) <= ONEDNN_KINDS
+    assert len(ONEDNN_KINDS) == 88
+
+
+def test_the_known_kinds_are_the_published_ones() -> None:
+    facts_file = SHARED / "reference" / "op-schemas.json"
+    if not facts_file.exists():
+        pytest.skip(f"{facts_file} is absent")
+    assert {f["kind"] for f in json.loads(facts_file.read_text())["ops"]} == ONEDNN_KINDS
+
+
+def test_commutative_rows_commute() -> None:
+    for row in OPS.values():
+        if row.commutative:
+            call = call_of(row.kind, row.samples[0])
+            a, b = filled(row, call)
+            assert np.array_equal(row.reference(call, (a, b))[0], row.reference(call, (b, a))[0])
+
+
+def test_categories() -> None:
+    by_category = {c: {k for k, row in OPS.items() if row.category is c} for c in Category}
+    assert by_category[Category.tunable] == {"MatMul"}
+    assert by_category[Category.complex] == {"SoftMax", "BiasAdd", "Quantize", "Dequantize"}
+
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
+
+
+@every_sample
+def test_the_sample_is_legal(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    check_op(row.kind, sample.attrs, tuple((t.dtype, t.shape) for t in call.ins), tuple(t.dtype for t in call.outs))
+
+
+@every_sample
+def test_the_inferred_shape_is_that_of_the_reference(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    outs = row.reference(call, filled(row, call))
+    assert all(isinstance(o, np.ndarray) for o in outs), "rank 0 too is an array"
+    assert tuple(o.shape for o in outs) == tuple(t.shape for t in call.outs)
+
+
+@every_sample
+def test_the_fill_fits_its_port_and_repeats(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    for a, again, t in zip(filled(row, call), filled(row, call), call.ins, strict=True):
+        assert a.shape == t.shape
+        assert a.dtype == (np.float64 if t.dtype.is_float else t.dtype.numpy)
+        assert np.array_equal(a.astype(t.dtype.numpy).astype(a.dtype), a), "representable in the port's dtype"
+        assert np.array_equal(a, again)
+
+
+@every_sample
+def test_the_laws_hold_for_the_reference(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    ins = filled(row, call)
+    outs = row.reference(call, ins)
+    for law in row.laws:
+        assert law.holds(call, ins, outs, 1e-9), law.name
+
+
+@pytest.mark.parametrize(("row", "sample"), COMPUTING)
+def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    ins = filled(row, call)
+    outs = row.reference(call, ins)
+    if outs[0].size == 0:
+        pytest.skip("no element to spoil")
+    if outs[0].dtype == np.bool_:
+        wrong = outs[0].copy()
+        wrong.flat[-1] = not wrong.flat[-1]
+    else:
+        wrong = outs[0].astype(np.float64)
+        wrong.flat[-1] -= 1 + np.max(np.abs(wrong))
+    assert not all(law.holds(call, ins, (wrong, *outs[1:]), 1e-6) for law in row.laws)
+
+
+@every_sample
+def test_costs_and_tolerances_are_not_negative(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    assert row.flops(call) >= 0
+    assert row.threshold(call) >= 0
+
+
+@every_sample
+def test_the_graph_of_one_op_prints_and_parses_back(row: OpSpec, sample: Sample) -> None:
+    if row.unsupported:
+        pytest.skip(row.unsupported)
+    graph = sample_graph(row, sample)
+    assert parse_graph(print_graph(graph)) == graph
+
+
+# ---- lowering --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("row", "sample"), [p for p in SAMPLES if p.values[0].decompose is not None])
+def test_the_decomposition_computes_the_same(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    ins = filled(row, call)
+    if row.is_canonical is not None and row.is_canonical(call):
+        pytest.skip("needs no decomposing")
+    outs, types, kinds = evaluate(call, ins)
+    assert types == call.outs
+    assert all(OPS[k].lower is not None for k in kinds)
+    for port, (got, want) in enumerate(zip(outs, row.reference(call, ins), strict=True)):
+        narrow = call.outs[port].dtype.eps if call.outs[port].dtype is not DType.f32 else 0.0
+        assert near(got, want, 1e-9 + narrow)
+
+
+def is_naive(row: OpSpec) -> bool:
+    return isinstance(row.lower, Elementwise | Movement | Reduction)
+
+
+@pytest.mark.parametrize(("row", "sample"), [p for p in SAMPLES if is_naive(p.values[0])])
+def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    ins = filled(row, call)
+    dst = np.zeros(call.outs[0].shape, call.outs[0].dtype.numpy)
+    interpret(naive(call), [*stored(ins, call), dst])
+    assert agrees(as_reference(dst, call.outs[0].dtype), row.reference(call, ins)[0], row, call)
+
+
+@pytest.mark.parametrize(("row", "sample"), [p for p in SAMPLES if isinstance(p.values[0].lower, Movement)])
+def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    (src,) = stored(filled(row, call), call)
+    read, written = (np.zeros(call.outs[0].shape, src.dtype) for _ in range(2))
+    interpret(naive(call), [src, read])
+    interpret(moved_back(call), [src, written])
+    assert np.array_equal(read, written)
+
+
+@pytest.mark.parametrize(("row", "sample"), COMPUTING)
+def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sample) -> None:
+    compiler = pytest.importorskip("benchgraph.compile", exc_type=ImportError)
+    call = call_of(row.kind, sample)
+    ins = filled(row, call)
+    (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
+    outs = [np.full(t.nbytes, 0xFF, np.uint8).view(t.dtype.numpy).reshape(t.shape) for t in call.outs]
+    try:
+        executable = compiler.compile_partition(partition)
+    except Unimplemented as missing:
+        pytest.skip(str(missing))
+    executable.bind(stored(ins, call), outs)()
+    got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))
+    for port, want in enumerate(row.reference(call, ins)):
+        assert agrees(got[port], want, row, call, port)
+    for law in row.laws:
+        assert law.holds(call, ins, got, tolerance(row, call)), law.name
