@@ -20,7 +20,7 @@ BUILDS: list[Case] = []
 
 @dataclass(frozen=True)
 class Case:
-    """path: relative to the folder. partitions: what the fused policy makes of it."""
+    """path: relative to the folder. partitions: what the fused policy makes of it, not counting End."""
 
     path: str
     build: Callable[[GraphBuilder], None]
@@ -258,11 +258,17 @@ def matmul_post_op_chain(b: GraphBuilder) -> None:
     b.op("Maximum", b.op("Tanh", x), b.input((33, 1)))
 
 
-@case("pattern", partitions=2)
+@case("pattern")
 def matmul_interior_end(b: GraphBuilder) -> None:
     x = layer(b, b.input((32, 48)), 64)
     b.op("ReLU", x)
     b.end(x)
+
+
+@case("pattern", partitions=2)
+def two_islands(b: GraphBuilder) -> None:
+    b.op("ReLU", layer(b, b.input((32, 48)), 64))
+    b.op("SoftMax", b.input((32, 48)), axis=1)
 
 
 @case("pattern")
