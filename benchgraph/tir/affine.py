@@ -1,0 +1,146 @@
+"""Index arithmetic: linear forms over loop variables, and the ranges their values lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import TypeAlias
+
+from benchgraph.tir.build import add, mul, sub
+from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import reads_memory, variables
+
+Range: TypeAlias = tuple[float, float]  # smallest and largest value, both included; integers or +-inf
+Ranges: TypeAlias = Mapping[str, Range]  # loop variables in scope, outermost first
+ANYTHING: Range = (-inf, inf)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """constant + the sum of coefficient * atom. An atom is a variable or an expression that is not linear; no coefficient is 0."""
+
+    terms: Mapping[Expr, int]
+    constant: int = 0
+
+    def plus(self, other: Linear, scale: int = 1) -> Linear:
+        terms = dict(self.terms)
+        for atom, c in other.terms.items():
+            terms[atom] = terms.get(atom, 0) + c * scale
+        return Linear({a: c for a, c in terms.items() if c}, self.constant + other.constant * scale)
+
+    def minus(self, other: Linear) -> Linear:
+        return self.plus(other, -1)
+
+    def times(self, factor: int) -> Linear:
+        return Linear({a: c * factor for a, c in self.terms.items() if factor}, self.constant * factor)
+
+    def split(self, names: frozenset[str]) -> tuple[Linear, Linear]:
+        """(terms that stand still while these variables run, the other terms); the constant goes with the first.
+
+        An atom that reads memory never counts as standing still.
+        """
+        inner = {a: c for a, c in self.terms.items() if not names.isdisjoint(variables(a)) or reads_memory(a)}
+        return Linear({a: c for a, c in self.terms.items() if a not in inner}, self.constant), Linear(inner)
+
+
+def linear(e: Expr) -> Linear:
+    """The linear form of a scalar integer expression."""
+    match e:
+        case Const():
+            return Linear({}, int(e.value))
+        case Binary(BinOp.add, a, b):
+            return linear(a).plus(linear(b))
+        case Binary(BinOp.sub, a, b):
+            return linear(a).minus(linear(b))
+        case Binary(BinOp.mul, a, b):
+            x, y = linear(a), linear(b)
+            if not x.terms:
+                return y.times(x.constant)
+            if not y.terms:
+                return x.times(y.constant)
+    return Linear({e: 1})
+
+
+def _depth(atom: Expr, ranges: Ranges) -> tuple[int, bool, str]:
+    order = {name: k for k, name in enumerate(ranges)}
+    depth = max((order.get(name, len(order)) for name in variables(atom)), default=-1)
+    return depth, not isinstance(atom, Var), print_tir(atom)
+
+
+def to_expr(form: Linear, ranges: Ranges) -> Expr:
+    """The canonical expression: added terms from the outermost variable inwards, then subtracted ones, the constant last.
+
+    >>> i, j = Var("i"), Var("j")
+    >>> print_tir(to_expr(Linear({j: 1, i: 8}, 3), {"i": (0, 3), "j": (0, 7)}))
+    'i*8 + j + 3'
+    """
+    atoms = sorted(form.terms, key=lambda a: _depth(a, ranges)) if len(form.terms) > 1 else list(form.terms)
+    positive = [a for a in atoms if form.terms[a] > 0]
+    rest = form.constant
+    result: Expr | None = None
+    for a in positive:
+        term = mul(a, form.terms[a])
+        result = term if result is None else add(result, term)
+    if result is None:
+        result, rest = Const(rest), 0
+    for a in atoms:
+        if form.terms[a] < 0:
+            term = mul(a, -form.terms[a])
+            result = sub(result, term)
+    return sub(result, -rest) if rest < 0 else add(result, rest)
+
+
+def bounds(e: Expr, ranges: Ranges) -> Range:
+    """Values that e cannot leave. Not always attained: `i - i//2*2` is bounded term by term."""
+    match e:
+        case Const():
+            return (e.value, e.value)
+        case Var():
+            return ranges.get(e.name, ANYTHING)
+        case Binary(BinOp.add | BinOp.sub):
+            return linear_bounds(linear(e), ranges)
+        case Binary(BinOp.mul):
+            a, b = bounds(e.a, ranges), bounds(e.b, ranges)
+            if any(isinf(v) for v in (*a, *b)):
+                return ANYTHING
+            products = [x * y for x in a for y in b]
+            return min(products), max(products)
+        case Binary(BinOp.floordiv, a, Const(value=c)):
+            lo, hi = bounds(a, ranges)
+            return (lo if isinf(lo) else lo // c), (hi if isinf(hi) else hi // c)
+        case Binary(BinOp.mod, a, Const(value=c)):
+            lo, hi = bounds(a, ranges)
+            return (lo, hi) if lo >= 0 and hi < c else (0, c - 1)
+        case Binary(BinOp.min):
+            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
+            return min(a_lo, b_lo), min(a_hi, b_hi)
+        case Binary(BinOp.max):
+            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
+            return max(a_lo, b_lo), max(a_hi, b_hi)
+        case Select():
+            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
+            return min(a_lo, b_lo), max(a_hi, b_hi)
+        case Broadcast():
+            return bounds(e.a, ranges)
+        case Ramp():
+            lo, hi = bounds(e.base, ranges)
+            last = (e.lanes - 1) * e.stride
+            return lo + min(last, 0), hi + max(last, 0)
+    return ANYTHING
+
+
+def linear_bounds(form: Linear, ranges: Ranges) -> Range:
+    low: float = form.constant
+    high: float = form.constant
+    for atom, c in form.terms.items():
+        lo, hi = bounds(atom, ranges)
+        low += c * (lo if c > 0 else hi)
+        high += c * (hi if c > 0 else lo)
+    return low, high
+
+
+def inside(loop: For, ranges: Ranges) -> dict[str, Range]:
+    """The ranges in force in the loop's body. The variable's upper end is that of an extent that may vary."""
+    return {**ranges, loop.var.name: (0, bounds(loop.extent, ranges)[1] - 1)}

@@ -1,0 +1,212 @@
+"""Simplification of expressions, given the ranges of the loop variables in scope.
+
+Index expressions become canonical linear forms, so that equal indices are equal objects. Float arithmetic is kept as written but for
+operations that change no bit: x*1, x/1, x-0, and operations on two literals.
+"""
+
+from __future__ import annotations
+
+import math
+from math import gcd
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.affine import Linear, Range, Ranges, bounds, linear, linear_bounds, to_expr
+from benchgraph.tir.build import constant, type_of
+from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, Select, Unary, UnOp, Var
+from benchgraph.tir.visit import map_parts
+
+_EXACT_F32 = 2**24  # integers up to this are f32 values
+
+
+def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
+    """An expression with the same value for all variables in their ranges; e itself when nothing is simpler."""
+    new = _rule(map_parts(e, lambda p: simplify_expr(p, ranges)), ranges)
+    return e if new == e else new
+
+
+def _rule(e: Expr, ranges: Ranges) -> Expr:
+    match e:
+        case Binary() if type_of(e.a) == (INDEX, 1):
+            return _index(e, ranges)
+        case Binary(BinOp.and_ | BinOp.or_):
+            return _logic(e)
+        case Binary(op, Const(dtype=DType.f32) as a, Const(dtype=DType.f32) as b):
+            return _fold(op, a, b)
+        case Binary(b=Const(value=value, dtype=DType.f32)):
+            neutral = {BinOp.mul: 1.0, BinOp.div: 1.0, BinOp.sub: 0.0}.get(e.op)
+            same = value == neutral and math.copysign(1, value) > 0
+            return e.a if same else e
+        case Binary(BinOp.mul, Const(value=1.0, dtype=DType.f32)):
+            return e.b
+        case Unary(UnOp.neg, Const(value=value, dtype=dtype)):
+            return Const(-value, dtype)
+        case Unary(UnOp.not_, Const(value=value)):
+            return Const(int(not value), DType.boolean)
+        case Cast(Const(value=int(value), dtype=dtype), DType.f32) if dtype.is_integer and abs(value) <= _EXACT_F32:
+            return Const(float(value), DType.f32)
+        case Cast() if type_of(e.a)[0] is e.dtype:
+            return e.a
+        case Select(cond=Const(value=value)):
+            return e.a if value else e.b
+        case Select() if e.a == e.b:
+            return e.a
+    return e
+
+
+def _logic(e: Binary) -> Expr:
+    for known, other in ((e.a, e.b), (e.b, e.a)):
+        if isinstance(known, Const):
+            decides = bool(known.value) == (e.op is BinOp.or_)
+            return known if decides else other
+    return e
+
+
+_FOLD = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide}
+
+
+def _fold(op: BinOp, a: Const, b: Const) -> Expr:
+    with np.errstate(all="ignore"):
+        x, y = np.float32(a.value), np.float32(b.value)
+        if op in _FOLD:
+            return Const(float(_FOLD[op](x, y)), DType.f32)
+    if op is BinOp.min:
+        return a if x < y else b
+    if op is BinOp.max:
+        return a if x > y else b
+    return Binary(op, a, b)
+
+
+# ---- indices ---------------------------------------------------------------------------------------------------------
+
+
+def _index(e: Binary, ranges: Ranges) -> Expr:
+    divisor = constant(e.b)
+    match e.op:
+        case BinOp.add | BinOp.sub | BinOp.mul:
+            return to_expr(_recombine(linear(e)), ranges)
+        case BinOp.floordiv if divisor is not None and divisor > 0:
+            return _floordiv(linear(e.a), divisor, ranges)
+        case BinOp.mod if divisor is not None and divisor > 0:
+            return _mod(linear(e.a), divisor, ranges)
+        case BinOp.min | BinOp.max:
+            return _extreme(e, ranges)
+        case _ if e.op.is_comparison:
+            return _compare(e, ranges)
+    return e
+
+
+def _recombine(form: Linear) -> Linear:
+    """k*c*(x // c) + k*(x % c) -> k*x."""
+    for atom, k in form.terms.items():
+        match atom:
+            case Binary(BinOp.mod, x, Const(value=c)):
+                whole = Binary(BinOp.floordiv, x, Const(c))
+                if form.terms.get(whole) == k * c:
+                    pair = Linear({atom: k, whole: int(k * c)})
+                    return _recombine(form.minus(pair).plus(linear(x).times(k)))
+    return form
+
+
+def _floordiv(form: Linear, c: int, ranges: Ranges) -> Expr:
+    """(c*q + r) // c -> q + r // c, where r // c is a number when r's range says so."""
+    whole = Linear({a: k // c for a, k in form.terms.items() if k % c == 0}, form.constant // c)
+    rest = Linear({a: k for a, k in form.terms.items() if k % c}, form.constant % c)
+    lo, hi = linear_bounds(rest, ranges)
+    if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
+        return to_expr(_recombine(whole.plus(Linear({}, int(lo // c)))), ranges)
+    quotient = _reduced_floordiv(rest, c, ranges)
+    return to_expr(_recombine(whole.plus(linear(quotient))), ranges)
+
+
+def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
+    common = gcd(c, *rest.terms.values())
+    if common > 1:  # (g*x + k) // (g*d) == (x + k // g) // d
+        smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
+        return _floordiv(smaller, c // common, ranges)
+    match list(rest.terms.items()), rest.constant:
+        case [(Binary(BinOp.floordiv, x, Const(value=inner)), 1)], 0:
+            return _floordiv(linear(x), int(inner) * c, ranges)
+    e = to_expr(rest, ranges)
+    return e if c == 1 else Binary(BinOp.floordiv, e, Const(c))
+
+
+def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
+    rest = Linear({a: k % c for a, k in form.terms.items() if k % c}, form.constant % c)
+    kept = Linear({a: k for a, k in form.terms.items() if k % c}, form.constant % c)  # small negative coefficients kept: ranges stay narrow
+    for candidate in (kept, rest):
+        lo, hi = linear_bounds(candidate, ranges)
+        if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
+            return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c))), ranges)
+    common = gcd(c, rest.constant, *rest.terms.values())
+    if common > 1:
+        smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
+        return to_expr(linear(_mod(smaller, c // common, ranges)).times(common), ranges)
+    match list(rest.terms.items()), rest.constant:
+        case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
+            return _mod(linear(x), c, ranges)
+    return Binary(BinOp.mod, to_expr(rest, ranges), Const(c))
+
+
+def _difference(e: Binary, ranges: Ranges) -> Range:
+    return linear_bounds(linear(e.a).minus(linear(e.b)), ranges)
+
+
+def _extreme(e: Binary, ranges: Ranges) -> Expr:
+    lo, hi = _difference(e, ranges)
+    if hi <= 0:
+        return e.a if e.op is BinOp.min else e.b
+    if lo >= 0:
+        return e.b if e.op is BinOp.min else e.a
+    return e
+
+
+def _compare(e: Binary, ranges: Ranges) -> Expr:
+    lo, hi = _difference(e, ranges)
+    always, never = {
+        BinOp.lt: (hi < 0, lo >= 0),
+        BinOp.le: (hi <= 0, lo > 0),
+        BinOp.gt: (lo > 0, hi <= 0),
+        BinOp.ge: (lo >= 0, hi < 0),
+        BinOp.eq: (lo == hi == 0, lo > 0 or hi < 0),
+        BinOp.ne: (lo > 0 or hi < 0, lo == hi == 0),
+    }[e.op]
+    return Const(int(always), DType.boolean) if always or never else e
+
+
+def assume(cond: Expr, ranges: Ranges, *, holds: bool) -> dict[str, Range]:
+    """The ranges narrowed by a condition that is known to hold (or not to): `i < 3` gives i at most 2."""
+    known = dict(ranges)
+    match cond:
+        case Binary(BinOp.and_, a, b) if holds:
+            return assume(b, assume(a, known, holds=True), holds=True)
+        case Binary(BinOp.or_, a, b) if not holds:
+            return assume(b, assume(a, known, holds=False), holds=False)
+        case Unary(UnOp.not_, a):
+            return assume(a, known, holds=not holds)
+        case Binary(op, a, b) if op.is_comparison and type_of(a) == (INDEX, 1):
+            for name, limit in _limits(op if holds else _NEGATED[op], linear(a).minus(linear(b))):
+                lo, hi = known[name] if name in known else bounds(Var(name), known)
+                known[name] = (max(lo, limit[0]), min(hi, limit[1]))
+    return known
+
+
+_NEGATED = {
+    BinOp.lt: BinOp.ge, BinOp.ge: BinOp.lt, BinOp.le: BinOp.gt, BinOp.gt: BinOp.le, BinOp.eq: BinOp.ne, BinOp.ne: BinOp.eq,
+}  # fmt: skip
+
+
+def _limits(op: BinOp, form: Linear) -> list[tuple[str, Range]]:
+    """What `k*x + c op 0` says of x: at most one range."""
+    match list(form.terms.items()):
+        case [(Var(name), k)]:
+            c = form.constant
+            at_most = {BinOp.lt: -c - 1, BinOp.le: -c, BinOp.eq: -c}.get(op)  # k*x <= at_most
+            at_least = {BinOp.gt: -c + 1, BinOp.ge: -c, BinOp.eq: -c}.get(op)
+            if k < 0:
+                k, at_most, at_least = -k, None if at_least is None else -at_least, None if at_most is None else -at_most
+            low = -math.inf if at_least is None else -(-at_least // k)
+            high = math.inf if at_most is None else at_most // k
+            return [(name, (low, high))]
+    return []

@@ -1,0 +1,248 @@
+"""The definition of Tensor IR: what a function does to its arguments.
+
+A function is turned into Python source once and then run, so that a test over real shapes takes seconds. It is meant to expose mistakes:
+parallel loops run in a shuffled order, temporaries hold garbage (NaN for floats) until they are stored to, the thread arena is garbage at
+the start of every iteration of a parallel loop, and an index outside its dim raises IndexError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.tir import values
+from benchgraph.tir.affine import Ranges, bounds, inside
+from benchgraph.tir.build import type_of
+from benchgraph.tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    BinOp,
+    Brgemm,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Flat,
+    For,
+    Func,
+    If,
+    Load,
+    LoopKind,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Seq,
+    Slice,
+    Stmt,
+    Store,
+    Tensor,
+    Unary,
+    UnOp,
+    Var,
+)
+from benchgraph.tir.visit import tensors
+
+
+def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
+    """Run f; args are written in place. seed orders the iterations of parallel loops.
+
+    An array has its parameter's dtype and shape. For a parameter that flatten-index made 1-d it may also be the N-d array whose memory
+    the parameter is. Raises InvalidArguments when an array does not fit, IndexError on an access outside a tensor.
+    """
+    if len(args) != len(f.params):
+        raise InvalidArguments(f"{len(args)} arrays for {len(f.params)} parameters", where=f"TIR function {f.name}")
+    arrays = [_argument(p, a) for p, a in zip(f.params, args, strict=True)]
+    writer = _Writer()
+    source = writer.function(f)
+    space: dict[str, Any] = {**values.NAMES, **writer.constants, "shuffled": values.shuffler(seed)}
+    arenas = {Scope.shared: np.full(f.shared_bytes, 0xFF, np.uint8), Scope.thread: np.full(f.thread_bytes, 0xFF, np.uint8)}
+    planned = [_view(arenas[t.scope], t) for t in writer.planned]
+    exec(compile(source, f"<tir {f.name}>", "exec"), space)
+    with np.errstate(all="ignore"):
+        space["run"](*arrays, *planned, arenas[Scope.thread])
+
+
+def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
+    where = f"parameter {p.name}"
+    if a.dtype != p.dtype.numpy:
+        raise InvalidArguments(f"an array of {a.dtype} for {p.dtype.value}", where=where)
+    if a.shape == p.shape:
+        return a
+    reach = (1 + sum((d - 1) * s for d, s in zip(a.shape, a.strides, strict=True)) // a.itemsize) if a.size else 0
+    if len(p.shape) != 1 or p.shape[0] > max(reach, 1) or any(s < 0 for s in a.strides):
+        raise InvalidArguments(f"an array of shape {a.shape} for shape {p.shape}", where=where)
+    return as_strided(a, p.shape, (a.itemsize,))
+
+
+def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
+    """The tensor's piece of its arena; raises when the arena is too small."""
+    size = t.dtype.numpy.itemsize
+    return np.ndarray(t.shape, t.dtype.numpy, buffer=arena, offset=t.offset or 0, strides=tuple(s * size for s in t.strides))
+
+
+_INFIX = {
+    BinOp.add: "+", BinOp.sub: "-", BinOp.mul: "*", BinOp.div: "/", BinOp.floordiv: "//", BinOp.mod: "%", BinOp.eq: "==", BinOp.ne: "!=",
+    BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">=", BinOp.and_: "&", BinOp.or_: "|",
+}  # fmt: skip
+
+
+@dataclass
+class _Writer:
+    """Writes the Python source of one function.
+
+    Scalars become numpy scalars or (s64) ints, vectors 1-d arrays, registers local variables.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    planned: list[Tensor] = field(default_factory=list)
+
+    def function(self, f: Func) -> str:
+        self.planned = list({t.name: t for t in tensors(f.body) if t.offset is not None}.values())
+        params = [self.name(t.name, "t") for t in (*f.params, *self.planned)]
+        self.line(0, f"def run({', '.join([*params, 'thread_arena'])}):")
+        self.line(1, "pass")
+        self.stmt(f.body, 1, {}, parallel=False)
+        return "\n".join(self.lines)
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def name(self, name: str, kind: str) -> str:
+        """The Python name of a loop variable (kind v) or tensor (kind t)."""
+        key = kind + name
+        return self.names.setdefault(key, f"{kind}{len(self.names)}_{re.sub(r'[^0-9A-Za-z]', '_', name)}")
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    # ---- statements --------------------------------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+        match s:
+            case For():
+                self.loop(s, depth, ranges, parallel=parallel)
+            case If():
+                self.line(depth, f"if {self.expr(s.cond, ranges)}:")
+                self.block(s.then, depth + 1, ranges, parallel=parallel)
+                if s.orelse is not None:
+                    self.line(depth, "else:")
+                    self.block(s.orelse, depth + 1, ranges, parallel=parallel)
+            case Seq():
+                for c in s.stmts:
+                    self.stmt(c, depth, ranges, parallel=parallel)
+            case Alloc():
+                self.alloc(s.tensor, depth)
+            case Store():
+                self.store(s, depth, ranges)
+            case Brgemm():
+                pieces = [self.piece(*p, ranges) for p in ((s.src, s.m, s.k), (s.wei, s.k, s.n), (s.acc, s.m, s.n))]
+                self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
+
+    def block(self, s: Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+        self.line(depth, "pass")
+        self.stmt(s, depth, ranges, parallel=parallel)
+
+    def loop(self, s: For, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+        is_parallel = s.kind is LoopKind.parallel
+        order = "shuffled" if is_parallel else "range"
+        self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent, ranges)}):")
+        if is_parallel and not parallel:
+            self.line(depth + 1, "thread_arena.fill(255)")
+        self.block(s.body, depth + 1, inside(s, ranges), parallel=parallel or is_parallel)
+
+    def alloc(self, t: Tensor, depth: int) -> None:
+        name = self.name(t.name, "t")
+        garbage = values.garbage(t.dtype)
+        if t.scope is Scope.register:
+            value = garbage if t.lanes == 1 else np.full(t.lanes, garbage)
+            self.line(depth, f"{name} = {self.constant(value)}")
+            return
+        size = max(t.nbytes // t.dtype.numpy.itemsize, 1)
+        array = as_strided(np.empty(size, t.dtype.numpy), t.shape, tuple(s * t.dtype.numpy.itemsize for s in t.strides))
+        self.line(depth, f"{name} = {self.constant(array)}")
+        self.line(depth, f"{name}[...] = {self.constant(garbage)}")
+
+    def store(self, s: Store, depth: int, ranges: Ranges) -> None:
+        name, value = self.name(s.tensor.name, "t"), self.expr(s.value, ranges)
+        lanes = type_of(Load(s.tensor, s.index))[1]
+        mask = "None" if s.mask is None else self.expr(s.mask, ranges)
+        if s.tensor.scope is Scope.register:
+            self.line(depth, f"{name} = {value}" if s.mask is None else f"{name} = where({mask}, {value}, {name})")
+        elif lanes > 1:
+            self.line(depth, f"vector_store({name}, {self.index(s.index, ranges)}, {value}, {mask})")
+        else:
+            guard = "" if s.mask is None else f"if {mask}: "
+            self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
+
+    def piece(self, p: Slice | Flat, rows: int, cols: int, ranges: Ranges) -> str:
+        """Source for (tensor, first index, how rows, columns and batches step, rows, cols)."""
+        name = self.name(p.tensor.name, "t")
+        if isinstance(p, Flat):
+            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.row_stride}, {p.batch_stride}, {rows}, {cols})"
+        dims = f"{p.row_dim}, {p.col_dim}, {p.batch_dim}, {p.batch_step}"
+        return f"piece({name}, {self.index(p.index, ranges)}, {dims}, {rows}, {cols})"
+
+    # ---- expressions -------------------------------------------------------------------------------------------------
+
+    def index(self, index: tuple[Expr, ...], ranges: Ranges) -> str:
+        """Source for an index tuple. An index that might be negative is checked when it runs, as numpy would wrap it around."""
+        items = [self.expr(i, ranges) if self.is_checked(i, ranges) else f"natural({self.expr(i, ranges)})" for i in index]
+        return f"({', '.join(items)},)" if items else "()"
+
+    def is_checked(self, i: Expr, ranges: Ranges) -> bool:
+        """Vector accesses check their lanes themselves."""
+        return type_of(i)[1] > 1 or bounds(i, ranges)[0] >= 0
+
+    def expr(self, e: Expr, ranges: Ranges) -> str:
+        dtype, lanes = type_of(e)
+        match e:
+            case Var():
+                return self.name(e.name, "v")
+            case Const():
+                return f"({int(e.value)})" if dtype is INDEX else self.constant(dtype.numpy.type(e.value))
+            case Binary():
+                a, b = self.expr(e.a, ranges), self.expr(e.b, ranges)
+                if e.op.is_infix:
+                    return f"({a} {_INFIX[e.op]} {b})"
+                return f"{'scalar' if lanes == 1 else 'vector'}_{e.op.value}({a}, {b})"
+            case Unary():
+                a = self.expr(e.a, ranges)
+                return f"({a} == False)" if e.op is UnOp.not_ else f"{e.op.value}({a})"
+            case Cast():
+                return f"cast({self.expr(e.a, ranges)}, {self.constant(e.dtype)})"
+            case Select():
+                cond, a, b = self.expr(e.cond, ranges), self.expr(e.a, ranges), self.expr(e.b, ranges)
+                return f"{'scalar_select' if lanes == 1 else 'where'}({cond}, {a}, {b})"
+            case Load():
+                return self.load(e, lanes, ranges)
+            case Ramp():
+                return f"({self.expr(e.base, ranges)} + {self.constant(np.arange(e.lanes) * e.stride)})"
+            case Broadcast():
+                return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
+            case ReduceLanes():
+                return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a, ranges)})"
+
+    def load(self, e: Load, lanes: int, ranges: Ranges) -> str:
+        name = self.name(e.tensor.name, "t")
+        mask = "None" if e.mask is None else self.expr(e.mask, ranges)
+        if e.tensor.scope is Scope.register:
+            return name if e.mask is None else f"where({mask}, {name}, {self.constant(e.tensor.dtype.numpy.type(0))})"
+        at = self.index(e.index, ranges)
+        if lanes > 1:
+            return f"vector_load({name}, {at}, {mask})"
+        if e.mask is not None:
+            return f"({name}[{at}] if {mask} else {self.constant(e.tensor.dtype.numpy.type(0))})"
+        return f"{name}[{at}]"

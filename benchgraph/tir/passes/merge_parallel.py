@@ -1,0 +1,117 @@
+"""merge-parallel: fewer, wider parallel loops.
+
+    parallel for b in 8 {          ->  parallel for b_m in 32 {
+      parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
+    }                                    B with the same
+    parallel for c in 8 {              }
+      parallel for n in 4 { B }
+    }
+
+Siblings merge only where every tensor they share (and one of them writes) is provably cut into pieces by the loop variable, so that an
+iteration of the second needs nothing from other iterations of the first; and only where that costs no cores. What is still parallel
+inside a parallel loop becomes serial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.build import constant, floordiv, mod
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Seq, Stmt, Var
+from benchgraph.tir.passes.order import Pass
+from benchgraph.tir.regions import by_tensor, is_partitioned
+from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, walk
+
+
+def merge_parallel(f: Func, target: Target) -> Func:
+    body = _serial_inside(_nests(_siblings(f.body, {}, target.cores)), inside_parallel=False)
+    return f if body == f.body else replace(f, body=body)
+
+
+def _is_parallel(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind is LoopKind.parallel
+
+
+# ---- siblings --------------------------------------------------------------------------------------------------------
+
+
+def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
+    """Merge neighbouring parallel loops, outermost first: only then are the loops inside them neighbours."""
+    if isinstance(s, For):
+        return map_children(s, lambda c: _siblings(c, inside(s, ranges), cores))
+    if not isinstance(s, Seq):
+        return map_children(s, lambda c: _siblings(c, ranges, cores))
+    merged: list[Stmt] = []
+    for c in s.stmts:
+        pair = _merged(merged[-1], c, ranges, cores) if merged else None
+        if pair is None:
+            merged.append(c)
+        else:
+            merged[-1] = pair
+    new = [_siblings(c, ranges, cores) for c in merged]
+    return s if all(a is b for a, b in zip(s.stmts, new, strict=False)) and len(new) == len(s.stmts) else block(*new)
+
+
+def _merged(a: Stmt, b: Stmt, ranges: Ranges, cores: int) -> Stmt | None:
+    if not (isinstance(a, For) and isinstance(b, For) and _is_parallel(a) and _is_parallel(b)):
+        return None
+    if constant(a.extent) is None or a.extent != b.extent:
+        return None
+    taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
+    var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
+    first = replace(a, var=var, body=substitute_all(a.body, {a.var.name: var}))
+    second = replace(b, var=var, body=substitute_all(b.body, {b.var.name: var}))
+    if not _independent(first, second, ranges):
+        return None
+    both = replace(first, body=block(first.body, second.body))
+    done = _siblings(both, ranges, cores)
+    return done if _width(done) >= min(_width(a), _width(b), cores) else None
+
+
+def _independent(a: For, b: For, ranges: Ranges) -> bool:
+    """No iteration of either loop touches what another iteration of the other one writes. Both have the same variable."""
+    inner = bound_names(a.body) | bound_names(b.body)
+    own = {c.tensor.name for s in (a, b) for c in walk(s) if isinstance(c, Alloc)}
+    in_a, in_b = by_tensor(a, ranges), by_tensor(b, ranges)
+    for name in in_a.keys() & in_b.keys():
+        found = in_a[name] + in_b[name]
+        if name in own or not any(x.is_store for x in found):
+            continue
+        if not is_partitioned(found, a.var.name, inner):
+            return False
+    return True
+
+
+def _width(s: Stmt) -> int:
+    """How many iterations of a perfect parallel nest may run at once."""
+    if not (isinstance(s, For) and _is_parallel(s)):
+        return 1
+    return (constant(s.extent) or 1) * _width(s.body)
+
+
+# ---- nests -----------------------------------------------------------------------------------------------------------
+
+
+def _nests(s: Stmt) -> Stmt:
+    """Turn parallel loops directly inside parallel loops into one over the product of their extents."""
+    s = map_children(s, _nests)
+    if not (isinstance(s, For) and isinstance(s.body, For) and _is_parallel(s) and _is_parallel(s.body)):
+        return s
+    outer, inner = constant(s.extent), constant(s.body.extent)
+    if outer is None or inner is None or inner == 0:
+        return s
+    taken = bound_names(s)
+    var = Var(fresh(f"{s.var.name}_{s.body.var.name}", taken))
+    values = {s.var.name: floordiv(var, inner), s.body.var.name: mod(var, inner)}
+    return For(var, Const(outer * inner), substitute_all(s.body.body, values), LoopKind.parallel)
+
+
+def _serial_inside(s: Stmt, *, inside_parallel: bool) -> Stmt:
+    is_parallel = _is_parallel(s)
+    s = map_children(s, lambda c: _serial_inside(c, inside_parallel=inside_parallel or is_parallel))
+    return replace(s, kind=LoopKind.serial) if isinstance(s, For) and is_parallel and inside_parallel else s
+
+
+MERGE_PARALLEL = Pass("merge-parallel", merge_parallel, needs=frozenset({"canonical-indices"}), gives=frozenset({"one-parallel-level"}))

@@ -1,0 +1,189 @@
+"""plan-buffers: lay temporaries out in two arenas, one per call (shared) and one per thread, reusing bytes that are free again.
+
+    alloc a: f32[64] shared            ->  shared arena, 512 bytes: a at 0, b at 256, c at 0
+    ... last use of a                      ... last use of a
+    alloc b, alloc c                       (the declarations are gone)
+
+A buffer lives from its first to its last use; through the whole of a loop when it is declared outside and used inside. Registers stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.ir import Alloc, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
+from benchgraph.tir.passes.order import Pass
+from benchgraph.tir.visit import block, map_children, map_tensors, tensors, walk
+
+ALIGN_BYTES = 64  # a cache line, and the widest vector
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """Bytes of each arena, and what they would be if no two buffers shared bytes."""
+
+    shared_bytes: int
+    thread_bytes: int
+    shared_bytes_without_reuse: int
+    thread_bytes_without_reuse: int
+
+
+def plan_report(f: Func) -> PlanReport:
+    """What plan-buffers achieved, read from a function after it."""
+    held = {t.name: t for t in tensors(f.body) if t.offset is not None}.values()
+    total = {scope: sum(_aligned(t.nbytes) for t in held if t.scope is scope) for scope in Scope}
+    return PlanReport(f.shared_bytes, f.thread_bytes, total[Scope.shared], total[Scope.thread])
+
+
+def plan_buffers(f: Func, target: Target) -> Func:
+    if not any(isinstance(s, Alloc) and s.tensor.scope is not Scope.register for s in walk(f.body)):
+        return f
+    buffers = _live_ranges(f.body)
+    placed: dict[str, Tensor] = {}
+    size = {Scope.shared: 0, Scope.thread: 0}
+    for scope in size:
+        arena = Arena()
+        for b in sorted((b for b in buffers if b.scope is scope), key=lambda b: b.first):
+            arena.expire(b.first)
+            offset = arena.take(_aligned(b.tensor.nbytes), b.last)
+            placed[b.tensor.name] = replace(b.tensor, scope=scope, offset=offset)
+        size[scope] = arena.size
+    body = map_tensors(_without_allocs(f.body), placed)
+    return replace(f, body=body, shared_bytes=size[Scope.shared], thread_bytes=size[Scope.thread])
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + ALIGN_BYTES - 1) // ALIGN_BYTES * ALIGN_BYTES
+
+
+def _without_allocs(s: Stmt) -> Stmt:
+    if not isinstance(s, Seq):
+        return Seq(()) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register else map_children(s, _without_allocs)
+    kept = [c for c in s.stmts if not (isinstance(c, Alloc) and c.tensor.scope is not Scope.register)]
+    new = [_without_allocs(c) for c in kept]
+    return s if len(kept) == len(s.stmts) and all(a is b for a, b in zip(kept, new, strict=True)) else block(*new)
+
+
+# ---- liveness --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Buffer:
+    """A temporary and the ticks of its first and last use."""
+
+    tensor: Tensor
+    scope: Scope
+    first: int = -1
+    last: int = -1
+
+    def use(self, first: int, last: int) -> None:
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+
+def _live_ranges(s: Stmt) -> list[_Buffer]:
+    """The used temporaries, in order of declaration."""
+    found: list[_Buffer] = []
+    _tick(s, 0, {}, found, in_parallel=False)
+    return [b for b in found if b.first >= 0]
+
+
+def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], found: list[_Buffer], *, in_parallel: bool) -> int:
+    """Number the statements of s from now on; returns the next number. visible: temporaries in scope."""
+    match s:
+        case Seq():
+            visible = dict(visible)
+            for c in s.stmts:
+                if isinstance(c, Alloc) and c.tensor.scope is not Scope.register:
+                    b = _Buffer(c.tensor, Scope.thread if in_parallel else Scope.shared)
+                    visible[c.tensor.name] = b
+                    found.append(b)
+                else:
+                    now = _tick(c, now, visible, found, in_parallel=in_parallel)
+            return now
+        case For():
+            end = _tick(s.body, now + 1, visible, found, in_parallel=in_parallel or s.kind is LoopKind.parallel)
+            for t in _named(s, visible):
+                t.use(now, end)
+            return end + 1
+        case If():
+            _use_own(s, now, visible)
+            end = _tick(s.then, now + 1, visible, found, in_parallel=in_parallel)
+            return end if s.orelse is None else _tick(s.orelse, end, visible, found, in_parallel=in_parallel)
+    _use_own(s, now, visible)
+    return now + 1
+
+
+def _use_own(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
+    own = If(s.cond, Seq(())) if isinstance(s, If) else s
+    for b in _named(own, visible):
+        b.use(now, now)
+
+
+def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
+    for name in dict.fromkeys(t.name for t in tensors(s)):
+        if name in visible:
+            yield visible[name]
+
+
+# ---- the arena -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Arena:
+    """Byte ranges in use and free. Prefers the free range that was used last, whose bytes are most likely still in cache."""
+
+    size: int = 0
+    busy: list[tuple[int, int, int]] = field(default_factory=list)  # (last tick, offset, bytes)
+    free: list[tuple[int, int]] = field(default_factory=list)  # (offset, bytes), least recently used first
+
+    def expire(self, now: int) -> None:
+        """Free what no statement from tick `now` on uses, in order of last use."""
+        for last, offset, nbytes in sorted(b for b in self.busy if b[0] < now):
+            self.busy.remove((last, offset, nbytes))
+            self.free.append((offset, nbytes))
+
+    def take(self, nbytes: int, last: int) -> int:
+        """The offset of nbytes that stay in use up to tick `last`."""
+        if nbytes == 0:
+            return 0
+        offset = self._reuse(nbytes)
+        if offset is None:
+            self._join_neighbours()
+            offset = self._reuse(nbytes)
+        if offset is None:
+            offset = self._grow(nbytes)
+        self.busy.append((last, offset, nbytes))
+        return offset
+
+    def _reuse(self, nbytes: int) -> int | None:
+        for k in reversed(range(len(self.free))):
+            offset, held = self.free[k]
+            if held >= nbytes:
+                self.free[k : k + 1] = [(offset + nbytes, held - nbytes)] if held > nbytes else []
+                return offset
+        return None
+
+    def _join_neighbours(self) -> None:
+        joined: list[tuple[int, int]] = []
+        for offset, nbytes in sorted(self.free):
+            if joined and sum(joined[-1]) == offset:
+                joined[-1] = (joined[-1][0], joined[-1][1] + nbytes)
+            else:
+                joined.append((offset, nbytes))
+        self.free = joined
+
+    def _grow(self, nbytes: int) -> int:
+        """New bytes at the top, starting in the free range that reaches the top when there is one."""
+        top = next((r for r in self.free if sum(r) == self.size), None)
+        offset = self.size
+        if top is not None:
+            self.free.remove(top)
+            offset = top[0]
+        self.size = offset + nbytes
+        return offset
+
+
+PLAN_BUFFERS = Pass("plan-buffers", plan_buffers, needs=frozenset({"flat", "one-parallel-level"}), gives=frozenset({"planned"}))

@@ -1,0 +1,198 @@
+"""shrink-tensors: a temporary moves to the innermost block that holds all its uses, and keeps only what one run of that block touches.
+
+    alloc t: f32[128,64]                    ->  parallel for mo in 4 {
+    parallel for mo in 4 {                        alloc t: f32[32,64] thread
+      brgemm t[mo*32:+32, 0:+64] = ...            brgemm t[0:+32, 0:+64] = ...
+      for i in 32 {                               for i in 32 {
+        for j in 64 {                               for j in 64 {
+          u[mo*32 + i, j] = t[mo*32 + i, j]*s         alloc u: f32 register
+          y[mo*32 + i, j] = exp(u[mo*32 + i, j])      u = t[i, j]*s
+                                                      y[mo*32 + i, j] = exp(u)
+
+Moving into a loop is sound when no iteration reads what another wrote: always for a parallel loop; for a serial one when the loop variable
+cuts the tensor into pieces, or when each iteration first stores, unconditionally, everything it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
+from benchgraph.tir.index import assume
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, If, Load, LoopKind, Ramp, Scope, Seq, Slice, Stmt, Store, Tensor, tensor
+from benchgraph.tir.passes.order import Pass
+from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned, position
+from benchgraph.tir.stored import stores_first
+from benchgraph.tir.visit import bound_names, exprs, map_children, map_exprs, map_parts, tensors, walk, walk_expr
+
+
+def shrink_tensors(f: Func, target: Target) -> Func:
+    """Every temporary, one after the other. Fresh names are not needed: a tensor keeps its own."""
+    body = f.body
+    for name in dict.fromkeys(s.tensor.name for s in walk(f.body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
+        body = _replaced(body, name, _Place({}, in_parallel=False))
+    return f if body == f.body else replace(f, body=body)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where we stand: ranges of the variables of the loops around, and whether one of those is parallel."""
+
+    ranges: Ranges
+    in_parallel: bool
+
+    def within(self, loop: For) -> _Place:
+        return _Place(inside(loop, self.ranges), self.in_parallel or loop.kind is LoopKind.parallel)
+
+    def given(self, cond: Expr, *, holds: bool) -> _Place:
+        return replace(self, ranges=assume(cond, self.ranges, holds=holds))
+
+
+def _replaced(s: Stmt, name: str, place: _Place) -> Stmt:
+    """s with the declaration of this tensor taken out and put back where it belongs."""
+    match s:
+        case For():
+            return map_children(s, lambda c: _replaced(c, name, place.within(s)))
+        case Seq():
+            return _replaced_in_block(s, name, place)
+        case Alloc() if s.tensor.name == name:
+            return Seq(())
+    return map_children(s, lambda c: _replaced(c, name, place))
+
+
+def _replaced_in_block(s: Seq, name: str, place: _Place) -> Stmt:
+    at = next((k for k, c in enumerate(s.stmts) if isinstance(c, Alloc) and c.tensor.name == name), None)
+    if at is None:
+        return map_children(s, lambda c: _replaced(c, name, place))
+    declared = s.stmts[at]
+    assert isinstance(declared, Alloc)
+    rest = Seq(s.stmts[at + 1 :])
+    placed = _declare(declared.tensor, rest, place)
+    after = placed.stmts if isinstance(placed, Seq) else (placed,)
+    # The name may be declared again in another block inside this one's earlier statements.
+    before = tuple(_replaced(c, name, place) for c in s.stmts[:at])
+    return Seq(before + after)
+
+
+def _uses(s: Stmt, t: Tensor) -> bool:
+    return any(x.name == t.name for x in tensors(s))
+
+
+def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
+    """s, which holds all uses of t, with t declared in the innermost block that does."""
+    stmts = s.stmts if isinstance(s, Seq) else (s,)
+    users = [k for k, c in enumerate(stmts) if _uses(c, t)]
+    if not users:
+        return s
+    first = users[0]
+    if len(users) == 1:
+        deeper = _descend(t, stmts[first], place)
+        if deeper is not None:
+            return Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
+    shrunk, shift = _shrunk(t, Seq(stmts[first:]), place)
+    moved = tuple(_shifted(c, t.name, shrunk, shift, place.ranges) for c in stmts[first:])
+    return Seq((*stmts[:first], Alloc(shrunk), *moved))
+
+
+def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
+    """s with t declared inside it, or None when t must live outside."""
+    if any(isinstance(p, Load) and p.tensor.name == t.name for e in exprs(s) for p in walk_expr(e)):
+        return None
+    match s:
+        case For() if s.kind is LoopKind.parallel or _is_private(t, s, place):
+            return replace(s, body=_declare(t, s.body, place.within(s)))
+        case If() if s.orelse is None or not _uses(s.orelse, t):
+            return replace(s, then=_declare(t, s.then, place.given(s.cond, holds=True)))
+        case If() if s.orelse is not None and not _uses(s.then, t):
+            return replace(s, orelse=_declare(t, s.orelse, place.given(s.cond, holds=False)))
+        case Seq():
+            return _declare(t, s, place)
+    return None
+
+
+def _is_private(t: Tensor, loop: For, place: _Place) -> bool:
+    """No iteration of a serial loop reads from t what another one wrote."""
+    found = [a for a in accesses(loop.body, inside(loop, place.ranges)) if a.tensor.name == t.name]
+    return is_partitioned(found, loop.var.name, inner_names(loop)) or stores_first(t, loop.body, inside(loop, place.ranges))
+
+
+# ---- the new shape ---------------------------------------------------------------------------------------------------
+
+
+def _shrunk(t: Tensor, s: Stmt, place: _Place) -> tuple[Tensor, tuple[Linear, ...]]:
+    """The tensor as s needs it, and what to subtract from each index."""
+    found = [a for a in accesses(s, place.ranges) if a.tensor.name == t.name]
+    inner = bound_names(s)
+    scope = Scope.thread if place.in_parallel else Scope.shared
+    dims = [_window(found, d, inner, t.shape[d]) for d in range(len(t.shape))]
+    shape, shift = tuple(size for size, _ in dims), tuple(base for _, base in dims)
+    if prod(shape) == 1 and _fits_register(t, s):
+        return Tensor(t.name, t.dtype, (), (), Scope.register), shift
+    if shape == t.shape:
+        return replace(t, scope=scope), shift
+    return tensor(t.name, t.dtype, shape, scope), shift
+
+
+def _window(found: Sequence[Access], dim: int, inner: frozenset[str], size: int) -> tuple[int, Linear]:
+    """(extent, base): all accesses lie in base .. base + extent - 1 along this dim."""
+    whole = size, Linear({})
+    extents = [extent(a, dim, inner) for a in found]
+    if any(base != extents[0][0] for base, _, _ in extents):
+        return whole
+    first, last = min(lo for _, lo, _ in extents), max(hi for _, _, hi in extents)
+    if not (isfinite(first) and isfinite(last)) or last - first + 1 >= size:
+        return whole
+    return max(int(last - first) + 1, 1), Linear(extents[0][0].terms, int(first))
+
+
+def _fits_register(t: Tensor, s: Stmt) -> bool:
+    """One element that neither a microkernel nor several threads use."""
+    for c in walk(s):
+        if isinstance(c, Brgemm) and t.name in (c.src.tensor.name, c.wei.tensor.name, c.acc.tensor.name):
+            return False
+        if isinstance(c, For) and c.kind is LoopKind.parallel and _uses(c, t):
+            return False
+    return True
+
+
+def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges: Ranges) -> Stmt:
+    """s with accesses to the tensor of this name turned into accesses to the new one."""
+    if isinstance(s, For):
+        within: dict[str, Range] = inside(s, ranges)
+        s = replace(s, body=_shifted(s.body, name, new, shift, within))
+    else:
+        s = map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
+
+    def index(old: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if new.scope is Scope.register:
+            return ()
+        return tuple(_minus(i, base, ranges) for i, base in zip(old, shift, strict=True))
+
+    def expr(e: Expr) -> Expr:
+        e = map_parts(e, expr)
+        return Load(new, index(e.index), e.mask) if isinstance(e, Load) and e.tensor.name == name else e
+
+    def piece(p: Slice | Flat) -> Slice | Flat:
+        return replace(p, tensor=new, index=index(p.index)) if isinstance(p, Slice) and p.tensor.name == name else p
+
+    s = map_exprs(s, expr)
+    match s:
+        case Store() if s.tensor.name == name:
+            return Store(new, index(s.index), s.value, s.mask)
+        case Brgemm():
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+    return s
+
+
+def _minus(i: Expr, base: Linear, ranges: Ranges) -> Expr:
+    if not base.terms and not base.constant:
+        return i
+    form = to_expr(position(i).minus(base), ranges)
+    return replace(i, base=form) if isinstance(i, Ramp) else form
+
+
+_NEEDS = frozenset({"canonical-indices", "one-parallel-level"})
+SHRINK_TENSORS = Pass("shrink-tensors", shrink_tensors, needs=_NEEDS, gives=frozenset({"shrunk"}))

@@ -1,0 +1,154 @@
+"""vectorize: innermost serial loops run in vectors of target.lanes elements, and one masked vector for what is left.
+
+    for j in 20 {                      ->  for j_v in 1 { y[j_v*16:+16] = exp(x[j_v*16:+16]) }
+      y[j] = exp(x[j])                     y[16:+16] = exp((x[16:+16] where 0:+16 < x16(4))) where 0:+16 < x16(4)
+    }
+    for j in 64 { s = s + x[j] }       ->  four vector accumulators, added up and reduced into s after the loop
+
+A loop stays as it is when a store is neither unit stride nor a reduction, or when an iteration depends on another in any other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.build import add, constant, floordiv, mod, mul
+from benchgraph.tir.ir import (
+    Alloc,
+    Binary,
+    BinOp,
+    Broadcast,
+    Const,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    LoopKind,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Tensor,
+    Var,
+)
+from benchgraph.tir.passes.order import Pass
+from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensors
+from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
+
+ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
+MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target
+
+
+def vectorize(f: Func, target: Target) -> Func:
+    taken = {t.name for t in tensors(f.body)} | {p.name for p in f.params} | bound_names(f.body)
+    body = _stmt(f.body, target.lanes, set(taken))
+    return f if body == f.body else replace(f, body=body)
+
+
+def _stmt(s: Stmt, lanes: int, taken: set[str]) -> Stmt:
+    if isinstance(s, For) and s.kind is LoopKind.serial:
+        loop = loop_of(s, lanes)
+        if loop is not None:
+            return _vectors(loop, lanes, taken)
+    return map_children(s, lambda c: _stmt(c, lanes, taken))
+
+
+def _new(wanted: str, taken: set[str]) -> str:
+    name = fresh(wanted, taken)
+    taken.add(name)
+    return name
+
+
+def _vectors(loop: Loop, lanes: int, taken: set[str]) -> Stmt:
+    """The vector form of a loop: accumulators, full vectors, the masked rest, and what the accumulators hold."""
+    count = constant(loop.extent)
+    copies = _copies(loop, None if count is None else count // lanes)
+    accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
+    start: list[Stmt] = []
+    for r, group in zip(loop.reductions, accs, strict=True):
+        for t in group:
+            start += [Alloc(t), Store(t, (), Broadcast(neutral(r.op, t.dtype), lanes))]
+    var = Var(_new(f"{loop.var.name}_v", taken))
+    end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
+    body = _unknown_count(loop, var, lanes, accs) if count is None else _known_count(loop, var, count, lanes, copies, accs)
+    return block(*start, *body, *end)
+
+
+def _copies(loop: Loop, vectors: int | None) -> int:
+    """How many independent accumulators hide the latency of the reduction."""
+    if not loop.reductions or vectors is None or vectors < ACCUMULATORS:
+        return 1
+    return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= MAX_LIVE_ACCUMULATORS else 2
+
+
+def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> Tensor:
+    return Tensor(_new(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), Scope.register, lanes=lanes)
+
+
+def _known_count(loop: Loop, var: Var, count: int, lanes: int, copies: int, accs: list[list[Tensor]]) -> list[Stmt]:
+    vectors, rest = count // lanes, count % lanes
+    body: list[Stmt] = []
+    rounds = vectors // copies
+    if rounds:
+        base = mul(var, copies * lanes)
+        body.append(For(var, Const(rounds), block(*(_body(loop, add(base, k * lanes), lanes, accs, k) for k in range(copies)))))
+    for v in range(rounds * copies, vectors):
+        body.append(_body(loop, Const(v * lanes), lanes, accs, v % copies))
+    if rest:
+        body.append(_body(loop, Const(vectors * lanes), lanes, accs, 0, _mask(Const(rest), lanes)))
+    return body
+
+
+def _unknown_count(loop: Loop, var: Var, lanes: int, accs: list[list[Tensor]]) -> list[Stmt]:
+    full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
+    tail = _body(loop, mul(full, lanes), lanes, accs, 0, _mask(rest, lanes))
+    return [For(var, full, _body(loop, mul(var, lanes), lanes, accs, 0)), If(Binary(BinOp.gt, rest, Const(0)), tail)]
+
+
+def _mask(active: Expr, lanes: int) -> Expr:
+    return Binary(BinOp.lt, Ramp(Const(0), 1, lanes), Broadcast(active, lanes))
+
+
+def _body(loop: Loop, base: Expr, lanes: int, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
+    """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
+    mine = {r.store: group[copy] for r, group in zip(loop.reductions, accs, strict=True)}
+    ops = {r.store: r for r in loop.reductions}
+    stmts: list[Stmt] = []
+    for s in loop.stmts:
+        if isinstance(s, Alloc):
+            stmts.append(Alloc(replace(s.tensor, lanes=lanes)))
+        elif s in mine:
+            stmts.append(_accumulate(loop, ops[s], mine[s], base, lanes, mask))
+        else:
+            stmts.append(_store(loop, s, base, lanes, mask))
+    return Seq(tuple(stmts)) if len(stmts) > 1 else stmts[0]
+
+
+def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
+    value = widen(loop, r.value, base, lanes, mask)
+    if mask is not None:
+        value = Select(mask, value, Broadcast(neutral(r.op, acc.dtype), lanes))
+    return Store(acc, (), r.combine(Load(acc, ()), value))
+
+
+def _store(loop: Loop, s: Store, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
+    value = widen(loop, s.value, base, lanes, mask)
+    if s.tensor.name in loop.registers:
+        return Store(replace(s.tensor, lanes=lanes), (), value)
+    return Store(s.tensor, loop.vector_index(s.index, base, lanes), value, mask)
+
+
+def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
+    """Fold the accumulators into the place the loop reduced into."""
+    total: Expr = Load(group[0], ())
+    for t in group[1:]:
+        total = Binary(r.op, total, Load(t, ()))
+    return Store(r.store.tensor, r.store.index, r.combine(Load(r.store.tensor, r.store.index), ReduceLanes(r.op, total)))
+
+
+VECTORIZE = Pass("vectorize", vectorize, needs=frozenset({"flat", "planned"}), gives=frozenset({"vectors"}))

@@ -1,0 +1,132 @@
+"""Which part of a tensor a statement touches: the evidence that passes need before they move or merge anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchgraph.tir.affine import Linear, Range, Ranges, inside, linear, linear_bounds
+from benchgraph.tir.index import assume
+from benchgraph.tir.ir import Brgemm, Expr, Flat, For, If, Load, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.visit import bound_names, exprs, variables, walk_expr
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store, or one operand of a microkernel.
+
+    spans: what a slice adds to the index in each dim, (least, most); (0, 0) for one element. ranges: those in force there.
+    """
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    spans: tuple[Range, ...]
+    is_store: bool
+    ranges: Ranges
+
+
+Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indices base + first .. base + last, both included
+
+
+def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
+    """Every access inside s, in program order: the loads of a statement before its store."""
+    for e in exprs(s):
+        for p in walk_expr(e):
+            if isinstance(p, Load):
+                yield Access(p.tensor, p.index, tuple(_lanes(i) for i in p.index), False, ranges)
+    match s:
+        case For():
+            yield from accesses(s.body, inside(s, ranges))
+        case If():
+            yield from accesses(s.then, assume(s.cond, ranges, holds=True))
+            if s.orelse is not None:
+                yield from accesses(s.orelse, assume(s.cond, ranges, holds=False))
+        case Seq():
+            for c in s.stmts:
+                yield from accesses(c, ranges)
+        case Store():
+            yield Access(s.tensor, s.index, tuple(_lanes(i) for i in s.index), True, ranges)
+        case Brgemm():
+            yield _operand(s.src, s.m, s.k, s.batch, False, ranges)
+            yield _operand(s.wei, s.k, s.n, s.batch, False, ranges)
+            if s.accumulate:
+                yield _operand(s.acc, s.m, s.n, 1, False, ranges)
+            yield _operand(s.acc, s.m, s.n, 1, True, ranges)
+
+
+def _lanes(i: Expr) -> Range:
+    last = (i.lanes - 1) * i.stride if isinstance(i, Ramp) else 0
+    return min(last, 0), max(last, 0)
+
+
+def _operand(p: Slice | Flat, rows: int, cols: int, batch: int, is_store: bool, ranges: Ranges) -> Access:
+    index = p.index if isinstance(p, Slice) else (p.offset,)
+    return Access(p.tensor, index, slice_spans(p, rows, cols, batch), is_store, ranges)
+
+
+def slice_spans(p: Slice | Flat, rows: int, cols: int, batch: int) -> tuple[Range, ...]:
+    """How far a microkernel's operand reaches from its first element, (least, most) along each dim."""
+    if isinstance(p, Flat):
+        return (_reach((rows - 1) * p.row_stride, cols - 1, (batch - 1) * p.batch_stride),)
+    steps = {d: [0, 0, 0] for d in range(len(p.index))}
+    steps[p.row_dim][0] = rows - 1
+    steps[p.col_dim][1] = cols - 1
+    steps[p.batch_dim][2] = (batch - 1) * p.batch_step
+    return tuple(_reach(*step) for step in steps.values())
+
+
+def _reach(*steps: int) -> Range:
+    return sum(min(n, 0) for n in steps), sum(max(n, 0) for n in steps)
+
+
+def position(i: Expr) -> Linear:
+    """The linear form of an index: of its first lane for a ramp."""
+    return linear(i.base if isinstance(i, Ramp) else i)
+
+
+def extent(a: Access, dim: int, inner: frozenset[str]) -> Extent:
+    """What the access touches along a dim while the variables named `inner` run and all others stand still."""
+    base, moving = position(a.index[dim]).split(inner)
+    lo, hi = linear_bounds(moving, a.ranges)
+    return Linear(base.terms), base.constant + lo + a.spans[dim][0], base.constant + hi + a.spans[dim][1]
+
+
+def is_partitioned(found: Sequence[Access], var: str, inner: frozenset[str]) -> bool:
+    """True when two values of var never touch the same element, in whichever of these accesses (all of one tensor).
+
+    That is certain when, along some dim, every access has the index var*c + base + something within a window of c, with one c and one
+    base for all of them. inner: the variables that the loop on var defines inside.
+    """
+    return any(_partitions(found, dim, var, inner) for dim in range(len(found[0].index)))
+
+
+def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[str]) -> bool:
+    first, last = [], []
+    steps, bases = set[int](), list[Linear]()
+    for a in found:
+        form = position(a.index[dim])
+        step = form.terms.get(Var(var), 0)
+        rest = form.minus(Linear({Var(var): step} if step else {}))
+        if step <= 0 or any(var in variables(atom) for atom in rest.terms):
+            return False
+        base, moving = rest.split(inner)
+        lo, hi = linear_bounds(moving, a.ranges)
+        steps.add(step)
+        bases.append(Linear(base.terms))
+        first.append(base.constant + lo + a.spans[dim][0])
+        last.append(base.constant + hi + a.spans[dim][1])
+    return len(steps) == 1 and all(b == bases[0] for b in bases) and max(last) - min(first) < min(steps)
+
+
+def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
+    """Tensor name -> its accesses inside s, in program order."""
+    found: dict[str, list[Access]] = {}
+    for a in accesses(s, ranges):
+        found.setdefault(a.tensor.name, []).append(a)
+    return found
+
+
+def inner_names(loop: For) -> frozenset[str]:
+    """The loop variables defined inside a loop, not its own."""
+    return bound_names(loop.body)

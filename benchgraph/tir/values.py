@@ -1,0 +1,162 @@
+"""What the interpreter's generated source calls: TIR's operations on numpy scalars and vectors."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.ir import BinOp
+
+Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
+Piece: TypeAlias = Callable[[int], Value]  # batch entry -> 2-d view
+
+
+def shuffler(seed: int) -> Callable[[int], list[int]]:
+    """range(), in an order that each call draws anew."""
+    rng = random.Random(seed)
+    return lambda extent: rng.sample(range(extent), extent)
+
+
+def garbage(dtype: DType) -> Value:
+    """What a temporary holds before the first store: NaN, or a value unlikely to be right by accident."""
+    if dtype.is_float:
+        return dtype.numpy.type(math.nan)
+    return np.frombuffer(b"\x5a" * dtype.numpy.itemsize, dtype.numpy)[0] if dtype is not DType.boolean else np.bool_(True)
+
+
+def natural(i: Value) -> Value:
+    if i < 0:
+        raise IndexError(f"negative index {i}")
+    return i
+
+
+def vector_load(t: Value, index: tuple[Value, ...], mask: Value) -> Value:
+    """Gather; lanes that the mask switches off are 0 and may point anywhere."""
+    lanes = next(i for i in index if isinstance(i, np.ndarray))
+    on = np.ones(len(lanes), bool) if mask is None else mask
+    safe = tuple(_checked(np.where(on, i, 0)) if isinstance(i, np.ndarray) else i for i in index)
+    if not on.any():
+        return np.zeros(len(lanes), t.dtype)
+    return np.where(on, t[safe], t.dtype.type(0))
+
+
+def vector_store(t: Value, index: tuple[Value, ...], value: Value, mask: Value) -> None:
+    on = slice(None) if mask is None else mask
+    picked = tuple(_checked(i[on]) if isinstance(i, np.ndarray) else i for i in index)
+    t[picked] = value[on]
+
+
+def _checked(i: Value) -> Value:
+    if i.size:
+        natural(i.min())
+    return i
+
+
+def scalar_min(a: Value, b: Value) -> Value:
+    return a if a < b else b
+
+
+def scalar_max(a: Value, b: Value) -> Value:
+    return a if a > b else b
+
+
+def vector_min(a: Value, b: Value) -> Value:
+    return np.where(a < b, a, b)
+
+
+def vector_max(a: Value, b: Value) -> Value:
+    return np.where(a > b, a, b)
+
+
+def scalar_select(cond: Value, a: Value, b: Value) -> Value:
+    return a if cond else b
+
+
+def cast(x: Value, dtype: DType) -> Value:
+    """TIR's Cast on a scalar or a vector."""
+    a = np.asarray(x)
+    if dtype is DType.boolean:
+        return (a != 0)[()]
+    if dtype.is_float:
+        return a.astype(np.float32).astype(dtype.numpy)[()]
+    least, most = (int(v) for v in dtype.range)
+    if dtype is DType.s64:
+        most = 2**63 - 1  # the table's float is 2**63
+    if a.dtype.kind in "iub":
+        return np.clip(a.astype(np.int64), least, most).astype(dtype.numpy)[()]
+    wide = np.rint(a.astype(np.float64))
+    fits = (wide > least) & (wide < most)
+    ends = np.where(wide >= most, most, np.where(wide <= least, least, 0))
+    return np.where(fits, np.where(fits, wide, 0).astype(np.int64), ends).astype(dtype.numpy)[()]
+
+
+def erf(x: Value) -> Value:
+    return _erf(x).astype(np.float32)[()]
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+_FOLD: dict[BinOp, Callable[[Value, Value], Value]] = {
+    BinOp.add: np.add,
+    BinOp.mul: np.multiply,
+    BinOp.min: scalar_min,
+    BinOp.max: scalar_max,
+}
+
+
+def reduce_lanes(op: BinOp, v: Value) -> Value:
+    return functools.reduce(_FOLD[op], v)
+
+
+def piece(t: Value, index: tuple[int, ...], row_dim: int, col_dim: int, batch_dim: int, batch_step: int, rows: int, cols: int) -> Piece:
+    """Batch entry -> the rows x cols view of t that a Slice means."""
+
+    def entry(b: int) -> Value:
+        at = list(index)
+        at[batch_dim] += b * batch_step
+        spans: list[Any] = [natural(i) for i in at]
+        for dim, extent in ((row_dim, rows), (col_dim, cols)):
+            if at[dim] + extent > t.shape[dim]:
+                raise IndexError(f"a slice ends at {at[dim] + extent} in a dim of size {t.shape[dim]}")
+            spans[dim] = slice(at[dim], at[dim] + extent)
+        view = t[tuple(spans)]
+        return view if row_dim < col_dim else view.T
+
+    return entry
+
+
+def flat_piece(t: Value, offset: int, row_stride: int, batch_stride: int, rows: int, cols: int) -> Piece:
+    def entry(b: int) -> Value:
+        start = natural(offset + b * batch_stride)
+        end = start + (rows - 1) * row_stride + cols
+        if end > t.size:
+            raise IndexError(f"a slice ends at {end} in a tensor of {t.size}")
+        return as_strided(t[start:], (rows, cols), (row_stride * t.itemsize, t.itemsize))
+
+    return entry
+
+
+def brgemm(src: Piece, wei: Piece, acc: Piece, batch: int, accumulate: bool) -> None:
+    total = functools.reduce(np.add, _products(src, wei, batch))
+    out = acc(0)
+    out[...] = out + total if accumulate else total
+
+
+def _products(src: Piece, wei: Piece, batch: int) -> Iterator[Value]:
+    return (src(b) @ wei(b) for b in range(batch))
+
+
+NAMES: dict[str, Any] = {
+    "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
+    "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "full": np.full, "cast": cast,
+    "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "neg": np.negative, "abs": np.abs,
+    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "round": np.rint, "floor": np.floor,
+}  # fmt: skip

@@ -1,0 +1,324 @@
+"""What every Tensor IR function must satisfy. A violation is a fault in a pass or a lowering, never the user's.
+
+Checked: every tensor is a parameter, declared in scope, or laid out in an arena; loop variables are used where they are defined; types
+and lanes agree; microkernel slices are what the microkernel can address; and no index certainly leaves its tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NoReturn
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.tir.affine import Range, bounds, inside, linear
+from benchgraph.tir.build import constant, type_of
+from benchgraph.tir.ir import (
+    INDEX,
+    Alloc,
+    Binary,
+    BinOp,
+    Brgemm,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Flat,
+    For,
+    Func,
+    If,
+    Load,
+    LoopKind,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Seq,
+    Slice,
+    Stmt,
+    Store,
+    Tensor,
+    Unary,
+    UnOp,
+    Var,
+)
+from benchgraph.tir.regions import slice_spans
+from benchgraph.tir.text import header, print_tir
+from benchgraph.tir.visit import parts, walk
+
+_FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
+_SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
+_STORAGE_ONLY = frozenset({DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2})  # load, cast, select and store; compute in f32
+
+
+class VerifyError(BenchgraphError):
+    """Tensor IR that breaks a rule: a fault of the pass or lowering that made it."""
+
+
+def verify(f: Func) -> None:
+    """Raise VerifyError, naming the statement and the rule, unless f is well formed."""
+    _unique_buffers(f)
+    scope = _Scope(f, {}, {})
+    for p in f.params:
+        scope = scope.declare(p, f"parameter {p.name}")
+    _stmt(f.body, scope)
+
+
+def _unique_buffers(f: Func) -> None:
+    """Buffers are told apart by name in the whole function; only registers may share one in blocks that do not overlap."""
+    seen = {p.name for p in f.params}
+    for s in walk(f.body):
+        if isinstance(s, Alloc) and s.tensor.scope is not Scope.register:
+            if s.tensor.name in seen:
+                _fail(s, _Scope(f, {}, {}), f"the name {s.tensor.name} is declared twice")
+            seen.add(s.tensor.name)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What is visible: tensors by name, ranges of loop variables, those whose every value is reached, and whether we may be skipped."""
+
+    func: Func
+    tensors: dict[str, Tensor]
+    ranges: dict[str, Range]
+    attained: frozenset[str] = frozenset()
+    conditional: bool = False
+    parallel: bool = False
+
+    def declare(self, t: Tensor, where: str) -> _Scope:
+        if t.name in self.tensors:
+            _fail(where, self, f"the name {t.name} is declared twice in one scope")
+        if len(t.shape) != len(t.strides) or any(d < 0 for d in t.shape):
+            _fail(where, self, f"{t.name} has shape {t.shape} and strides {t.strides}")
+        if t.scope is Scope.register and (t.shape or t.lanes < 1):
+            _fail(where, self, f"the register {t.name} must have shape () and at least one lane")
+        if t.scope is not Scope.register and t.lanes != 1:
+            _fail(where, self, f"{t.name} has {t.lanes} lanes but is not a register")
+        return replace(self, tensors={**self.tensors, t.name: t})
+
+
+def _fail(where: Stmt | str, scope: _Scope, rule: str) -> NoReturn:
+    text = where if isinstance(where, str) else header(where)
+    raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {scope.func.name}")
+
+
+def _stmt(s: Stmt, scope: _Scope) -> None:
+    match s:
+        case For():
+            _for(s, scope)
+        case If():
+            _scalar(s, s.cond, DType.boolean, scope)
+            for branch in (s.then, s.orelse):
+                if branch is not None:
+                    _stmt(branch, replace(scope, conditional=True))
+        case Seq():
+            for c in s.stmts:
+                if isinstance(c, Alloc):
+                    scope = _alloc(c, scope)
+                _stmt(c, scope)
+        case Store():
+            _store(s, scope)
+        case Brgemm():
+            _brgemm(s, scope)
+        case Alloc():
+            pass
+
+
+def _alloc(s: Alloc, scope: _Scope) -> _Scope:
+    if s.tensor.scope is Scope.param:
+        _fail(s, scope, "an alloc cannot have scope param")
+    if s.tensor.offset is not None:
+        _fail(s, scope, "a tensor laid out in an arena is not declared")
+    return scope.declare(s.tensor, header(s))
+
+
+def _for(s: For, scope: _Scope) -> None:
+    _scalar(s, s.extent, INDEX, scope)
+    if s.var.name in scope.ranges:
+        _fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
+    extent = constant(s.extent)
+    if extent is not None and extent < 0:
+        _fail(s, scope, "a loop extent is negative")
+    if extent == 0:
+        return
+    attained = scope.attained | {s.var.name} if extent is not None else scope.attained
+    conditional = scope.conditional or extent is None
+    parallel = scope.parallel or s.kind is LoopKind.parallel
+    inner = replace(scope, ranges=inside(s, scope.ranges), attained=attained, conditional=conditional, parallel=parallel)
+    _stmt(s.body, inner)
+
+
+def _scalar(s: Stmt, e: Expr, dtype: DType, scope: _Scope) -> None:
+    _expr(s, e, scope)
+    got = type_of(e)
+    if got != (dtype, 1):
+        _fail(s, scope, f"`{print_tir(e)}` is {_named(got)} where a scalar {dtype.value} is needed")
+
+
+def _named(t: tuple[DType, int]) -> str:
+    return t[0].value + (f" x{t[1]}" if t[1] > 1 else "")
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
+    for p in parts(e):
+        _expr(s, p, scope)
+    text = print_tir(e)
+    match e:
+        case Var():
+            if e.name not in scope.ranges:
+                _fail(s, scope, f"the variable {e.name} is used outside its loop")
+        case Const():
+            if isinstance(e.value, float) != e.dtype.is_float:
+                _fail(s, scope, f"the literal {e.value!r} does not fit its dtype {e.dtype.value}")
+        case Binary():
+            _binary(s, e, scope)
+        case Unary():
+            _unary(s, e, scope)
+        case Cast():
+            if e.dtype is DType.undef:
+                _fail(s, scope, f"`{text}` casts to undef")
+        case Select():
+            cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
+            if a != b or cond != (DType.boolean, a[1]):
+                _fail(s, scope, f"`{text}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
+        case Load():
+            lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
+            _mask(s, e.mask, lanes, scope)
+        case Ramp():
+            if e.lanes < 2 or type_of(e.base) != (INDEX, 1):
+                _fail(s, scope, f"the ramp `{text}` needs a scalar s64 base and at least two lanes")
+        case Broadcast():
+            if e.lanes < 2 or type_of(e.a)[1] != 1:
+                _fail(s, scope, f"the broadcast `{text}` needs a scalar and at least two lanes")
+        case ReduceLanes():
+            if e.op not in _FOLDS or type_of(e.a)[1] < 2:
+                _fail(s, scope, f"`{text}` needs a vector and one of add, mul, min, max")
+
+
+def _binary(s: Stmt, e: Binary, scope: _Scope) -> None:
+    a, b, text = type_of(e.a), type_of(e.b), print_tir(e)
+    if a != b:
+        _fail(s, scope, f"the operands of `{text}` are {_named(a)} and {_named(b)}")
+    dtype = a[0]
+    if (dtype is DType.boolean) != (e.op in (BinOp.and_, BinOp.or_)) and e.op not in (BinOp.eq, BinOp.ne):
+        _fail(s, scope, f"`{text}` does not work on {dtype.value}")
+    if e.op is BinOp.div and not dtype.is_float:
+        _fail(s, scope, f"`{text}` divides {dtype.value}; / is for floats")
+    if e.op in (BinOp.floordiv, BinOp.mod) and dtype is not INDEX:
+        _fail(s, scope, f"`{text}` is for s64 indices, not {dtype.value}")
+    if e.op in (BinOp.floordiv, BinOp.mod) and bounds(e.b, scope.ranges)[1] <= 0:
+        _fail(s, scope, f"the divisor of `{text}` is not positive")
+    if dtype in _STORAGE_ONLY:
+        _fail(s, scope, f"`{text}` computes in {dtype.value}; cast to f32 first")
+
+
+def _unary(s: Stmt, e: Unary, scope: _Scope) -> None:
+    dtype = type_of(e.a)[0]
+    allowed = {UnOp.not_: frozenset({DType.boolean}), UnOp.neg: _SIGNED, UnOp.abs: _SIGNED}.get(e.op, frozenset({DType.f32}))
+    if dtype not in allowed:
+        _fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
+
+
+# ---- accesses --------------------------------------------------------------------------------------------------------
+
+
+def _tensor(s: Stmt, t: Tensor, scope: _Scope) -> None:
+    if t.offset is not None:
+        size = {Scope.shared: scope.func.shared_bytes, Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
+        if t.offset < 0 or t.offset + t.nbytes > size:
+            _fail(s, scope, f"{t.name} takes bytes {t.offset} to {t.offset + t.nbytes} of a {t.scope.value} arena of {size}")
+        if t.scope is Scope.thread and not scope.parallel:
+            _fail(s, scope, f"{t.name} is in the thread arena but used outside a parallel loop")
+    elif scope.tensors.get(t.name) != t:
+        what = "declared differently" if t.name in scope.tensors else "not declared in scope"
+        _fail(s, scope, f"the tensor {t.name} is {what}")
+
+
+def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: _Scope, *, masked: bool) -> int:
+    """Check one element or vector access whose index expressions are checked already; returns its lanes."""
+    _tensor(s, t, scope)
+    if len(index) != len(t.shape):
+        _fail(s, scope, f"{t.name} has rank {len(t.shape)} but {len(index)} indices")
+    vectors = 0
+    for d, i in enumerate(index):
+        dtype, lanes = type_of(i)
+        if dtype is not INDEX:
+            _fail(s, scope, f"the index `{print_tir(i)}` is {dtype.value}, not s64")
+        if lanes > 1 and not isinstance(i, Ramp):
+            _fail(s, scope, f"the vector index `{print_tir(i)}` is not a ramp")
+        vectors += lanes > 1
+        _in_bounds(s, t, d, i, (0, 0), scope, masked=masked)
+    if vectors > 1:
+        _fail(s, scope, f"{t.name} is indexed by more than one vector")
+    return max([t.lanes, *(type_of(i)[1] for i in index)])
+
+
+def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: _Scope, *, masked: bool) -> None:
+    """Fail when the index, plus the span of a slice, certainly leaves the tensor.
+
+    An end of the range counts only where it is reached: all loops around run, and the index is linear in variables of constant extent.
+    """
+    base = i.base if isinstance(i, Ramp) and masked else i
+    lo, hi = bounds(base, scope.ranges)
+    form = linear(base.base if isinstance(base, Ramp) else base)
+    reached = not scope.conditional and not masked and all(isinstance(a, Var) and a.name in scope.attained for a in form.terms)
+    first, last = (lo, hi) if reached else (hi, lo)
+    if first + span[0] < 0 or last + span[1] >= t.shape[dim]:
+        value = f"`{print_tir(i)}`" + (f" + {span[0]}..{span[1]}" if span != (0, 0) else "")
+        end = f" reaches {lo:g}..{hi:g}," if abs(lo) != inf and abs(hi) != inf else " is"
+        _fail(s, scope, f"index {value} of {t.name}{end} outside dim {dim} of size {t.shape[dim]}")
+
+
+def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: _Scope) -> None:
+    if mask is not None and type_of(mask) != (DType.boolean, lanes):
+        _fail(s, scope, f"the mask `{print_tir(mask)}` is {_named(type_of(mask))}; it needs boolean x{lanes}")
+
+
+def _store(s: Store, scope: _Scope) -> None:
+    for e in (*s.index, s.value, *(() if s.mask is None else (s.mask,))):
+        _expr(s, e, scope)
+    lanes = _access(s, s.tensor, s.index, scope, masked=s.mask is not None)
+    _mask(s, s.mask, lanes, scope)
+    if type_of(s.value) != (s.tensor.dtype, lanes):
+        _fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
+
+
+# ---- microkernels ----------------------------------------------------------------------------------------------------
+
+
+def _brgemm(s: Brgemm, scope: _Scope) -> None:
+    if min(s.m, s.n, s.k, s.batch) < 1:
+        _fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
+    for piece, rows, cols, batch in ((s.src, s.m, s.k, s.batch), (s.wei, s.k, s.n, s.batch), (s.acc, s.m, s.n, 1)):
+        _tensor(s, piece.tensor, scope)
+        if piece.tensor.dtype is not DType.f32:
+            _fail(s, scope, f"the operand {piece.tensor.name} is {piece.tensor.dtype.value}; the microkernel takes f32")
+        if isinstance(piece, Flat):
+            _flat(s, piece, rows, cols, batch, scope)
+        else:
+            _slice(s, piece, rows, cols, batch, scope)
+
+
+def _flat(s: Brgemm, piece: Flat, rows: int, cols: int, batch: int, scope: _Scope) -> None:
+    _scalar(s, piece.offset, INDEX, scope)
+    if len(piece.tensor.shape) != 1:
+        _fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
+    (span,) = slice_spans(piece, rows, cols, batch)
+    _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
+
+
+def _slice(s: Brgemm, piece: Slice, rows: int, cols: int, batch: int, scope: _Scope) -> None:
+    t, rank, dims = piece.tensor, len(piece.tensor.shape), (piece.row_dim, piece.col_dim, piece.batch_dim)
+    if len(piece.index) != rank:
+        _fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
+    if piece.row_dim == piece.col_dim or not all(0 <= d < rank for d in dims):
+        _fail(s, scope, f"rows, columns, batch along dims {dims} do not make a slice of rank {rank}; flat tensors take flat slices")
+    if t.strides[piece.col_dim] != 1 and cols > 1:
+        _fail(s, scope, f"the columns of {t.name} have stride {t.strides[piece.col_dim]}, not 1")
+    for d, (i, span) in enumerate(zip(piece.index, slice_spans(piece, rows, cols, batch), strict=True)):
+        _scalar(s, i, INDEX, scope)
+        _in_bounds(s, t, d, i, span, scope, masked=False)

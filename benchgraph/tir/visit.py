@@ -1,0 +1,266 @@
+"""Walk and rebuild Tensor IR. A rebuild returns the same object wherever nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from benchgraph.tir.ir import (
+    Alloc,
+    Binary,
+    Brgemm,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Flat,
+    For,
+    If,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Select,
+    Seq,
+    Slice,
+    Stmt,
+    Store,
+    Tensor,
+    Unary,
+    Var,
+)
+
+ExprMap: TypeAlias = Callable[[Expr], Expr]
+StmtMap: TypeAlias = Callable[[Stmt], Stmt]
+
+
+def map_tuple(items: tuple[Expr, ...], fn: ExprMap) -> tuple[Expr, ...]:
+    new = tuple(fn(i) for i in items)
+    return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+
+
+def _map_optional(e: Expr | None, fn: ExprMap) -> Expr | None:
+    return None if e is None else fn(e)
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+def parts(e: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, in printing order."""
+    match e:
+        case Binary():
+            return (e.a, e.b)
+        case Select():
+            return (e.cond, e.a, e.b)
+        case Load():
+            return e.index if e.mask is None else (*e.index, e.mask)
+        case Ramp():
+            return (e.base,)
+        case Unary() | Cast() | Broadcast() | ReduceLanes():
+            return (e.a,)
+        case Var() | Const():
+            return ()
+
+
+def map_parts(e: Expr, fn: ExprMap) -> Expr:
+    """e with fn applied to each direct subexpression."""
+    match e:
+        case Binary():
+            a, b = fn(e.a), fn(e.b)
+            return e if a is e.a and b is e.b else Binary(e.op, a, b)
+        case Select():
+            cond, a, b = fn(e.cond), fn(e.a), fn(e.b)
+            return e if cond is e.cond and a is e.a and b is e.b else Select(cond, a, b)
+        case Load():
+            index, mask = map_tuple(e.index, fn), _map_optional(e.mask, fn)
+            return e if index is e.index and mask is e.mask else Load(e.tensor, index, mask)
+        case Ramp():
+            base = fn(e.base)
+            return e if base is e.base else replace(e, base=base)
+        case Unary() | Cast() | Broadcast() | ReduceLanes():
+            a = fn(e.a)
+            return e if a is e.a else replace(e, a=a)
+        case Var() | Const():
+            return e
+
+
+def rewrite(e: Expr, fn: ExprMap) -> Expr:
+    """Apply fn to every subexpression, leaves first."""
+    return fn(map_parts(e, lambda p: rewrite(p, fn)))
+
+
+def walk_expr(e: Expr) -> Iterator[Expr]:
+    """e and every subexpression, outermost first."""
+    yield e
+    for p in parts(e):
+        yield from walk_expr(p)
+
+
+def variables(e: Expr) -> frozenset[str]:
+    """Names of the loop variables e reads."""
+    return frozenset(p.name for p in walk_expr(e) if isinstance(p, Var))
+
+
+def reads_memory(e: Expr) -> bool:
+    return any(isinstance(p, Load) for p in walk_expr(e))
+
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+
+def slice_exprs(s: Slice | Flat) -> tuple[Expr, ...]:
+    return s.index if isinstance(s, Slice) else (s.offset,)
+
+
+def _map_slice(s: Slice | Flat, fn: ExprMap) -> Slice | Flat:
+    if isinstance(s, Flat):
+        offset = fn(s.offset)
+        return s if offset is s.offset else replace(s, offset=offset)
+    index = map_tuple(s.index, fn)
+    return s if index is s.index else replace(s, index=index)
+
+
+def exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of this statement alone (not of statements inside it)."""
+    match s:
+        case For():
+            return (s.extent,)
+        case If():
+            return (s.cond,)
+        case Store():
+            return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
+        case Brgemm():
+            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc))
+        case Seq() | Alloc():
+            return ()
+
+
+def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
+    """This statement alone with fn applied to its expressions (see `exprs`)."""
+    match s:
+        case For():
+            extent = fn(s.extent)
+            return s if extent is s.extent else replace(s, extent=extent)
+        case If():
+            cond = fn(s.cond)
+            return s if cond is s.cond else replace(s, cond=cond)
+        case Store():
+            index, value, mask = map_tuple(s.index, fn), fn(s.value), _map_optional(s.mask, fn)
+            return s if index is s.index and value is s.value and mask is s.mask else Store(s.tensor, index, value, mask)
+        case Brgemm():
+            src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
+            return s if src is s.src and wei is s.wei and acc is s.acc else replace(s, src=src, wei=wei, acc=acc)
+        case Seq() | Alloc():
+            return s
+
+
+def children(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside this one."""
+    match s:
+        case For():
+            return (s.body,)
+        case If():
+            return (s.then,) if s.orelse is None else (s.then, s.orelse)
+        case Seq():
+            return s.stmts
+        case Store() | Brgemm() | Alloc():
+            return ()
+
+
+def map_children(s: Stmt, fn: StmtMap) -> Stmt:
+    """s with fn applied to each statement directly inside it."""
+    match s:
+        case For():
+            body = fn(s.body)
+            return s if body is s.body else replace(s, body=body)
+        case If():
+            then = fn(s.then)
+            orelse = None if s.orelse is None else fn(s.orelse)
+            return s if then is s.then and orelse is s.orelse else If(s.cond, then, orelse)
+        case Seq():
+            new = tuple(fn(c) for c in s.stmts)
+            return s if all(a is b for a, b in zip(s.stmts, new, strict=True)) else Seq(new)
+        case Store() | Brgemm() | Alloc():
+            return s
+
+
+def walk(s: Stmt) -> Iterator[Stmt]:
+    """s and every statement inside it, in program order, outermost first."""
+    yield s
+    for c in children(s):
+        yield from walk(c)
+
+
+def loads(s: Stmt) -> Iterator[Load]:
+    """Every Load inside s."""
+    for stmt in walk(s):
+        for e in exprs(stmt):
+            yield from (p for p in walk_expr(e) if isinstance(p, Load))
+
+
+def tensors(s: Stmt) -> Iterator[Tensor]:
+    """Every tensor that s declares or accesses, in program order, with repetitions."""
+    for stmt in walk(s):
+        for e in exprs(stmt):
+            yield from (p.tensor for p in walk_expr(e) if isinstance(p, Load))
+        match stmt:
+            case Alloc() | Store():
+                yield stmt.tensor
+            case Brgemm():
+                yield from (stmt.src.tensor, stmt.wei.tensor, stmt.acc.tensor)
+
+
+def bound_names(s: Stmt) -> frozenset[str]:
+    """Names of the loop variables that loops inside s define."""
+    return frozenset(c.var.name for c in walk(s) if isinstance(c, For))
+
+
+def map_all_exprs(s: Stmt, fn: ExprMap) -> Stmt:
+    """s with fn applied to the expressions of every statement in it."""
+    return map_exprs(map_children(s, lambda c: map_all_exprs(c, fn)), fn)
+
+
+def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """e with loop variables replaced."""
+    return rewrite(e, lambda p: values.get(p.name, p) if isinstance(p, Var) else p)
+
+
+def substitute_all(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """s with loop variables replaced. The values must not read variables that loops inside s define."""
+    return map_all_exprs(s, lambda e: substitute(e, values))
+
+
+def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
+    """s with tensors exchanged by name wherever they are declared or accessed; indices stay."""
+
+    def expr(e: Expr) -> Expr:
+        return replace(e, tensor=new[e.tensor.name]) if isinstance(e, Load) and e.tensor.name in new else e
+
+    def piece(p: Slice | Flat) -> Slice | Flat:
+        return replace(p, tensor=new.get(p.tensor.name, p.tensor))
+
+    s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), lambda e: rewrite(e, expr))
+    match s:
+        case Store() | Alloc() if s.tensor.name in new:
+            return replace(s, tensor=new[s.tensor.name])
+        case Brgemm():
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+    return s
+
+
+def block(*stmts: Stmt) -> Stmt:
+    """One statement from several. Nested blocks are spliced in where no Alloc would change its scope; a block of one is that one."""
+    flat: list[Stmt] = []
+    for k, s in enumerate(stmts):
+        inner = s.stmts if isinstance(s, Seq) else (s,)
+        keeps_scope = k == len(stmts) - 1 or not any(isinstance(c, Alloc) for c in inner)
+        flat.extend(inner if keeps_scope else (s,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def fresh(wanted: str, taken: frozenset[str] | set[str]) -> str:
+    """wanted, or wanted_1, wanted_2 ... : the first that is not taken."""
+    if wanted not in taken:
+        return wanted
+    return next(name for name in (f"{wanted}_{k}" for k in range(1, len(taken) + 2)) if name not in taken)

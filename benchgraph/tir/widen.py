@@ -1,0 +1,190 @@
+"""Which loops may run in vectors, and how their expressions widen: the analysis behind the vectorize pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.affine import linear
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import (
+    Alloc,
+    Binary,
+    BinOp,
+    Broadcast,
+    Const,
+    Expr,
+    For,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Seq,
+    Store,
+    Tensor,
+    Var,
+)
+from benchgraph.tir.visit import map_parts, parts, substitute, walk_expr
+
+_FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
+_SCALAR_ONLY = frozenset({BinOp.floordiv, BinOp.mod})  # no vector instruction divides integers
+
+
+def neutral(op: BinOp, dtype: DType) -> Const:
+    """The value that leaves the other operand as it is."""
+    if op in (BinOp.add, BinOp.mul):
+        value = 0 if op is BinOp.add else 1
+        return Const(float(value) if dtype.is_float else value, dtype)
+    if dtype.is_float:
+        return Const(math.inf if op is BinOp.min else -math.inf, dtype)
+    least, most = dtype.range
+    wide = (-(2**63), 2**63 - 1) if dtype is DType.s64 else (int(least), int(most))
+    return Const(wide[1] if op is BinOp.min else wide[0], dtype)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """`store`, which is tensor[index] = op(tensor[index], value), or with the operands exchanged."""
+
+    store: Store
+    op: BinOp
+    value: Expr
+    acc_first: bool
+
+    def combine(self, acc: Expr, value: Expr) -> Expr:
+        return Binary(self.op, acc, value) if self.acc_first else Binary(self.op, value, acc)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that may run in vectors. registers: those declared inside, which widen."""
+
+    var: Var
+    extent: Expr
+    stmts: tuple[Alloc | Store, ...]
+    registers: frozenset[str]
+    reductions: tuple[Reduction, ...] = field(default=())
+
+    def step(self, i: Expr) -> int | None:
+        """How far an index moves per iteration; None when that is not a number."""
+        form = linear(i)
+        for atom in form.terms:
+            if atom != self.var and self.varies(atom):
+                return None
+        return form.terms.get(self.var, 0)
+
+    def varies(self, e: Expr) -> bool:
+        """True when e may differ between iterations, as far as variables and widened registers tell."""
+        return any(p == self.var or (isinstance(p, Load) and p.tensor.name in self.registers) for p in walk_expr(e))
+
+    def vector_index(self, at: tuple[Expr, ...], base: Expr, lanes: int) -> tuple[Expr, ...]:
+        step = self.step(at[0])
+        assert step is not None, "loop_of accepts only indices with a step"
+        return (Ramp(substitute(at[0], {self.var.name: base}), step, lanes),)
+
+
+def loop_of(s: For, lanes: int) -> Loop | None:
+    """The loop as one that may run in vectors, None when it must stay as it is."""
+    body = s.body.stmts if isinstance(s.body, Seq) else (s.body,)
+    stmts = tuple(c for c in body if isinstance(c, Alloc | Store))
+    allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]
+    if len(stmts) != len(body) or len(stmts) == len(allocs) or any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):
+        return None
+    loop = Loop(s.var, s.extent, stmts, frozenset(t.name for t in allocs))
+    if not all(_widens(loop, e) for c in loop.stmts if isinstance(c, Store) for e in (*c.index, c.value)):
+        return None
+    reductions: list[Reduction] = []
+    for c in loop.stmts:
+        if not isinstance(c, Store) or c.tensor.name in loop.registers:
+            continue
+        step = loop.step(c.index[0]) if c.index else 0
+        found = _reduction(c) if step == 0 else None
+        if c.mask is not None or (step != 1 and found is None):
+            return None
+        reductions += [found] if found is not None else []
+    loop = replace(loop, reductions=tuple(reductions))
+    return loop if _is_independent(loop) and _pays(loop, lanes) else None
+
+
+def _loads(loop: Loop) -> Iterator[Load]:
+    for c in loop.stmts:
+        if isinstance(c, Store):
+            yield from (p for e in (*c.index, c.value) for p in walk_expr(e) if isinstance(p, Load))
+
+
+def _widens(loop: Loop, e: Expr) -> bool:
+    match e:
+        case Load():
+            if e.mask is not None or len(e.index) > 1 or (e.tensor.lanes > 1):
+                return False
+            return all(loop.step(i) is not None for i in e.index)
+        case Ramp() | Broadcast() | ReduceLanes():
+            return False
+        case Binary() if e.op in _SCALAR_ONLY and loop.varies(e):
+            return False
+    return all(_widens(loop, p) for p in parts(e))
+
+
+def _reduction(s: Store) -> Reduction | None:
+    match s.value:
+        case Binary(op, Load(tensor=t, index=at), value) if op in _FOLDS and t == s.tensor and at == s.index:
+            return Reduction(s, op, value, acc_first=True)
+        case Binary(op, value, Load(tensor=t, index=at)) if op in _FOLDS and t == s.tensor and at == s.index:
+            return Reduction(s, op, value, acc_first=False)
+    return None
+
+
+def _is_independent(loop: Loop) -> bool:
+    """No iteration needs what another one stores, but for the reductions."""
+    loads, stores = list(_loads(loop)), [c for c in loop.stmts if isinstance(c, Store) and c.tensor.name not in loop.registers]
+    reduced = {r.store.tensor.name for r in loop.reductions}
+    every = [(x.tensor, x.index) for x in loads] + [(c.tensor, c.index) for c in stores]
+    for c in stores:
+        others = [index for t, index in every if t.name == c.tensor.name]
+        if c.tensor.name in reduced and len(others) != 2:
+            return False
+        if c.tensor.name not in reduced and not all(_apart(loop, c.index, index) for index in others):
+            return False
+        if any(t.name != c.tensor.name and _overlap(t, c.tensor) for t, _ in every):
+            return False
+    written = {c.tensor.name for c in stores}
+    addresses = [p for _, at in every for i in at for p in walk_expr(i) if isinstance(p, Load)]
+    return not any(p.tensor.name in written for p in addresses)
+
+
+def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    """True when two indices of one tensor are the same in one iteration and never in two."""
+    gap = linear(a[0]).minus(linear(b[0]))
+    count = constant(loop.extent)
+    return not gap.terms and (gap.constant == 0 or (count is not None and abs(gap.constant) >= count))
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    if a.offset is None or b.offset is None or a.scope is not b.scope:
+        return False
+    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+
+
+def _pays(loop: Loop, lanes: int) -> bool:
+    """A vector that is mostly masked off is worth it only when it costs no gather."""
+    count = constant(loop.extent)
+    return count is None or count * 2 >= lanes or all(loop.step(i) in (0, 1) for x in _loads(loop) for i in x.index)
+
+
+# ---- widening --------------------------------------------------------------------------------------------------------
+
+
+def widen(loop: Loop, e: Expr, base: Expr, lanes: int, mask: Expr | None) -> Expr:
+    """The vector of values of e in the iterations base .. base + lanes - 1; memory is read only where the mask says so."""
+    if not loop.varies(e) or (isinstance(e, Load) and not e.index and e.tensor.name not in loop.registers):
+        return Broadcast(e, lanes)
+    match e:
+        case Var():
+            return Ramp(base, 1, lanes)
+        case Load() if e.tensor.name in loop.registers:
+            return Load(replace(e.tensor, lanes=lanes), ())
+        case Load():
+            return Load(e.tensor, loop.vector_index(e.index, base, lanes), mask)
+    return map_parts(e, lambda p: widen(loop, p, base, lanes, mask))

@@ -1,0 +1,35 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """golden(text): the text must be that of tests/golden/<test file>/<test name>.txt; --update-golden writes it."""
+    name = re.sub(r"[^\w.-]+", "_", request.node.name).strip("_")
+    path = GOLDEN / Path(request.node.path).stem / f"{name}.txt"
+
+    def check(got: str) -> None:
+        text = got.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        if not path.exists():
+            pytest.fail(f"no golden file {path}; run with --update-golden to write it:\n{text}")
+        want = path.read_text()
+        assert text == want, f"differs from {path}; if this is meant, run with --update-golden and review the diff"
+
+    return check
