@@ -10,6 +10,7 @@ from typing import Protocol
 
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.target import current
+from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Library
 
 
@@ -20,14 +21,15 @@ class Probe(Protocol):
         """FLOP/s."""
 
 
-def _library(name: str) -> Library:
-    from benchgraph.library import benchgraph_library  # llvmlite, which modes L and --help do without
+LIBRARIES = {"benchgraph": benchgraph_library}
 
-    return {"benchgraph": benchgraph_library}[name]()
+
+def _library(name: str) -> Library:
+    return LIBRARIES[name]()
 
 
 def _peak(threads: int) -> Probe:
-    from benchgraph.runtime.peak import PeakProbe
+    from benchgraph.runtime.peak import PeakProbe  # llvmlite, which mode L does without
 
     return PeakProbe(threads, current())
 
