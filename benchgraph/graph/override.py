@@ -26,22 +26,19 @@ def with_batch(graph: Graph, mb: int) -> Graph:
     Raises InvalidArguments when no input carries a batch, InvalidShape when the new shapes do not fit together.
     """
     if mb < 0:
-        raise InvalidArguments(f"the batch size is {mb}", where="--mb", fix="give a positive number, or 0 to keep the graph's own")
+        raise InvalidArguments(f"the batch size is {mb}", fix="give a positive number, or 0 to keep the graph's own")
     known = infer_shapes(graph)
     if mb == 0:
         return known
-    carrying = _carrying(known, mb)
+    carrying = _carrying(known)
     tensors = {t.id: t for t in known.inputs}
     chosen = [t for t in known.inputs if carrying[t.id]]
     if not chosen:
-        raise InvalidArguments("no graph input carries a batch in dim 0", where=f"--mb={mb}", fix="leave --mb out for this graph")
+        raise InvalidArguments("no graph input carries a batch in dim 0", fix="leave --mb out for this graph")
     tensors |= {t.id: _resized(t, (mb, *t.known_shape[1:])) for t in chosen}
     resized: dict[int, Op] = {}
     for op in known.order:
-        try:
-            resized[op.id] = _at_new_shapes(op, tuple(tensors[t.id] for t in op.inputs))
-        except BenchgraphError as bad:
-            raise bad.inside(f"--mb={mb}") from bad
+        resized[op.id] = _at_new_shapes(op, tuple(tensors[t.id] for t in op.inputs))
         tensors |= {t.id: t for t in resized[op.id].outputs}
     changed = replace(known, ops=tuple(resized[op.id] for op in known.ops))
     return known if changed == known else changed
@@ -58,12 +55,12 @@ class _Flow:
     outputs: tuple[int, ...]
 
 
-def _carrying(graph: Graph, mb: int) -> dict[int, bool]:
+def _carrying(graph: Graph) -> dict[int, bool]:
     """Tensor id -> every use of it, and of what is made from it, takes its dim 0 for the batch."""
     flows: dict[int, _Flow] = {}
     batched = {t.id for t in graph.inputs}  # as far as the ops seen so far allow
     for op in graph.order:
-        flows[op.id] = _flow(graph, op, mb, batched)
+        flows[op.id] = _flow(graph, op, batched)
         batched |= {op.outputs[i].id for i in flows[op.id].outputs}
     carries: dict[int, bool] = {}
     for op in reversed(graph.order):
@@ -74,11 +71,11 @@ def _carrying(graph: Graph, mb: int) -> dict[int, bool]:
     return carries
 
 
-def _flow(graph: Graph, op: Op, mb: int, batched: set[int]) -> _Flow:
-    """Try it: give the operands that may carry the batch the new dim 0, and see which outputs follow. No port, when any other dim does."""
+def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
+    """Try it: double dim 0 of the operands that may carry the batch, and see which outputs follow. No port, when any other dim does."""
     row = ops.spec(op.kind)
     ports = tuple(p for p, t in enumerate(op.inputs) if t.id in batched and _may_carry(graph, row, op, p))
-    new = [TensorType(t.dtype, (mb, *t.known_shape[1:])) if p in ports else t.type for p, t in enumerate(op.inputs)]
+    new = [TensorType(t.dtype, (2 * t.known_shape[0] or 2, *t.known_shape[1:])) if p in ports else t.type for p, t in enumerate(op.inputs)]
     try:
         shapes = row.infer(ops.with_defaults(op.kind, op.attrs), tuple(new))
     except InvalidShape:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, NoSuchOpKind
+from benchgraph.core.errors import InvalidArguments, InvalidShape, NoSuchOpKind
 from benchgraph.core.tensor import Shape
 from benchgraph.graph import Graph, infer_shapes, load, parse_graph, validate, with_batch
 
@@ -103,7 +103,7 @@ def test_a_fixed_reshape_follows_the_batch(target: str, want: Shape) -> None:
 
 def test_a_reshape_that_cannot_follow_says_so() -> None:
     g = graph("%1: f32[*] = StaticReshape#0(%0: f32[4,3,8]) {shape=[2,48],special_zero=false}")
-    with pytest.raises(InvalidShape, match=r"^--mb=3: op 0: StaticReshape: "):
+    with pytest.raises(InvalidShape, match=r"^op 0: StaticReshape: "):
         with_batch(g, 3)
 
 
@@ -129,14 +129,14 @@ def test_zero_and_the_batch_it_has_change_nothing() -> None:
 
 
 def test_a_negative_batch_is_an_error() -> None:
-    with pytest.raises(InvalidArguments, match=r"--mb: the batch size is -1; give a positive number, or 0 to keep the graph's own"):
+    with pytest.raises(InvalidArguments, match=r"^the batch size is -1; give a positive number, or 0 to keep the graph's own"):
         with_batch(graph("%1: f32[*] = ReLU#0(%0: f32[4,8])"), -1)
 
 
 def test_no_input_with_a_batch_is_an_error() -> None:
     with pytest.raises(InvalidArguments) as bad:
         with_batch(graph("%1: f32[*] = ReLU#0(%0: f32[])"), 8)
-    assert str(bad.value) == "--mb=8: no graph input carries a batch in dim 0; leave --mb out for this graph"
+    assert str(bad.value) == "no graph input carries a batch in dim 0; leave --mb out for this graph"
 
 
 def paper(name: str) -> Graph:
@@ -178,8 +178,7 @@ def test_every_batch_of_the_corpus_gives_a_legal_graph_or_a_clear_error() -> Non
             continue
         try:
             new = with_batch(g, 16)
-        except BenchgraphError as bad:
-            assert str(bad).startswith("--mb=16: ")
+        except (InvalidArguments, InvalidShape):
             refused.append(path.name)
             continue
         fine += 1
