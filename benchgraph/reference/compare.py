@@ -1,0 +1,189 @@
+"""Is `got` what the reference wants? The one place that says what counts as right.
+
+A point of a float tensor passes when any of these holds:
+  - got equals want rounded to the dtype (this covers infinities, and overflow to them), or both are NaN;
+  - |got - want| <= rtol * max(|want|, rms of the finite wants) + slack, where slack is 1.5 eps(dtype) * |want| for types narrower than
+    f32: half an ulp for the rounding and one more for a result that sat on the fence, and at least one subnormal step. Exact ops
+    (rtol = 0) have no slack.
+The rms makes a small result of large terms (cancellation) answer for the terms and not for itself.
+
+A point of an integer or boolean tensor passes when it is equal. When there was inexact arithmetic before it (rtol > 0), points that are
+off by one pass too, as long as they are no more than max(1/1024, rtol) of all, or one: sums that differ in their last bits fall on
+different sides of a tie now and then, and only now and then.
+
+Zeros prove little. Output that passes but is nearly all zero is mistrusted (limits after benchdnn's, which differ by op: 90 % for MatMul).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.dtypes import DType
+from benchgraph.graph.ir import Graph
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array
+from benchgraph.reference.evaluate import call_of
+
+CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
+SHOWN = 10  # failing points that are kept for the report, as in benchdnn
+FLOAT_ZEROS, INTEGER_ZEROS = 0.9, 0.99  # largest share of zeros to trust
+LEAST_ELEMENTS = 10  # fewer elements than that may all be zero
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point that failed."""
+
+    index: tuple[int, ...]
+    want: float
+    got: float
+
+    def __str__(self) -> str:
+        return f"[{':'.join(map(str, self.index))}] want {self.want:.9g}, got {self.got:.9g}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far `got` is from `want`, reported whether it passes or not.
+
+    errors: failing points. off_by_one: integer points that are, whether forgiven or not. max_abs, max_rel, l2_rel: over points where both
+    are finite; max_rel over those with want != 0. zero_share: of got. points: the first failing ones.
+    """
+
+    dtype: DType
+    total: int
+    errors: int
+    off_by_one: int
+    max_abs: float
+    max_rel: float
+    l2_rel: float
+    zero_share: float
+    points: tuple[Point, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.errors == 0
+
+    @property
+    def is_mistrusted(self) -> bool:
+        """True when it passes, but on output that is nearly all zero."""
+        limit = FLOAT_ZEROS if self.dtype.is_float else INTEGER_ZEROS
+        return self.ok and self.dtype is not DType.boolean and self.total >= LEAST_ELEMENTS and self.zero_share > limit
+
+
+def tolerance(graph: Graph) -> float:
+    """The relative error allowed at the outputs of a shape-inferred graph: what its ops may add up to.
+
+    Each op may be off by its row's threshold, in units of eps(f32), since everything is computed in f32. A result between two ops that is
+    stored in a narrower float may be off by half its eps; one that is quantised may be off by one step now and then, which is a
+    2^-bits-th of its range, and twice that by the time it has been multiplied.
+    """
+    last = {t.id for t in graph.outputs}
+    rtol = 0.0
+    for op in graph.ops:
+        rtol += spec(op.kind).threshold(call_of(op)) * DType.f32.eps
+        for t in op.outputs:
+            if t.id in last:
+                continue
+            if t.dtype.is_float:
+                rtol += 0.5 * t.dtype.eps if t.dtype.bits < DType.f32.bits else 0.0
+            elif t.dtype.is_integer and any(s.dtype.is_float for s in op.inputs):
+                rtol += 2.0 ** (1 - t.dtype.bits)
+    return rtol
+
+
+@dataclass
+class _Sums:
+    """Running results over chunks."""
+
+    errors: int = 0
+    off_by_one: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    square_error: float = 0.0
+    zeros: int = 0
+
+
+def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
+    """Compare an output in `dtype` with the float64 (or exact integer) reference of the same shape; see the module for the rules.
+
+    Works chunk by chunk: a hundred million elements take seconds and no memory to speak of. Any strides.
+    """
+    if got.shape != want.shape:
+        raise ValueError(f"got has shape {got.shape}, want {want.shape}")
+    square = sum(float(np.vdot(w, w)) for _, _, w in _chunks(got, want) for w in [w[np.isfinite(w)]])
+    rms = sqrt(square / got.size) if got.size else 0.0
+    sums, misses, near = _Sums(), list[Point](), list[Point]()
+    for start, g, w in _chunks(got, want):
+        with np.errstate(invalid="ignore", over="ignore"):
+            diff, bad = _failing(g, w, dtype, rtol, rms)
+        close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
+        _add(sums, g, w, diff, bad & ~close, close)
+        _keep(misses, start, got.shape, g, w, bad & ~close)
+        _keep(near, start, got.shape, g, w, close)
+    forgiven = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
+    errors = sums.errors + (0 if forgiven else sums.off_by_one)
+    shown = misses if forgiven else misses + near
+    return Comparison(
+        dtype=dtype,
+        total=got.size,
+        errors=errors,
+        off_by_one=sums.off_by_one,
+        max_abs=sums.max_abs,
+        max_rel=sums.max_rel,
+        l2_rel=sqrt(sums.square_error / square) if square else sqrt(sums.square_error),
+        zero_share=sums.zeros / got.size if got.size else 0.0,
+        points=tuple(sorted(shown, key=lambda point: point.index)[:SHOWN]),
+    )
+
+
+def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.float64]]]:
+    """(position of the first element, got, want as float64) in row-major order, whatever the strides."""
+    start = 0
+    for g, w in np.nditer((got, want), flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=CHUNK):
+        if g.size:
+            yield start, g, w.astype(np.float64, copy=False)
+        start += g.size
+
+
+def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, rms: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """|got - want| and whether the point fails."""
+    exact = got.astype(np.float64)
+    diff = np.abs(exact - want)
+    if not dtype.is_float:
+        return diff, diff != 0
+    allowed = np.abs(want)
+    np.maximum(allowed, rms, out=allowed)
+    allowed *= rtol
+    if rtol > 0 and dtype.bits < DType.f32.bits:
+        step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
+        allowed += np.maximum(1.5 * dtype.eps * np.abs(want), step)
+    bad = ~((diff <= allowed) & np.isfinite(want))
+    if bad.any():
+        rounded = want[bad].astype(dtype.numpy).astype(np.float64)
+        bad[bad] = ~((exact[bad] == rounded) | (np.isnan(exact[bad]) & np.isnan(rounded)))
+    return diff, bad
+
+
+def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.float64], bad: Array, close: Array) -> None:
+    finite = np.isfinite(diff)
+    sums.errors += int(np.count_nonzero(bad))
+    sums.off_by_one += int(np.count_nonzero(close))
+    sums.zeros += got.size - int(np.count_nonzero(got))
+    diff = diff if finite.all() else np.where(finite, diff, 0.0)
+    sums.max_abs = max(sums.max_abs, float(diff.max()))
+    sums.square_error += float(np.vdot(diff, diff))
+    relative = np.divide(diff, np.abs(want), out=np.zeros_like(diff), where=(want != 0) & finite)
+    sums.max_rel = max(sums.max_rel, float(relative.max()))
+
+
+def _keep(found: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:
+    for i in np.flatnonzero(bad)[: SHOWN - len(found)] if len(found) < SHOWN else ():
+        index = tuple(int(n) for n in np.unravel_index(start + int(i), shape))
+        found.append(Point(index, float(want[i]), float(got[i])))

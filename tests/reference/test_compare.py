@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.graph import parse_graph
+from benchgraph.reference import compare, evaluate, fill, tolerance
+from benchgraph.reference.evaluate import Array
+
+MLP = """
+graph engine=cpu fpmath=strict {
+  %3: f32[64,96] = MatMul#0(%0: f32[64,48], %1: f32[48,96], %2: f32[96])
+  %4: f32[64,96] = ReLU#1(%3)
+  %6: f32[64,80] = MatMul#2(%4, %5: f32[96,80])
+}
+"""
+ATTENTION = """
+graph engine=cpu fpmath=strict {
+  %5: f32[2,3,32,32] = MatMul#0(%0: f32[2,3,32,16], %1: f32[2,3,16,32])
+  %6: f32[2,3,32,32] = Divide#1(%5, %2: f32[1])
+  %7: f32[2,3,32,32] = Add#2(%6, %3: f32[2,1,1,32])
+  %8: f32[2,3,32,32] = SoftMax#3(%7) {axis=-1}
+  %9: f32[2,3,32,16] = MatMul#4(%8, %4: f32[2,3,32,16])
+}
+"""
+QUANTISED = """
+graph engine=cpu fpmath=strict {
+  %2: f32[64,96] = MatMul#0(%0: f32[64,48], %1: f32[48,96])
+  %3: u8[64,96] = Quantize#1(%2) {scales=[0.05], zps=[128]}
+}
+"""
+
+
+def result(text: str) -> tuple[Array, Array, DType, float]:
+    """(a faultless result, what is wanted, its dtype, the tolerance)."""
+    graph = parse_graph(text)
+    (out,) = graph.outputs
+    want = evaluate(graph, fill(graph, 0))[out.id]
+    return want.astype(out.dtype.numpy), want, out.dtype, tolerance(graph)
+
+
+def typical(want: Array) -> tuple[int, ...]:
+    """Where a value of ordinary size is."""
+    sizes = np.abs(want.astype(np.float64))
+    return tuple(int(n) for n in np.unravel_index(np.argmin(np.abs(sizes - np.median(sizes))), want.shape))
+
+
+@pytest.mark.parametrize("text", [MLP, ATTENTION, QUANTISED])
+def test_a_faultless_result_passes(text: str) -> None:
+    c = compare(*result(text))
+    assert c.ok
+    assert not c.is_mistrusted
+    assert c.points == ()
+    assert c.max_rel < 1e-7
+
+
+@pytest.mark.parametrize("text", [MLP, ATTENTION])
+def test_one_element_off_by_a_thousandth_is_caught_where_it_is(text: str) -> None:
+    got, want, dtype, rtol = result(text)
+    at = typical(want)
+    got[at] *= np.float32(1.001)
+    c = compare(got, want, dtype, rtol)
+    assert c.errors == 1
+    assert c.points[0].index == at
+    assert c.points[0].got == got[at]
+    assert c.max_rel == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", [MLP, ATTENTION])
+def test_last_bits_are_not_faults(text: str) -> None:
+    got, want, dtype, rtol = result(text)
+    assert compare(np.nextafter(got, np.float32(np.inf)), want, dtype, rtol).ok
+
+
+@pytest.mark.parametrize("text", [MLP, ATTENTION, QUANTISED])
+def test_swapped_rows_are_caught(text: str) -> None:
+    got, want, dtype, rtol = result(text)
+    got[..., [2, 3], :] = got[..., [3, 2], :]
+    c = compare(got, want, dtype, rtol)
+    assert not c.ok
+    assert {p.index[-2] for p in c.points} <= {2, 3}
+
+
+@pytest.mark.parametrize("text", [MLP, ATTENTION])
+def test_an_unwritten_element_is_caught(text: str) -> None:
+    got, want, dtype, rtol = result(text)
+    got[(0,) * got.ndim] = np.nan
+    c = compare(got, want, dtype, rtol)
+    assert c.errors == 1
+    assert np.isnan(c.points[0].got)
+    assert np.isfinite(c.max_abs)
+
+
+def test_an_output_of_zeros_passes_but_is_mistrusted() -> None:
+    zeros = np.zeros((4, 8), np.float32)
+    c = compare(zeros, zeros.astype(np.float64), DType.f32, 1e-6)
+    assert c.ok
+    assert c.is_mistrusted
+    assert c.zero_share == 1.0
+    assert not compare(zeros[:1], zeros[:1].astype(np.float64), DType.f32, 1e-6).is_mistrusted, "8 elements may all be zero"
+
+
+def test_zeros_where_something_else_was_wanted_fail() -> None:
+    c = compare(np.zeros(16, np.float32), np.ones(16), DType.f32, 1e-6)
+    assert c.errors == 16
+    assert not c.is_mistrusted
+    assert len(c.points) == 10
+
+
+def test_nan_and_infinity_are_right_only_where_they_are_wanted() -> None:
+    want = np.array([np.nan, np.inf, -np.inf, 1e39, 1.0])
+    right = np.array([np.nan, np.inf, -np.inf, np.inf, 1.0], np.float32)
+    assert compare(right, want, DType.f32, 1e-6).ok
+    assert compare(right[::-1].copy(), want[::-1], DType.f32, 1e-6).ok
+    wrong = np.array([1.0, -np.inf, np.inf, 3e38, np.inf], np.float32)
+    assert compare(wrong, want, DType.f32, 1e-6).errors == 5
+
+
+def test_cancellation_is_judged_by_the_size_of_its_surroundings() -> None:
+    want = np.full(1000, 100.0)
+    want[7] = 1e-6
+    got = want.astype(np.float32)
+    got[7] = 3e-5
+    assert compare(got, want, DType.f32, 1e-6).ok
+    got[7] = 3e-4
+    assert compare(got, want, DType.f32, 1e-6).errors == 1
+
+
+def test_a_narrow_float_may_be_rounded_either_way_but_not_two_steps_off() -> None:
+    want = np.array([1.0 + 2**-8, 100.0])  # halfway between two bf16 numbers
+    bf16 = DType.bf16.numpy
+    for neighbour in (1.0, 1.0 + 2**-7):
+        assert compare(np.array([neighbour, 100.0]).astype(bf16), want, DType.bf16, 1e-6).ok
+    assert not compare(np.array([1.0, 102.0]).astype(bf16), want, DType.bf16, 1e-6).ok
+
+
+def test_an_exact_op_must_round_to_nearest() -> None:
+    want = np.array([1.0 + 2**-9, 3.0])
+    up = np.array([1.0 + 2**-7, 3.0]).astype(DType.bf16.numpy)
+    assert not compare(up, want, DType.bf16, 0.0).ok
+    assert compare(want.astype(DType.bf16.numpy), want, DType.bf16, 0.0).ok
+    assert not compare(np.array([2], np.int8), np.array([3], np.int8), DType.s8, 0.0).ok
+
+
+def test_integers_may_be_off_by_one_rarely_and_never_by_two() -> None:
+    got, want, dtype, rtol = result(QUANTISED)
+    got[0, :3] += 1
+    c = compare(got, want, dtype, rtol)
+    assert c.ok
+    assert c.off_by_one == 3
+    got[0, :20] ^= 1
+    assert not compare(got, want, dtype, rtol).ok
+    got, want, dtype, rtol = result(QUANTISED)
+    got[5, 5] += 2
+    assert compare(got, want, dtype, rtol).errors == 1
+
+
+def test_strides_and_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["benchgraph.reference.compare"], "CHUNK", 16)
+    rng = np.random.default_rng(0)
+    want = rng.normal(size=(5, 7, 9))
+    got = np.asfortranarray(want.astype(np.float32))
+    got[3, 2, 1] += 1
+    got[4, 6, 8] += 1
+    c = compare(got, want, DType.f32, 1e-6)
+    assert [p.index for p in c.points] == [(3, 2, 1), (4, 6, 8)]
+    assert c.total == want.size
+    assert compare(got[:, ::2], want[:, ::2], DType.f32, 1e-6).errors == 2
+
+
+def test_no_elements_and_rank_zero_compare() -> None:
+    assert compare(np.zeros((0, 4), np.float32), np.zeros((0, 4)), DType.f32, 1e-6).ok
+    assert compare(np.float32(2.0).reshape(()), np.array(2.0), DType.f32, 1e-6).ok
+    assert compare(np.float32(2.5).reshape(()), np.array(2.0), DType.f32, 1e-6).points[0].index == ()
+
+
+def test_a_point_reads_as_a_sentence() -> None:
+    c = compare(np.array([[1.5, 2.0]], np.float32), np.array([[1.0, 2.0]]), DType.f32, 1e-6)
+    assert str(c.points[0]) == "[0:0] want 1, got 1.5"
+
+
+def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
+    plain, cast, quantised = (
+        tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {body} }}"))
+        for body in (
+            "%2: f32[4,4] = MatMul#0(%0: f32[4,4], %1: f32[4,4]) %3: f32[4,4] = Exp#1(%2)",
+            "%2: bf16[4,4] = MatMul#0(%0: bf16[4,4], %1: bf16[4,4]) %3: bf16[4,4] = Exp#1(%2)",
+            "%2: u8[4,4] = Quantize#0(%0: f32[4,4]) {scales=[0.1]} %3: f32[4,4] = Dequantize#1(%2) {scales=[0.1]}",
+        )
+    )
+    assert 0 < plain < 1e-5
+    assert cast == pytest.approx(plain + DType.bf16.eps / 2)
+    assert 2**-7 < quantised < 2**-6
+    assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
