@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from benchgraph.harness.bench import Bench, Probe
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.results import Machine
 
-PROBES = 5  # samples per figure; the best is kept, since a peak is what the machine can do when undisturbed
+PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed
 NAMED = ("benchgraph", "numpy", "llvmlite")
 
 
@@ -24,20 +25,14 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
         if settings.mode is not Mode.performance:
             return facts
-        return Machine(
-            facts.cpu,
-            facts.cores,
-            facts.isa,
-            versions,
-            target.cores,
-            peak_flops={"f32": _best(bench.probe(target.cores))},
-            peak_flops_1_thread={"f32": _best(bench.probe(1))},
-            microkernel={"f32": _best(bench.kernel())},
-        )
+        all_threads, one, kernel = _best([bench.probe(target.cores), bench.probe(1), bench.kernel()])
+        return replace(facts, peak_flops={"f32": all_threads}, peak_flops_1_thread={"f32": one}, microkernel={"f32": kernel})
 
 
-def _best(probe: Probe) -> float:
-    return max(probe.sample() for _ in range(PROBES))
+def _best(probes: list[Probe]) -> list[float]:
+    """The best sample of each, taken in turns, so that all of them see the same frequencies."""
+    rounds = [[probe.sample() for probe in probes] for _ in range(PROBES)]
+    return [max(samples) for samples in zip(*rounds, strict=True)]
 
 
 def version_of(package: str) -> str:
