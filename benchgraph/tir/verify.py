@@ -30,6 +30,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
+    Module,
     Ramp,
     ReduceLanes,
     Scope,
@@ -56,8 +57,15 @@ class VerifyError(BenchgraphError):
     """Tensor IR that breaks a rule: a fault of the pass or lowering that made it."""
 
 
-def verify(f: Func) -> None:
-    """Raise VerifyError, naming the statement and the rule, unless f is well formed."""
+def verify(node: Module | Func) -> None:
+    """Raise VerifyError, naming the statement and the rule, unless the function (or each of the module's) is well formed."""
+    functions = (node,) if isinstance(node, Func) else (node.main, node.init)
+    for f in functions:
+        if f is not None:
+            _func(f)
+
+
+def _func(f: Func) -> None:
     _unique_buffers(f)
     scope = _Scope(f, {}, {})
     for p in f.params:

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from benchgraph.core.config import override
-from benchgraph.tir.ir import Func, Module
-from benchgraph.tir.passes import PIPELINE, Pass, check_order, run, run_func
-from benchgraph.tir.text import print_tir
-from benchgraph.tir.verify import VerifyError
-from tests.tir.programs import PROGRAMS, TARGET, assert_same, relu
+from benchgraph.core.passes import check_order
+from benchgraph.tir.ir import Module
+from benchgraph.tir.passes import PIPELINE, run
+from benchgraph.tir.verify import verify
+from tests.tir.programs import PROGRAMS, TARGET, assert_same
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_every_pass_preserves_meaning(program) -> None:
     original = program()
-    stages: list[tuple[str, Func]] = []
-    with override(verify=2):
-        run_func(original, TARGET, lambda name, f: stages.append((name, f)))
-    for _, f in stages:
-        assert_same(f, original)
+    verify(original)
+    module = Module(original)
+    for p in PIPELINE:
+        module = run(module, TARGET, pipeline=(p,))
+        assert_same(module.main, original)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_passes_that_ran_change_nothing_more(program) -> None:
+    module = run(Module(program()), TARGET)
+    assert all(p.fn(module, TARGET) is module for p in PIPELINE)
+
+
+def test_order_is_sound() -> None:
+    check_order(PIPELINE)
+
+
+def test_vectorize_before_flatten_index_is_refused() -> None:
+    with pytest.raises(ValueError, match="vectorize needs"):
+        check_order(PIPELINE[:3] + PIPELINE[5:])
+
+
+def test_init_is_optimised_like_main() -> None:
+    init, main = PROGRAMS[0](), PROGRAMS[1]()
+    module = run(Module(main, init), TARGET)
+    assert module.init == run(Module(init), TARGET).main

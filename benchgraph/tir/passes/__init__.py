@@ -1,66 +1,50 @@
-"""The Tensor IR pipeline: one tuple, and the one loop that runs it."""
+"""The Tensor IR pipeline, in order. One file per pass; each maps a function to a function."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from benchgraph.core.config import config
+from benchgraph.core import passes as core
+from benchgraph.core.passes import Observer, Pass, print_stage
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
-from benchgraph.tir.passes.flatten_index import FLATTEN_INDEX
-from benchgraph.tir.passes.merge_parallel import MERGE_PARALLEL
-from benchgraph.tir.passes.order import Pass, check_order
-from benchgraph.tir.passes.plan_buffers import PLAN_BUFFERS, PlanReport, plan_report
-from benchgraph.tir.passes.shrink_tensors import SHRINK_TENSORS
-from benchgraph.tir.passes.simplify import SIMPLIFY
-from benchgraph.tir.passes.vectorize import VECTORIZE
+from benchgraph.tir.passes.flatten_index import flatten_index
+from benchgraph.tir.passes.merge_parallel import merge_parallel
+from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
+from benchgraph.tir.passes.shrink_tensors import shrink_tensors
+from benchgraph.tir.passes.simplify import simplify
+from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.verify import VerifyError, verify
+from benchgraph.tir.verify import verify
 
-__all__ = ["PIPELINE", "Pass", "PlanReport", "check_order", "plan_report", "run", "run_func"]
-
-PIPELINE: tuple[Pass, ...] = (SIMPLIFY, MERGE_PARALLEL, SHRINK_TENSORS, FLATTEN_INDEX, PLAN_BUFFERS, VECTORIZE, SIMPLIFY)
-
-Observer = Callable[[str, Func], None]
+__all__ = ["PIPELINE", "PlanReport", "plan_report", "run"]
 
 
-def run(module: Module, target: Target, observer: Observer | None = None, pipeline: Sequence[Pass] = PIPELINE) -> Module:
-    """Optimise every function of a module.
+def _each(fn: Callable[[Func, Target], Func]) -> Callable[[Module, Target], Module]:
+    """The pass on modules that runs fn on every function."""
 
-    observer(pass name, function) is called after each pass, changed or not: dumps and timers hang there. pipeline: a slice of PIPELINE.
-    """
-    init = None if module.init is None else run_func(module.init, target, observer, pipeline)
-    main = run_func(module.main, target, observer, pipeline)
-    return module if main is module.main and init is module.init else replace(module, main=main, init=init)
+    def on_module(module: Module, target: Target) -> Module:
+        main = fn(module.main, target)
+        init = None if module.init is None else fn(module.init, target)
+        return module if main is module.main and init is module.init else replace(module, main=main, init=init)
 
-
-def run_func(f: Func, target: Target, observer: Observer | None = None, pipeline: Sequence[Pass] = PIPELINE) -> Func:
-    """The same for one function. Verifies, prints and times as the configuration asks; no pass does any of these."""
-    flags = config()
-    if flags.verify:
-        verify(f)
-    for p in pipeline:
-        start = time.perf_counter_ns()
-        before, f = f, p.fn(f, target)
-        elapsed_ms = (time.perf_counter_ns() - start) / 1e6
-        if flags.verify >= 2:
-            _verify_after(p, f)
-        if flags.debug >= 2:
-            print(f"tir: {f.name}: {p.name}: {elapsed_ms:.2f} ms{'' if f is not before else ', no change'}", file=sys.stderr)
-        if p.name in flags.print_after or "all" in flags.print_after:
-            print(f"; after {p.name}\n{print_tir(f)}\n", file=sys.stderr)
-        if observer is not None:
-            observer(p.name, f)
-    if flags.verify == 1:
-        verify(f)
-    return f
+    return on_module
 
 
-def _verify_after(p: Pass, f: Func) -> None:
-    try:
-        verify(f)
-    except VerifyError as bad:
-        raise bad.inside(f"after pass {p.name}") from bad
+_CANONICAL, _FLAT, _ONE_LEVEL = frozenset({"canonical-indices"}), frozenset({"flat"}), frozenset({"one-parallel-level"})
+
+PIPELINE: tuple[Pass[Module], ...] = (
+    Pass("simplify", _each(simplify), gives=_CANONICAL),
+    Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
+    Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"})),
+    Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
+    Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
+    Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}),  # planned: it must know which buffers share bytes
+    Pass("simplify", _each(simplify)),
+)
+
+
+def run(module: Module, target: Target, observe: Observer = print_stage, pipeline: tuple[Pass[Module], ...] = PIPELINE) -> Module:
+    """The module after the pipeline, or after a slice of it."""
+    return core.run(pipeline, module, target, show=print_tir, verify=verify, observe=observe)

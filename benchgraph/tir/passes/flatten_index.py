@@ -13,7 +13,6 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Ramp, Scope, Slice, Stmt, Store, Tensor
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts
 
@@ -70,6 +69,3 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
     return s
-
-
-FLATTEN_INDEX = Pass("flatten-index", flatten_index, needs=frozenset({"canonical-indices", "shrunk"}), gives=frozenset({"flat"}))

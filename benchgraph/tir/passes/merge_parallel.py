@@ -20,7 +20,6 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant, floordiv, mod
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Seq, Stmt, Var
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.regions import by_tensor, is_partitioned
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, walk
 
@@ -112,6 +111,3 @@ def _serial_inside(s: Stmt, *, inside_parallel: bool) -> Stmt:
     is_parallel = _is_parallel(s)
     s = map_children(s, lambda c: _serial_inside(c, inside_parallel=inside_parallel or is_parallel))
     return replace(s, kind=LoopKind.serial) if isinstance(s, For) and is_parallel and inside_parallel else s
-
-
-MERGE_PARALLEL = Pass("merge-parallel", merge_parallel, needs=frozenset({"canonical-indices"}), gives=frozenset({"one-parallel-level"}))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Alloc, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.visit import block, map_children, map_tensors, tensors, walk
 
 ALIGN_BYTES = 64  # a cache line, and the widest vector
@@ -184,6 +183,3 @@ class Arena:
             offset = top[0]
         self.size = offset + nbytes
         return offset
-
-
-PLAN_BUFFERS = Pass("plan-buffers", plan_buffers, needs=frozenset({"flat", "one-parallel-level"}), gives=frozenset({"planned"}))

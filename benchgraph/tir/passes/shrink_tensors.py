@@ -9,8 +9,9 @@
           y[mo*32 + i, j] = exp(u[mo*32 + i, j])      u = t[i, j]*s
                                                       y[mo*32 + i, j] = exp(u)
 
-Moving into a loop is sound when no iteration reads what another wrote: always for a parallel loop; for a serial one when the loop variable
-cuts the tensor into pieces, or when each iteration first stores, unconditionally, everything it reads.
+A temporary that a block fills anew for a later use, without reading what it held, becomes two. Moving into a loop is sound when no
+iteration reads what another wrote: always for a parallel loop; for a serial one when the loop variable cuts the tensor into pieces, or
+when each iteration first stores, unconditionally, everything it reads.
 """
 
 from __future__ import annotations
@@ -23,29 +24,30 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, If, Load, LoopKind, Ramp, Scope, Seq, Slice, Stmt, Store, Tensor, tensor
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned, position
 from benchgraph.tir.stored import stores_first
-from benchgraph.tir.visit import bound_names, exprs, map_children, map_exprs, map_parts, tensors, walk, walk_expr
+from benchgraph.tir.visit import bound_names, exprs, fresh, map_children, map_exprs, map_parts, map_tensors, tensors, walk, walk_expr
 
 
 def shrink_tensors(f: Func, target: Target) -> Func:
-    """Every temporary, one after the other. Fresh names are not needed: a tensor keeps its own."""
+    """Every temporary, one after the other. A tensor keeps its name; what splits off gets a fresh one."""
     body = f.body
+    taken = {t.name for t in (*f.params, *tensors(f.body))}
     for name in dict.fromkeys(s.tensor.name for s in walk(f.body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
-        body = _replaced(body, name, _Place({}, in_parallel=False))
+        body = _replaced(body, name, _Place({}, False, taken))
     return f if body == f.body else replace(f, body=body)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where we stand: ranges of the variables of the loops around, and whether one of those is parallel."""
+    """Where we stand: ranges of the variables of the loops around, whether one of those is parallel, names of tensors (grows)."""
 
     ranges: Ranges
     in_parallel: bool
+    taken: set[str]
 
     def within(self, loop: For) -> _Place:
-        return _Place(inside(loop, self.ranges), self.in_parallel or loop.kind is LoopKind.parallel)
+        return replace(self, ranges=inside(loop, self.ranges), in_parallel=self.in_parallel or loop.kind is LoopKind.parallel)
 
     def given(self, cond: Expr, *, holds: bool) -> _Place:
         return replace(self, ranges=assume(cond, self.ranges, holds=holds))
@@ -88,13 +90,26 @@ def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
     if not users:
         return s
     first = users[0]
-    if len(users) == 1:
+    if len(users) > 1:
+        again = next((k for k in users[1:] if stores_first(t, Seq(stmts[k:]), place.ranges)), None)
+        if again is not None:
+            return _split(t, stmts, again, place)
+    else:
         deeper = _descend(t, stmts[first], place)
         if deeper is not None:
             return Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
     shrunk, shift = _shrunk(t, Seq(stmts[first:]), place)
     moved = tuple(_shifted(c, t.name, shrunk, shift, place.ranges) for c in stmts[first:])
     return Seq((*stmts[:first], Alloc(shrunk), *moved))
+
+
+def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
+    """The block with t declared for the statements before `at` and another tensor for the rest."""
+    other = replace(t, name=fresh(t.name, place.taken))
+    place.taken.add(other.name)
+    before = _declare(t, Seq(stmts[:at]), place)
+    after = _declare(other, map_tensors(Seq(stmts[at:]), {t.name: other}), place)
+    return Seq(tuple(c for half in (before, after) for c in (half.stmts if isinstance(half, Seq) else (half,))))
 
 
 def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
@@ -192,7 +207,3 @@ def _minus(i: Expr, base: Linear, ranges: Ranges) -> Expr:
         return i
     form = to_expr(position(i).minus(base), ranges)
     return replace(i, base=form) if isinstance(i, Ramp) else form
-
-
-_NEEDS = frozenset({"canonical-indices", "one-parallel-level"})
-SHRINK_TENSORS = Pass("shrink-tensors", shrink_tensors, needs=_NEEDS, gives=frozenset({"shrunk"}))

@@ -16,7 +16,6 @@ from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import assume, simplify_expr
 from benchgraph.tir.ir import Const, For, Func, If, LoopKind, Seq, Stmt, Unary, UnOp
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.visit import block, map_exprs, substitute_all, tensors
 
 
@@ -63,6 +62,3 @@ def _branch(s: If, ranges: Ranges) -> Stmt | None:
     if then is None:
         return None if orelse is None else If(Unary(UnOp.not_, s.cond), orelse)
     return If(s.cond, then, orelse)
-
-
-SIMPLIFY = Pass("simplify", simplify, gives=frozenset({"canonical-indices"}))

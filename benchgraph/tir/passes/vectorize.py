@@ -36,7 +36,6 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.passes.order import Pass
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensors
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
@@ -149,6 +148,3 @@ def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
     for t in group[1:]:
         total = Binary(r.op, total, Load(t, ()))
     return Store(r.store.tensor, r.store.index, r.combine(Load(r.store.tensor, r.store.index), ReduceLanes(r.op, total)))
-
-
-VECTORIZE = Pass("vectorize", vectorize, needs=frozenset({"flat", "planned"}), gives=frozenset({"vectors"}))
