@@ -204,5 +204,6 @@ SPECS = (
         types={"T1": _F_S32, "T2": (DType.boolean,)},
         ports=("T1", "T1", "T2"),
         samples=(*SAMPLES, Sample(((6, 17), (6, 1)), dtypes=(DType.s32, DType.s32), why="integers")),
+        fill=fills.stepped(-2, 2, 0.25),
     ),
 )

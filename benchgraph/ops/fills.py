@@ -31,7 +31,7 @@ def integers(dtype: DType, shape: Shape, rng: np.random.Generator) -> Array:
 
 def reals(low: float, high: float, shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
     """Uniform f32 numbers in [low, high)."""
-    unit = rng.random(shape, dtype=np.float32)
+    unit = np.asarray(rng.random(shape, dtype=np.float32))
     unit *= np.float32(high - low)
     unit += np.float32(low)
     return unit
@@ -43,6 +43,19 @@ def uniform(low: float, high: float) -> Fill:
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
         t = call.ins[port]
         return rounded(reals(low, high, t.shape, rng), t.dtype) if t.dtype.is_float else integers(t.dtype, t.shape, rng)
+
+    return fill
+
+
+def stepped(low: float, high: float, step: float) -> Fill:
+    """As `uniform`, but floats are multiples of `step`, so that ties and equal operands occur; integers are in [-4, 4]."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        t = call.ins[port]
+        if not t.dtype.is_float:
+            return rng.integers(-4, 4, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
+        steps = np.asarray(np.rint(reals(low / step, high / step, t.shape, rng)))
+        return rounded(np.asarray(steps * np.float32(step)), t.dtype)
 
     return fill
 

@@ -285,7 +285,7 @@ SPECS = (
         lambda attrs, x: np.rint(x),
         EXACT,
         (relation("a whole number at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
-        fill=fills.uniform(-20, 20),
+        fill=fills.stepped(-20, 20, 0.25),
     ),
     _row(
         "Reciprocal",
