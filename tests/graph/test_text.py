@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, ParseError
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
-from benchgraph.graph import Graph, GraphBuilder, Op, load, parse_graph, print_graph, sample_graph
+from benchgraph.graph import Graph, GraphBuilder, Op, dumps, load, loads, parse_graph, print_graph, sample_graph
 from benchgraph.ops import OPS
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -109,6 +110,17 @@ def test_attribute_values_come_back_with_their_type(value: object, want: str) ->
     back = parse_graph(print_graph(g))
     assert back == g
     assert repr(back) == repr(g)  # 1 == 1.0, but their texts differ
+
+
+def test_a_list_with_one_real_is_a_list_of_reals() -> None:
+    value = parse_graph(HEAD + "  ReLU#0() {a=[1,2.5]}\n}").ops[0].attrs["a"]
+    assert repr(value) == "(1.0, 2.5)"
+
+
+def test_a_nan_out_of_json_comes_back() -> None:
+    g = one_op(LogicalTensor(7, DType.f32, (2, 3), (3, 1)), alpha=math.nan)
+    g = loads(dumps(replace(g, ops=(replace(g.ops[0], kind="LeakyReLU"),))))
+    assert parse_graph(print_graph(g)) == g
 
 
 def test_the_header_carries_what_is_not_the_default() -> None:
