@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
 
 import ml_dtypes
 import numpy as np
@@ -117,15 +117,16 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     """
     if got.shape != want.shape:
         raise ValueError(f"got has shape {got.shape}, want {want.shape}")
-    square = sum(float(np.vdot(w, w)) for _, _, w in _chunks(got, want) for w in [w[np.isfinite(w)]])
+    square = sum(_finite_square(w) for _, _, w in _chunks(got, want))
     rms = sqrt(square / got.size) if got.size else 0.0
     sums, misses, near = _Sums(), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
         with np.errstate(invalid="ignore", over="ignore"):
             diff, bad = _failing(g, w, dtype, rtol, rms)
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
-        _add(sums, g, w, diff, bad & ~close, close)
-        _keep(misses, start, got.shape, g, w, bad & ~close)
+        bad &= ~close
+        _add(sums, g, w, diff, bad, close)
+        _keep(misses, start, got.shape, g, w, bad)
         _keep(near, start, got.shape, g, w, close)
     forgiven = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
     errors = sums.errors + (0 if forgiven else sums.off_by_one)
@@ -141,6 +142,12 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         zero_share=sums.zeros / got.size if got.size else 0.0,
         points=tuple(sorted(shown, key=lambda point: point.index)[:SHOWN]),
     )
+
+
+def _finite_square(values: NDArray[np.float64]) -> float:
+    """The sum of squares of the finite values."""
+    square = float(np.vdot(values, values))
+    return square if isfinite(square) else float(np.square(values[np.isfinite(values)]).sum())
 
 
 def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.float64]]]:
@@ -172,15 +179,17 @@ def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, r
 
 
 def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.float64], bad: Array, close: Array) -> None:
-    finite = np.isfinite(diff)
     sums.errors += int(np.count_nonzero(bad))
     sums.off_by_one += int(np.count_nonzero(close))
     sums.zeros += got.size - int(np.count_nonzero(got))
-    diff = diff if finite.all() else np.where(finite, diff, 0.0)
+    if not isfinite(diff.sum()):
+        diff = np.where(np.isfinite(diff), diff, 0.0)
     sums.max_abs = max(sums.max_abs, float(diff.max()))
     sums.square_error += float(np.vdot(diff, diff))
-    relative = np.divide(diff, np.abs(want), out=np.zeros_like(diff), where=(want != 0) & finite)
-    sums.max_rel = max(sums.max_rel, float(relative.max()))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.divide(diff, np.abs(want))
+    largest = float(relative.max())
+    sums.max_rel = max(sums.max_rel, largest if isfinite(largest) else float(relative[np.isfinite(relative)].max(initial=0.0)))
 
 
 def _keep(found: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:
