@@ -24,6 +24,7 @@ from benchgraph.partition.ir import Partition
 from benchgraph.reference import fill
 
 MIN_SAMPLE_S = 2e-3  # three orders above the clock's resolution and the cost of the call itself
+AGREEING = 3  # samples that must last so long before the calibration believes it
 SHORT_SAMPLE_S = 1e-3  # below this a sample says little (pyperf's limit)
 LEAST_ROUNDS = 5  # benchdnn's
 SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are not to be believed
@@ -47,10 +48,13 @@ class Sampler:
 
 
 def calibrate(chain: Chain, clock: Callable[[], float]) -> Sampler:
-    """Execute once to warm up (constants are computed then), then double the executions until a sample lasts MIN_SAMPLE_S."""
+    """Execute once to warm up (constants are computed then), then double the executions until a sample lasts MIN_SAMPLE_S.
+
+    Several samples must agree: a single long one may be a thread that took its time to wake.
+    """
     chain.run(1)
     sampler = Sampler(chain, 1, clock)
-    while sampler.sample() * sampler.times < MIN_SAMPLE_S:
+    while any(sampler.sample() * sampler.times < MIN_SAMPLE_S for _ in range(AGREEING)):
         sampler = replace(sampler, times=sampler.times * 2)
     return sampler
 

@@ -10,7 +10,7 @@ from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Timing
-from benchgraph.harness.timing import LEAST_ROUNDS, Rounds, calibrate, distrust, interleave, measure
+from benchgraph.harness.timing import AGREEING, LEAST_ROUNDS, Rounds, calibrate, distrust, interleave, measure
 from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, PEAK, Clock, FakeLibrary, fake_bench
 
 
@@ -51,7 +51,18 @@ def test_the_first_execution_is_not_a_sample() -> None:
     clock = Clock()
     chain = Steady(clock, 1e-3)
     calibrate(chain, clock)
-    assert chain.runs == [1, 1, 2]
+    assert chain.runs == [1, 1, *[2] * AGREEING]
+
+
+def test_one_slow_sample_does_not_end_the_calibration() -> None:
+    clock = Clock()
+
+    class Stutters(Steady):
+        def run(self, times: int) -> None:
+            super().run(times)
+            self.clock.advance(1.0 if len(self.runs) == 2 else 0.0)
+
+    assert calibrate(Stutters(clock, 1e-3), clock).times == 2
 
 
 def test_rounds_end_with_the_budget() -> None:
