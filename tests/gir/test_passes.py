@@ -148,7 +148,7 @@ def test_the_pipeline_gives_every_pass_what_it_needs() -> None:
 
 
 def test_a_pass_before_what_it_needs_is_refused() -> None:
-    with pytest.raises(ValueError, match="fuse-fine needs views"):
+    with pytest.raises(ValueError, match="pass propagate-layout needs views"):
         check_order(tuple(p for p in PIPELINE if p.name != "make-views"))
 
 

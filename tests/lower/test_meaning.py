@@ -1,0 +1,71 @@
+"""Lowered functions mean what the graph says: the Tensor IR interpreter against the float64 reference, after every pass."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchgraph.core.passes import run
+from benchgraph.core.target import ISAS, Target
+from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.graph.ir import Graph
+from benchgraph.lower import Lowered, lower
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.reference.fill import fill
+from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.interpret import interpret
+from benchgraph.tir.ir import Module
+
+sys.path.insert(0, str(Path(__file__).parent))
+from graphs import GRAPHS  # noqa: E402
+
+TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+
+
+def lowered(partition: Partition) -> Lowered:
+    g = run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
+    return lower(g)
+
+
+def execute(low: Lowered, module: Module, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
+    constants = [np.zeros(t.shape, t.dtype.numpy) if d is None else d.copy() for t, d in zip(low.constants, low.literals, strict=True)]
+    if module.init is not None:
+        interpret(module.init, [*(ins[i] for i in low.init_inputs), *constants])
+    interpret(module.main, [*ins, *outs, *constants])
+
+
+def assert_right(graph: Graph, policy: Policy, stages: int) -> None:
+    """Every partition through lowering and the first `stages` Tensor IR passes, data flowing from one to the next."""
+    tensors = fill(graph, seed=1)
+    want = evaluate(graph, tensors)
+    for p in partitions(graph, policy):
+        if not p.is_supported:
+            continue
+        low = lowered(p)
+        module = tir_passes.run(low.module, TARGET, pipeline=tir_passes.PIPELINE[:stages]) if stages else low.module
+        outs = [np.zeros(t.known_shape, t.dtype.numpy) for t in p.outputs]
+        execute(low, module, [tensors[t.id] for t in p.inputs], outs)
+        tensors |= {t.id: out for t, out in zip(p.outputs, outs, strict=True)}
+    for t in graph.outputs:
+        assert compare(tensors[t.id], want[t.id], t.dtype, tolerance(graph)).ok
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("policy", Policy)
+def test_lowering_keeps_the_meaning(name: str, policy: Policy) -> None:
+    assert_right(GRAPHS[name](), policy, stages=0)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_tensor_ir_pass_keeps_the_meaning(name: str) -> None:
+    for stages in range(1, len(tir_passes.PIPELINE) + 1):
+        assert_right(GRAPHS[name](), Policy.fused, stages)
