@@ -23,7 +23,6 @@ from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.jit import jit
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.verify import verify as verify_tir
 
 
 def compile_partition(partition: Partition, target: Target | None = None) -> Executable:
@@ -40,7 +39,7 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe)
     lowered = lower(fused)
     observe("tir", lambda: print_tir(lowered.module), 0.0)
-    module = run(tir_passes.PIPELINE, lowered.module, target, show=print_tir, verify=verify_tir, observe=observe)
+    module = tir_passes.run(lowered.module, target, observe)
     text = emit(module, target)
     observe("llvm", lambda: text, 0.0)
     code = jit(text, target)
