@@ -117,8 +117,8 @@ class Result:
 
     @property
     def peak(self) -> float:
-        """The FLOP/s the machine offered while the case was measured; 0 when not measured."""
-        return median(self.peak_samples) if self.peak_samples else 0.0
+        """The best FLOP/s the machine offered while the case was measured (so that no share of it flatters); 0 when not measured."""
+        return max(self.peak_samples, default=0.0)
 
 
 @dataclass(frozen=True)

@@ -128,15 +128,15 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
     notes = list[str]()
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
-    return Result(
+    result = Result(
         Status.EXECUTED,
         n_partitions={policy: len(parts) for policy, parts in cuts.items()},
         flops=flops(graph.ops),
         bytes=traffic(graph),
         timings=tuple(timings),
         peak_samples=tuple(peaks),
-        warnings=(*notes, *distrust(timings, tuple(peaks))),
     )
+    return replace(result, warnings=(*notes, *distrust(result)))
 
 
 def _bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
@@ -173,14 +173,16 @@ def _policy_timing(built: Built, whole: Timing, alone: dict[tuple[str, int], Tim
     return PolicyTiming(built.policy, whole, tuple(parts))
 
 
-def distrust(timings: Sequence[PolicyTiming], peaks: tuple[float, ...]) -> list[str]:
-    """Reasons not to believe the numbers, each with a remedy."""
+def distrust(result: Result) -> list[str]:
+    """Reasons not to believe the numbers, each with a remedy where there is one."""
     found = []
-    for t in timings:
+    for t in result.timings:
         if t.timing.spread >= SPREAD_LIMIT:
             found.append(f"{t.policy}: quartiles lie {t.timing.spread:.0%} apart; close other programs or raise --max-ms-per-prb")
         if t.timing.times == 1 and median(t.timing.samples_s) < SHORT_SAMPLE_S:
             found.append(f"{t.policy}: samples last under {SHORT_SAMPLE_S * 1e3:g} ms; the clock is too coarse for them")
-    if (moved := spread(peaks)) >= SPREAD_LIMIT:
+        if result.peak and (share := result.flops / t.timing.median_s / result.peak) > 1:
+            found.append(f"{t.policy}: {share:.0%} of the peak cannot be; the machine was busy whenever the peak was measured")
+    if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
         found.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
     return found

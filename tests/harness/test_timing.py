@@ -9,7 +9,7 @@ from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.timing import AGREEING, LEAST_ROUNDS, Rounds, calibrate, distrust, interleave, measure
 from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, PEAK, Clock, FakeLibrary, fake_bench
 
@@ -138,8 +138,9 @@ def test_policies_too_large_for_memory_are_measured_one_after_another() -> None:
     assert result.warnings[0].startswith("policies measured one after another: together they need 0.0 GiB of 0.0 free")
 
 
-def timings(samples: tuple[float, ...], times: int = 1) -> list[PolicyTiming]:
-    return [PolicyTiming("fused", Timing(samples, times), tuple[PartitionTiming, ...]())]
+def measured(samples: tuple[float, ...], times: int, peaks: tuple[float, ...]) -> Result:
+    """Of a graph with ten million operations."""
+    return Result(Status.EXECUTED, flops=10_000_000, timings=(PolicyTiming("fused", Timing(samples, times), ()),), peak_samples=peaks)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +150,11 @@ def timings(samples: tuple[float, ...], times: int = 1) -> list[PolicyTiming]:
         ((0.010, 0.012, 0.014), 1, (), ["fused: quartiles lie 17% apart; close other programs or raise --max-ms-per-prb"]),
         ((0.0005, 0.0005), 1, (), ["fused: samples last under 1 ms; the clock is too coarse for them"]),
         ((0.0005, 0.0005), 4, (), []),
+        ((0.01, 0.01), 1, (0.8e9, 0.8e9), ["fused: 125% of the peak cannot be; the machine was busy whenever the peak was measured"]),
         ((0.01, 0.01), 1, (1e9, 2e9), ["the machine's peak moved by 33% during the run (frequency, or other programs)"]),
     ],
 )
 def test_doubtful_numbers_come_with_the_reason(
     samples: tuple[float, ...], times: int, peaks: tuple[float, ...], reasons: list[str]
 ) -> None:
-    assert distrust(timings(samples, times), peaks) == reasons
+    assert distrust(measured(samples, times, peaks)) == reasons
