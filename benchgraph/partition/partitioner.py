@@ -86,15 +86,13 @@ def _grow_line(rule: Rule, reach: Reachability, start: int, fits: int, free: int
     """Take in what prepares the first op's operands, then one op after the other on the running value.
 
     An op with post-ops keeps no intermediate result, so the line is cut back to where everything but the last value stays inside.
-    x * sigmoid(x) thereby joins whole or not at all.
+    x * sigmoid(x) thereby joins whole or not at all, and no path can leave the group and come back.
     """
     group = complete = _with_preparation(rule, reach, start, free)
     last = start
     while users := reach.consumers[last] & fits & ~group.members:
-        nearest = next(bits(users))
-        if reach.between(group, nearest):
-            break
-        group, last = reach.joined(group, 1 << nearest), nearest
+        last = next(bits(users))
+        group = reach.joined(group, 1 << last)
         if all(reach.stays_inside(i, group) for i in bits(group.members & ~(1 << last))):
             complete = group
     return complete
