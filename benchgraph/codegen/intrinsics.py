@@ -36,20 +36,37 @@ def same_lanes(value: ir.Value, element: ir.Type) -> ir.Type:
     return vector(element, lanes_of(value))
 
 
+class _Text(ir.Constant):  # type: ignore[misc]
+    """A vector constant given by its text; ir.Constant would write every lane, and LLVM read it."""
+
+    def __init__(self, type: ir.Type, text: str) -> None:
+        self.type, self.constant = type, text
+
+    def get_reference(self) -> str:
+        return str(self.constant)
+
+
 def constant(type: ir.Type, value: int | float) -> ir.Constant:
     """`value` in every lane of `type`."""
-    return ir.Constant(type, [value] * type.count) if isinstance(type, ir.VectorType) else ir.Constant(type, value)
+    if not isinstance(type, ir.VectorType):
+        return ir.Constant(type, value)
+    return _Text(type, f"splat ({ir.Constant(type.element, value)})")
+
+
+def poison(type: ir.Type) -> ir.Constant:
+    """A value that nothing may depend on."""
+    return _Text(type, "poison")
 
 
 def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     """A vector with `scalar` in every lane; the scalar itself for one lane."""
     if lanes == 1:
         return scalar
+    type = ir.VectorType(scalar.type, lanes)
     if isinstance(scalar, ir.Constant):
-        return ir.Constant(ir.VectorType(scalar.type, lanes), [scalar.constant] * lanes)
-    poison = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = builder.insert_element(poison, scalar, I32(0))
-    return builder.shuffle_vector(first, poison, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+        return _Text(type, f"splat ({scalar})")
+    first = builder.insert_element(poison(type), scalar, I32(0))
+    return builder.shuffle_vector(first, poison(type), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
 def mangled(type: ir.Type) -> str:

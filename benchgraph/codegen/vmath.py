@@ -1,8 +1,8 @@
-"""exp, log, tanh and erf of f32 values with any number of lanes, as branch-free LLVM IR.
+"""exp, log, tanh, erf, rounding and floor of f32 values with any number of lanes, as branch-free LLVM IR.
 
-All of them go through multiply-adds that fuse where the machine has fma; the bounds below hold with and without. An ulp is the spacing
-of f32 numbers at the true result. The bounds are measured against float64 on millions of arguments over the whole range of f32
-(tests/codegen/test_vmath.py); the coefficients come from tests/codegen/fit_vmath.py. NaN stays NaN; zeros keep their sign where the
+The transcendental ones go through multiply-adds that fuse where the machine has fma; the bounds below hold with and without. An ulp is
+the spacing of f32 numbers at the true result. The bounds are measured against float64 on millions of arguments over the whole range of
+f32 (tests/codegen/test_vmath.py); the coefficients come from tests/codegen/fit_vmath.py. NaN stays NaN; zeros keep their sign where the
 function is odd.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from benchgraph.codegen.intrinsics import I32, constant, pointwise, same_lanes
+from benchgraph.codegen.intrinsics import I32, constant, has_rounding, pointwise, same_lanes
+from benchgraph.core.target import Isa
 
 # (e**r - 1) / r on [-ln2/2, ln2/2], lowest power first; relative error of e**r - 1: 1.4e-8
 EXPM1 = (1.0, 0.4999999701976776, 0.1666654646396637, 0.04166744276881218, 0.008366253226995468, 0.0013869948452338576)
@@ -92,6 +93,24 @@ def erf(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     r, scale = _reduce(builder, exponent, exponent_bias=127)
     small = builder.fmul(_polynomial(builder, r, EXPM1), r)
     return pointwise(builder, "copysign", _multiply_add(builder, small, scale, builder.fsub(scale, constant(type, 1.0))), x)
+
+
+def round_even(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """x rounded to a whole number, halves to even. Exact for every x."""
+    if has_rounding(isa):
+        return pointwise(builder, "roundeven", x)
+    size, grid = pointwise(builder, "fabs", x), constant(x.type, 2.0**_MANTISSA_BITS)  # f32 numbers from 2**23 on are whole
+    rounded = builder.fsub(builder.fadd(size, grid), grid)
+    return pointwise(builder, "copysign", builder.select(builder.fcmp_ordered("<", size, grid), rounded, size), x)
+
+
+def floor(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """The largest whole number not above x. Exact for every x."""
+    if has_rounding(isa):
+        return pointwise(builder, "floor", x)
+    nearest = round_even(builder, x, isa)
+    below = builder.fsub(nearest, constant(x.type, 1.0))
+    return builder.select(builder.fcmp_ordered(">", nearest, x), below, nearest)
 
 
 def _reduce(builder: ir.IRBuilder, x: ir.Value, exponent_bias: int, per_unit: float = 1.0) -> tuple[ir.Value, ir.Value]:

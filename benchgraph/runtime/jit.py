@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.config import config
 from benchgraph.core.target import Target
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.threads import PARALLEL, runtime_symbol
+from benchgraph.runtime.threads import runtime_symbol
 
 __all__ = ["Code", "jit"]
 

@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.codegen.frame import LINE_BYTES
 from benchgraph.core.errors import OutOfMemory
 
-LINE_BYTES = 64  # one cache line, one 512-bit vector
 HUGE_BYTES = 2 << 20  # a huge page on x86-64
-
-
-def line_up(nbytes: int) -> int:
-    """nbytes rounded up to whole cache lines."""
-    return -(-nbytes // LINE_BYTES) * LINE_BYTES
 
 
 @cache

@@ -17,12 +17,12 @@ import ctypes
 import ctypes.util
 from functools import cache
 
+from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.pool import Pool
 
-PARALLEL = "benchgraph_parallel"
 KINDS = ("auto", "omp", "threadpool", "seq")
 _PORTABLE = ISAS["portable"]
 

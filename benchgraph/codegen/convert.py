@@ -1,0 +1,157 @@
+"""Data types in LLVM: how an element lies in memory, what a value of it is in registers, and TIR's Cast between values.
+
+bf16 and f16 travel as i16 (Tensor IR only loads, stores and casts them), boolean as i1 with a byte of 0 or 1 in memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from benchgraph.codegen.intrinsics import F16, F32, I1, I8, I16, I32, I64, constant, has_f16c, lanes_of, pointwise, same_lanes, vector
+from benchgraph.codegen.vmath import round_even
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.target import Isa
+
+_MEMORY = {
+    DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.s64: I64, DType.s32: I32, DType.s8: I8, DType.u8: I8, DType.boolean: I8,
+}  # fmt: skip
+_HALF_QUIET_NAN = 0x7E00
+_HALF_INFINITY = 0x7C00
+
+
+def memory_type(dtype: DType) -> ir.Type:
+    """The LLVM type of one element in memory. Raises Unimplemented for a dtype we cannot compile yet."""
+    if dtype not in _MEMORY:
+        raise Unimplemented(f"code generation for dtype {dtype.value}", fix=f"use one of {', '.join(d.value for d in _MEMORY)}")
+    return _MEMORY[dtype]
+
+
+def value_type(dtype: DType, lanes: int = 1) -> ir.Type:
+    """The LLVM type of a value in registers."""
+    return vector(I1 if dtype is DType.boolean else memory_type(dtype), lanes)
+
+
+def literal(value: int | float, dtype: DType) -> ir.Constant:
+    """A TIR literal of this dtype."""
+    type = value_type(dtype)
+    if dtype in (DType.bf16, DType.f16):
+        return ir.Constant(type, int(np.array(value, dtype.numpy).view(np.uint16)))
+    return ir.Constant(type, float(value) if dtype.is_float else int(value))
+
+
+def from_memory(builder: ir.IRBuilder, stored: ir.Value, dtype: DType) -> ir.Value:
+    return builder.icmp_unsigned("!=", stored, constant(stored.type, 0)) if dtype is DType.boolean else stored
+
+
+def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
+    return builder.zext(value, same_lanes(value, I8)) if dtype is DType.boolean else value
+
+
+def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: Isa) -> ir.Value:
+    """TIR's Cast: nearest even to floats, nearest even and saturation to integers with NaN as 0, x != 0 to boolean."""
+    if source is dtype:
+        return x
+    if source in (DType.bf16, DType.f16):
+        widened = _bf16_to_f32(builder, x) if source is DType.bf16 else _f16_to_f32(builder, x, isa)
+        return cast(builder, widened, DType.f32, dtype, isa)
+    if dtype is DType.boolean:
+        zero = constant(x.type, 0)
+        return builder.fcmp_unordered("!=", x, zero) if source is DType.f32 else builder.icmp_unsigned("!=", x, zero)
+    if dtype is DType.f32:
+        is_unsigned = source in (DType.u8, DType.boolean)
+        return (builder.uitofp if is_unsigned else builder.sitofp)(x, same_lanes(x, F32))
+    if dtype in (DType.bf16, DType.f16):
+        single = cast(builder, x, source, DType.f32, isa)
+        return _f32_to_bf16(builder, single) if dtype is DType.bf16 else _f32_to_f16(builder, single, isa)
+    if source is DType.f32:
+        return _f32_to_integer(builder, x, dtype, isa)
+    return _integer_to_integer(builder, x, source, dtype)
+
+
+def _f32_to_integer(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
+    """Clamp to what both f32 and the integer can hold, convert, and put the largest integer where f32 cannot name it (s32, s64)."""
+    type, least = x.type, dtype.range[0]
+    most = float(np.float32(dtype.range[1]))
+    rounded = round_even(builder, x, isa)
+    whole = builder.select(builder.fcmp_ordered("ord", x, x), rounded, constant(type, 0.0))
+    highest = constant(type, most if dtype.bits == 8 else float(np.nextafter(np.float32(most), np.float32(0))))
+    low = builder.select(builder.fcmp_ordered(">", whole, constant(type, least)), whole, constant(type, least))
+    clamped = builder.select(builder.fcmp_ordered("<", low, highest), low, highest)
+    if dtype.bits == 8:
+        return builder.trunc(builder.fptosi(clamped, same_lanes(x, I32)), same_lanes(x, I8))
+    result = builder.fptosi(clamped, value_type(dtype, lanes_of(x)))
+    ceiling = constant(result.type, int(2 ** (dtype.bits - 1) - 1))
+    return builder.select(builder.fcmp_ordered(">=", whole, constant(type, most)), ceiling, result)
+
+
+def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType) -> ir.Value:
+    """Clamp in the wider of the two types, so that both ranges fit, then truncate."""
+    result = value_type(dtype, lanes_of(x))
+    if source is DType.boolean:
+        return builder.zext(x, result)
+    wide_bits = max(source.bits, dtype.bits) * (2 if DType.u8 in (source, dtype) and source.bits == dtype.bits else 1)
+    wide_type = same_lanes(x, ir.IntType(wide_bits))
+    if wide_bits > source.bits:
+        x = (builder.zext if source is DType.u8 else builder.sext)(x, wide_type)
+    (least, most), (has_least, has_most) = dtype.range, source.range
+    if has_least < least:
+        x = pointwise(builder, "smax", x, constant(wide_type, int(least)))
+    if has_most > most:
+        x = pointwise(builder, "smin", x, constant(wide_type, int(most)))
+    return x if wide_bits == dtype.bits else builder.trunc(x, result)
+
+
+def _bits(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return builder.bitcast(x, same_lanes(x, I32))
+
+
+def _bf16_to_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    wide = builder.zext(x, same_lanes(x, I32))
+    return builder.bitcast(builder.shl(wide, constant(wide.type, 16)), same_lanes(x, F32))
+
+
+def _f32_to_bf16(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Nearest even on the bit pattern. Not vcvtneps2bf16: that flushes subnormals."""
+    bits = _bits(builder, x)
+    type = bits.type
+    odd = builder.and_(builder.lshr(bits, constant(type, 16)), constant(type, 1))
+    rounded = builder.add(builder.add(bits, constant(type, 0x7FFF)), odd)
+    quiet = builder.or_(bits, constant(type, 0x400000))  # keeps a NaN one when only its low bits were set
+    chosen = builder.select(builder.fcmp_unordered("uno", x, x), quiet, rounded)
+    return builder.trunc(builder.lshr(chosen, constant(type, 16)), same_lanes(x, I16))
+
+
+def _f16_to_f32(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    if has_f16c(isa):
+        return builder.fpext(builder.bitcast(x, same_lanes(x, F16)), same_lanes(x, F32))
+    type = same_lanes(x, I32)
+    wide = builder.zext(x, type)
+    size = builder.and_(wide, constant(type, 0x7FFF))
+    shifted = builder.bitcast(builder.shl(size, constant(type, 13)), same_lanes(x, F32))
+    finite = _bits(builder, builder.fmul(shifted, constant(shifted.type, 2.0**112)))  # 112 = 127 - 15, and exact for subnormals too
+    special = builder.or_(finite, constant(type, 0x7F800000))
+    magnitude = builder.select(builder.icmp_unsigned(">=", size, constant(type, _HALF_INFINITY)), special, finite)
+    sign = builder.shl(builder.and_(wide, constant(type, 0x8000)), constant(type, 16))
+    return builder.bitcast(builder.or_(magnitude, sign), same_lanes(x, F32))
+
+
+def _f32_to_f16(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    if has_f16c(isa):
+        return builder.bitcast(builder.fptrunc(x, same_lanes(x, F16)), same_lanes(x, I16))
+    bits = _bits(builder, x)
+    type = bits.type
+    size = builder.and_(bits, constant(type, 0x7FFFFFFF))
+    odd = builder.and_(builder.lshr(size, constant(type, 13)), constant(type, 1))
+    rebias = constant(type, (0xFFF - (112 << 23)) & 0xFFFFFFFF)
+    normal = builder.lshr(builder.add(builder.add(size, rebias), odd), constant(type, 13))
+    half = constant(x.type, 0.5)  # adding 0.5 leaves multiples of 2**-24, the spacing of f16 subnormals, in the low bits
+    subnormal = builder.sub(_bits(builder, builder.fadd(builder.bitcast(size, x.type), half)), constant(type, 0x3F000000))
+    finite = builder.select(builder.icmp_unsigned("<", size, constant(type, 0x38800000)), subnormal, normal)  # below 2**-14
+    overflows = builder.icmp_unsigned(">=", size, constant(type, 0x477FF000))  # 65520 and up round to infinity
+    bounded = builder.select(overflows, constant(type, _HALF_INFINITY), finite)
+    is_nan = builder.icmp_unsigned(">", size, constant(type, 0x7F800000))
+    magnitude = builder.select(is_nan, constant(type, _HALF_QUIET_NAN), bounded)
+    sign = builder.and_(builder.lshr(bits, constant(type, 16)), constant(type, 0x8000))
+    return builder.trunc(builder.or_(magnitude, sign), same_lanes(x, I16))

@@ -1,0 +1,180 @@
+"""Tensor IR, after all its passes, to LLVM IR.
+
+A function becomes `void name(ptr argv)`. argv holds the pointers of the parameters in order, then of the shared arena, then of the thread
+arenas: thread t's starts thread_stride(func) * t bytes further. A parallel loop becomes a function of its own,
+
+    void body(ptr ctx, i64 begin, i64 end, i64 thread)
+
+that the external symbol `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint [begin, end). ctx is argv, or, where
+loop variables or registers of the surrounding code are in scope, a struct of argv and those.
+
+Parameters and arenas carry alias scopes, so that loads of one move across stores to another: buffers bound to different parameters
+must not overlap. Loops need no llvm.loop metadata: the JIT runs LLVM without its vectorisers (runtime/code.py). Multiplications and
+additions of floats may contract into fma; nothing else is relaxed.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from benchgraph.codegen import microkernel
+from benchgraph.codegen.expressions import evaluate, place
+from benchgraph.codegen.frame import AliasScopes, Frame
+from benchgraph.codegen.intrinsics import I64, PTR, VOID, declare
+from benchgraph.core.target import Target
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Scope, Seq, Slice, Stmt, Store
+
+PARALLEL = "benchgraph_parallel"
+
+
+def emit(module: Module, target: Target) -> str:
+    """LLVM IR text with a function for each of the module's. Raises Unimplemented for a dtype that has no code generation yet."""
+    out = ir.Module(name=module.main.name)
+    for func in (module.main, module.init):
+        if func is not None:
+            _function(out, func, target)
+    return str(out)
+
+
+def _function(out: ir.Module, func: Func, target: Target) -> None:
+    function = ir.Function(out, ir.FunctionType(VOID, [PTR]), func.name)
+    function.attributes.add("nounwind")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    frame = Frame(builder, func, target, AliasScopes(out, func), function.args[0], is_task=False)
+    frame.load_bases(thread=I64(0))
+    _statement(frame, func.body)
+    builder.ret_void()
+
+
+def _statement(f: Frame, s: Stmt) -> None:
+    match s:
+        case For():
+            _for(f, s)
+        case If():
+            _if(f, s)
+        case Seq():
+            for inner in s.stmts:
+                _statement(f, inner)
+        case Alloc():
+            if s.tensor.scope is Scope.register:
+                f.declare_register(s.tensor)
+        case Store():
+            base, stride, lanes = place(f, s.tensor, s.index)
+            mask = None if s.mask is None else evaluate(f, s.mask)
+            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask)
+        case Brgemm():
+            _brgemm(f, s)
+
+
+def _if(f: Frame, s: If) -> None:
+    condition = evaluate(f, s.cond)
+    if s.orelse is None:
+        with f.builder.if_then(condition):
+            _statement(f, s.then)
+        return
+    with f.builder.if_else(condition) as (then, otherwise):
+        with then:
+            _statement(f, s.then)
+        with otherwise:
+            _statement(f, s.orelse)
+
+
+def _for(f: Frame, s: For) -> None:
+    if constant(s.extent) == 0:
+        return
+    if s.kind is LoopKind.parallel and not f.is_task:
+        _parallel(f, s)
+    elif constant(s.extent) == 1:
+        f.variables[s.var.name] = I64(0)
+        _statement(f, s.body)
+        del f.variables[s.var.name]
+    else:
+        extent = evaluate(f, s.extent)
+        is_entered = None if constant(s.extent) is not None else f.builder.icmp_signed("<", I64(0), extent)
+        _loop(f, s, I64(0), extent, is_entered)
+
+
+def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:
+    """begin <= var < end around the body; is_entered: whether there is a first iteration, None when there certainly is."""
+    b = f.builder
+    before = b.block
+    body, after = b.append_basic_block(f"{s.var.name}.body"), b.append_basic_block(f"{s.var.name}.end")
+    if is_entered is None:
+        b.branch(body)
+    else:
+        b.cbranch(is_entered, body, after)
+    b.position_at_end(body)
+    var = b.phi(I64, name=s.var.name)
+    f.variables[s.var.name] = var
+    _statement(f, s.body)
+    del f.variables[s.var.name]
+    following = b.add(var, I64(1), flags=("nuw", "nsw"))
+    var.add_incoming(begin, before)
+    var.add_incoming(following, b.block)
+    b.cbranch(b.icmp_signed("<", following, end), body, after)
+    b.position_at_end(after)
+
+
+def _parallel(f: Frame, s: For) -> None:
+    captured = [*f.variables.items(), *f.registers.items()]
+    context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
+    body = _task(f, s, context, [name for name, _ in captured])
+    argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
+    run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
+    f.builder.call(run, [body, argument, evaluate(f, s.extent)])
+
+
+def _packed(f: Frame, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
+    with f.builder.goto_entry_block():
+        packed = f.builder.alloca(context)
+    for position, value in enumerate(values):
+        f.builder.store(value, _member(f.builder, packed, context, position))
+    return packed
+
+
+def _member(builder: ir.IRBuilder, at: ir.Value, context: ir.LiteralStructType, position: int) -> ir.Value:
+    return builder.gep(at, [I64(0), ir.Constant(ir.IntType(32), position)], inbounds=True, source_etype=context)
+
+
+def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) -> ir.Function:
+    """The function that runs a share of a parallel loop. captured: names of the values that the context holds after argv."""
+    module = f.builder.module
+    name = module.get_unique_name(f"{f.func.name}.{s.var.name}")
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), name)
+    function.linkage = "internal"
+    function.attributes.add("nounwind")
+    ctx, begin, end, thread = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
+    task = Frame(builder, f.func, f.target, f.aliases, values[0], is_task=True)
+    for key, value in zip(captured, values[1:], strict=True):
+        (task.variables if key in f.variables else task.registers)[key] = value
+    task.load_bases(thread)
+    _loop(task, s, begin, end, builder.icmp_signed("<", begin, end))
+    builder.ret_void()
+    return function
+
+
+def _brgemm(f: Frame, s: Brgemm) -> None:
+    src, wei, acc = (_flat(piece) for piece in (s.src, s.wei, s.acc))
+    kernel = microkernel.Kernel(
+        m=s.m,
+        n=s.n,
+        k=s.k,
+        batch=s.batch,
+        src_row_stride=src.row_stride,
+        src_batch_stride=src.batch_stride,
+        wei_row_stride=wei.row_stride,
+        wei_batch_stride=wei.batch_stride,
+        acc_row_stride=acc.row_stride,
+        accumulate=s.accumulate,
+    )
+    function = microkernel.define(f.builder.module, kernel, f.target)
+    f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, wei, acc)])
+
+
+def _flat(piece: Slice | Flat) -> Flat:
+    if isinstance(piece, Slice):
+        raise TypeError(f"emit takes Tensor IR after flatten-index; {piece.tensor.name} is still sliced")
+    return piece

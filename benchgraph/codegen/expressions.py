@@ -1,0 +1,165 @@
+"""TIR expressions to LLVM values."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from benchgraph.codegen import vmath
+from benchgraph.codegen.convert import cast, literal
+from benchgraph.codegen.frame import Frame
+from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, splat
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import type_of
+from benchgraph.tir.ir import (
+    Binary,
+    BinOp,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Tensor,
+    Unary,
+    UnOp,
+    Var,
+)
+
+_CONTRACT = ("contract",)  # a * b + c may become one fma; nothing may be reassociated
+_FLOAT = {BinOp.add: "fadd", BinOp.sub: "fsub", BinOp.mul: "fmul", BinOp.div: "fdiv"}
+_INTEGER = {BinOp.add: "add", BinOp.sub: "sub", BinOp.mul: "mul", BinOp.and_: "and_", BinOp.or_: "or_"}
+_COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">="}
+_UNSIGNED = frozenset({DType.u8, DType.boolean})
+
+
+def evaluate(f: Frame, e: Expr) -> ir.Value:
+    """The value of an expression, as convert.value_type says."""
+    b = f.builder
+    match e:
+        case Var():
+            return f.variables[e.name]
+        case Const():
+            return literal(e.value, e.dtype)
+        case Binary():
+            return _binary(f, e)
+        case Unary():
+            return _unary(f, e)
+        case Cast():
+            return cast(b, evaluate(f, e.a), type_of(e.a)[0], e.dtype, f.target.isa)
+        case Select():
+            return b.select(evaluate(f, e.cond), evaluate(f, e.a), evaluate(f, e.b))
+        case Load():
+            base, stride, lanes = place(f, e.tensor, e.index)
+            return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask))
+        case Ramp():
+            steps = ir.Constant(ir.VectorType(I64, e.lanes), [e.stride * lane for lane in range(e.lanes)])
+            return b.add(splat(b, evaluate(f, e.base), e.lanes), steps)
+        case Broadcast():
+            return splat(b, evaluate(f, e.a), e.lanes)
+        case ReduceLanes():
+            return _fold(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
+
+
+def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None, int, int]:
+    """(index of the first element, step between lanes, lanes) of an access; the index is None for a register."""
+    if t.scope is Scope.register:
+        return None, 1, t.lanes
+    (i,) = index
+    if isinstance(i, Ramp):
+        return evaluate(f, i.base), i.stride, i.lanes
+    return evaluate(f, i), 1, 1
+
+
+def _binary(f: Frame, e: Binary) -> ir.Value:
+    if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast):
+        return _first_lanes(f, e.a, e.b.a)
+    return _apply(f, e.op, type_of(e.a)[0], evaluate(f, e.a), evaluate(f, e.b))
+
+
+def _first_lanes(f: Frame, ramp: Ramp, limit: Expr) -> ir.Value:
+    """base + lane < limit, the mask of a tail: compared in 32 bits, half the registers of 64."""
+    b = f.builder
+    left = b.sub(evaluate(f, limit), evaluate(f, ramp.base))
+    bounded = pointwise(b, "smin", pointwise(b, "smax", left, I64(0)), I64(ramp.lanes))
+    lanes = ir.Constant(ir.VectorType(I32, ramp.lanes), list(range(ramp.lanes)))
+    return b.icmp_signed("<", lanes, splat(b, b.trunc(bounded, I32), ramp.lanes))
+
+
+def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
+    b = f.builder
+    if op.is_comparison:
+        return _compare(b, op, dtype, x, y)
+    if op in (BinOp.min, BinOp.max):
+        smaller = _compare(b, BinOp.lt if op is BinOp.min else BinOp.gt, dtype, x, y)
+        return b.select(smaller, x, y)  # the second operand when either is NaN: one minps
+    if op in (BinOp.floordiv, BinOp.mod):
+        return _floor_divide(b, op, x, y)
+    if dtype is DType.f32:
+        return getattr(b, _FLOAT[op])(x, y, flags=() if op is BinOp.div else _CONTRACT)
+    return getattr(b, _INTEGER[op])(x, y)
+
+
+def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
+    if dtype is DType.f32:
+        return (b.fcmp_unordered if op is BinOp.ne else b.fcmp_ordered)(_COMPARE[op], x, y)
+    return (b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed)(_COMPARE[op], x, y)
+
+
+def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Round towards minus infinity, for a positive divisor; a power of two is a shift or a mask."""
+    divisor = y.constant if isinstance(y, ir.Constant) and isinstance(y.constant, int) else 0
+    if divisor > 0 and divisor & (divisor - 1) == 0:
+        bits = divisor.bit_length() - 1
+        return b.ashr(x, constant(x.type, bits)) if op is BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
+    remainder = b.srem(x, y)
+    is_negative = b.icmp_signed("<", remainder, constant(x.type, 0))
+    if op is BinOp.mod:
+        return b.select(is_negative, b.add(remainder, y), remainder)
+    quotient = b.sdiv(x, y)
+    return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
+
+
+def _unary(f: Frame, e: Unary) -> ir.Value:
+    b, x, isa = f.builder, evaluate(f, e.a), f.target.isa
+    is_float = type_of(e.a)[0] is DType.f32
+    match e.op:
+        case UnOp.neg:
+            return b.fneg(x) if is_float else b.neg(x)
+        case UnOp.abs:
+            return pointwise(b, "fabs", x) if is_float else call(b, f"llvm.abs.{mangled(x.type)}", x.type, [x, I1(0)])
+        case UnOp.sqrt:
+            return pointwise(b, "sqrt", x)
+        case UnOp.exp:
+            return vmath.exp(b, x)
+        case UnOp.log:
+            return vmath.log(b, x)
+        case UnOp.tanh:
+            return vmath.tanh(b, x)
+        case UnOp.erf:
+            return vmath.erf(b, x)
+        case UnOp.round:
+            return vmath.round_even(b, x, isa)
+        case UnOp.floor:
+            return vmath.floor(b, x, isa)
+        case UnOp.not_:
+            return b.xor(x, constant(x.type, 1))
+
+
+def _fold(f: Frame, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
+    """Halve the vector until one lane is left; an odd lane joins at the end."""
+    b, lanes = f.builder, lanes_of(x)
+    if lanes == 1:
+        return x
+    half = lanes // 2
+    low, high = (_pick(b, x, start, half) for start in (0, half))
+    folded = _fold(f, op, dtype, _apply(f, op, dtype, low, high))
+    return folded if lanes % 2 == 0 else _apply(f, op, dtype, folded, b.extract_element(x, I32(lanes - 1)))
+
+
+def _pick(b: ir.IRBuilder, x: ir.Value, start: int, count: int) -> ir.Value:
+    if count == 1:
+        return b.extract_element(x, I32(start))
+    return b.shuffle_vector(x, poison(x.type), ir.Constant(ir.VectorType(I32, count), list(range(start, start + count))))

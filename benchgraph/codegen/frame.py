@@ -1,0 +1,144 @@
+"""One LLVM function being filled: its builder, what its variables are, and where its tensors lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from benchgraph.codegen.convert import from_memory, memory_type, to_memory
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, mangled, poison, splat, vector
+from benchgraph.core.target import Target
+from benchgraph.tir.ir import Func, Scope, Tensor
+
+LINE_BYTES = 64  # thread arenas start on cache lines of their own
+SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
+
+
+def thread_stride(func: Func) -> int:
+    """Bytes from one thread's arena to the next one's."""
+    return -(-func.thread_bytes // LINE_BYTES) * LINE_BYTES
+
+
+class AliasScopes:
+    """Metadata saying that parameters and arenas are separate memory.
+
+    One scope per parameter and per arena. Tensors within an arena share a scope: plan-buffers lets them share bytes.
+    """
+
+    def __init__(self, module: ir.Module, func: Func) -> None:
+        domain = module.add_metadata([f"tensors of {func.name}"])
+        self._scope = {name: module.add_metadata([name, domain]) for name in (*(p.name for p in func.params), SHARED_ARENA, THREAD_ARENA)}
+        self._own = {name: module.add_metadata([scope]) for name, scope in self._scope.items()}
+        self._others = {name: module.add_metadata([s for n, s in self._scope.items() if n != name]) for name in self._scope}
+
+    def mark(self, access: ir.Instruction, base: str) -> None:
+        access.set_metadata("alias.scope", self._own[base])
+        access.set_metadata("noalias", self._others[base])
+
+
+@dataclass
+class Frame:
+    """The state of emitting one LLVM function.
+
+    argv: the array of parameter and arena pointers. variables: loop variables in scope. registers: their allocas. bases: parameter or
+    arena name -> pointer. is_task: inside a parallel loop, where a further parallel loop runs serially.
+    """
+
+    builder: ir.IRBuilder
+    func: Func
+    target: Target
+    aliases: AliasScopes
+    argv: ir.Value
+    is_task: bool
+    variables: dict[str, ir.Value] = field(default_factory=dict)
+    registers: dict[str, ir.Value] = field(default_factory=dict)
+    bases: dict[str, ir.Value] = field(default_factory=dict)
+
+    def load_bases(self, thread: ir.Value) -> None:
+        """Load every pointer of argv, once, at the start of the function; the optimiser drops those that are not used."""
+        b = self.builder
+        names = [*(p.name for p in self.func.params), SHARED_ARENA, THREAD_ARENA]
+        constant_memory = b.module.add_metadata([])
+        for position, name in enumerate(names):
+            pointer = b.load(b.gep(self.argv, [I64(position)], inbounds=True, source_etype=PTR), typ=PTR)
+            pointer.set_metadata("invariant.load", constant_memory)
+            self.bases[name] = pointer
+        offset = b.mul(thread, I64(thread_stride(self.func)))
+        self.bases[THREAD_ARENA] = b.gep(self.bases[THREAD_ARENA], [offset], inbounds=True, source_etype=I8)
+
+    def declare_register(self, t: Tensor) -> None:
+        with self.builder.goto_entry_block():
+            self.registers[t.name] = self.builder.alloca(vector(memory_type(t.dtype), t.lanes), name=t.name)
+
+    def element(self, t: Tensor, index: ir.Value) -> ir.Value:
+        """The address of element `index` of a parameter or an arena tensor."""
+        start = self.bases[_base(t)]
+        if t.offset:
+            start = self.builder.gep(start, [I64(t.offset)], inbounds=True, source_etype=I8)
+        return self.builder.gep(start, [index], source_etype=memory_type(t.dtype))
+
+    def load(self, t: Tensor, index: ir.Value | None, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
+        """`lanes` elements from index on, `stride` apart; lanes that the mask switches off are 0. index None: a register."""
+        b, align = self.builder, t.dtype.bits // 8
+        if index is None:
+            loaded = b.load(self.registers[t.name], typ=vector(memory_type(t.dtype), lanes))
+            value = from_memory(b, loaded, t.dtype)
+            return value if mask is None else b.select(mask, value, constant(value.type, 0))
+        at = self.element(t, index)
+        if mask is None and (stride == 1 or lanes == 1):
+            loaded = b.load(at, typ=vector(memory_type(t.dtype), lanes), align=align)
+        else:
+            loaded = self._masked_load(t, at, stride, lanes, mask)
+        self.aliases.mark(loaded, _base(t))
+        return from_memory(b, b.extract_element(loaded, I32(0)) if lanes == 1 and mask is not None else loaded, t.dtype)
+
+    def store(self, t: Tensor, index: ir.Value | None, stride: int, value: ir.Value, lanes: int, mask: ir.Value | None) -> None:
+        """The counterpart of load: lanes that the mask switches off keep what they hold."""
+        b, align = self.builder, t.dtype.bits // 8
+        stored = to_memory(b, value, t.dtype)
+        if index is None:
+            register = self.registers[t.name]
+            b.store(stored if mask is None else b.select(mask, stored, b.load(register, typ=stored.type)), register)
+            return
+        at = self.element(t, index)
+        if mask is None and (stride == 1 or lanes == 1):
+            access = b.store(stored, at, align=align)
+        else:
+            access = self._masked_store(t, at, stride, stored, lanes, mask)
+        self.aliases.mark(access, _base(t))
+
+    def _masked_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
+        type = ir.VectorType(memory_type(t.dtype), lanes)
+        where, contiguous = self._places(t, at, stride, lanes)
+        name = f"llvm.masked.{'load' if contiguous else 'gather'}.{mangled(type)}.{mangled(where.type)}"
+        return call(self.builder, name, type, [where, I32(t.dtype.bits // 8), self._mask(mask, lanes), constant(type, 0)])
+
+    def _masked_store(self, t: Tensor, at: ir.Value, stride: int, stored: ir.Value, lanes: int, mask: ir.Value | None) -> ir.Value:
+        if lanes == 1:
+            stored = self._one_lane(stored)
+        where, contiguous = self._places(t, at, stride, lanes)
+        name = f"llvm.masked.{'store' if contiguous else 'scatter'}.{mangled(stored.type)}.{mangled(where.type)}"
+        return call(self.builder, name, VOID, [stored, where, I32(t.dtype.bits // 8), self._mask(mask, lanes)])
+
+    def _places(self, t: Tensor, at: ir.Value, stride: int, lanes: int) -> tuple[ir.Value, bool]:
+        """(the address and True) for neighbours, (a vector of addresses and False) otherwise."""
+        if stride == 1 or lanes == 1:
+            return at, True
+        steps = ir.Constant(ir.VectorType(I64, lanes), [stride * lane for lane in range(lanes)])
+        return self.builder.gep(splat(self.builder, at, lanes), [steps], source_etype=memory_type(t.dtype)), False
+
+    def _mask(self, mask: ir.Value | None, lanes: int) -> ir.Value:
+        if mask is None:
+            return constant(ir.VectorType(I1, lanes), 1)
+        return self._one_lane(mask) if lanes == 1 else mask
+
+    def _one_lane(self, scalar: ir.Value) -> ir.Value:
+        return self.builder.insert_element(poison(ir.VectorType(scalar.type, 1)), scalar, I32(0))
+
+
+def _base(t: Tensor) -> str:
+    """The name of the memory a tensor lies in."""
+    if t.scope is Scope.param:
+        return t.name
+    return SHARED_ARENA if t.scope is Scope.shared else THREAD_ARENA
