@@ -124,13 +124,14 @@ def _stmt(s: Stmt, scope: _Scope) -> None:
             for c in s.stmts:
                 if isinstance(c, Alloc):
                     scope = _alloc(c, scope)
-                _stmt(c, scope)
+                else:
+                    _stmt(c, scope)
         case Store():
             _store(s, scope)
         case Brgemm():
             _brgemm(s, scope)
         case Alloc():
-            pass
+            _alloc(s, scope)  # a block of its own: nothing can use it
 
 
 def _alloc(s: Alloc, scope: _Scope) -> _Scope:

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
-from benchgraph.tir.build import add, binary, cast, constant, f32, minimum, mul, seq, sub, unary
+from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Alloc,
-    BinOp,
     Binary,
+    BinOp,
     Brgemm,
     Const,
     Expr,
@@ -227,7 +227,11 @@ def split_and_join() -> Func:
     from_flat = Binary(BinOp.floordiv, k, Const(64)), Binary(BinOp.mod, k, Const(64))
     copy = loop(k, 256, put(y, k, value=binary(BinOp.mul, at(x, *from_flat), f32(1.0))))
     whole = add(mul(i, 64), j)
-    again = put(y, whole, value=binary(BinOp.add, at(y, whole), at(x, Binary(BinOp.floordiv, whole, Const(64)), Binary(BinOp.mod, whole, Const(64)))))
+    again = put(
+        y,
+        whole,
+        value=binary(BinOp.add, at(y, whole), at(x, Binary(BinOp.floordiv, whole, Const(64)), Binary(BinOp.mod, whole, Const(64)))),
+    )
     nest = loop(p, 1, Seq((Seq(()), loop(i, 4, loop(j, 64, again)))), loop(q, 0, put(y, 0, value=f32(9.0))))
     branch = If(binary(BinOp.lt, Const(3), Const(2)), put(y, 1, value=f32(8.0)), nest)
     return Func("split_and_join", (x, y), seq(copy, branch))
@@ -262,7 +266,3 @@ def assert_same(f: Func, original: Func, seed: int = 0) -> None:
     """f does to its arguments what original does, up to the order of float sums."""
     for t, got, want in zip(original.params, results(f, original, seed), results(original, original, seed), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5, err_msg=f"{original.name}: parameter {t.name}")
-
-
-def constant_extent(s: For) -> int | None:
-    return constant(s.extent)

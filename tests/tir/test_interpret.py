@@ -1,0 +1,210 @@
+"""The interpreter is the definition: what each operation gives, and which mistakes it exposes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq, sub, unary
+from benchgraph.tir.interpret import interpret
+from benchgraph.tir.ir import (
+    Alloc,
+    BinOp,
+    Broadcast,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Store,
+    Tensor,
+    UnOp,
+    tensor,
+)
+from tests.tir.programs import PROGRAMS, at, i, j, loop, matmul_relu, parallel, param, put, relu, results
+
+NAN, INF = math.nan, math.inf
+
+
+def evaluate(e: Expr, dtype: DType = DType.f32, **data: object) -> object:
+    """The value of e, which may read one-element params named as the keywords are."""
+    arrays = {name: np.asarray([v]) for name, v in data.items()}
+    y = param("y", 1, dtype=dtype)
+    out = np.zeros(1, dtype.numpy)
+    params = [param(name, 1, dtype=next(d for d in DType if d is not DType.undef and d.numpy == a.dtype)) for name, a in arrays.items()]
+    interpret(Func("f", (*params, y), Store(y, (Const(0),), e)), [*arrays.values(), out])
+    return out[0]
+
+
+x = at(param("x", 1), 0)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 2.0), (NAN, 2.0), (1.0, NAN), (-0.0, 0.0)])
+@pytest.mark.parametrize("op", [BinOp.min, BinOp.max])
+def test_min_and_max_give_the_second_operand_when_either_is_nan(op: BinOp, a: float, b: float) -> None:
+    got = evaluate(binary(op, x, f32(b)), x=np.float32(a))
+    want = np.where(np.float32(a) < b if op is BinOp.min else np.float32(a) > b, np.float32(a), np.float32(b))
+    assert np.array_equal(got, want, equal_nan=True)
+    assert np.signbit(got) == np.signbit(want)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "want"),
+    [
+        (2.5, DType.s32, 2), (3.5, DType.s32, 4), (-2.5, DType.s8, -2), (300.0, DType.u8, 255), (-1.0, DType.u8, 0), (-1e9, DType.s8, -128),
+        (NAN, DType.s32, 0), (INF, DType.s32, 2**31 - 1), (3e9, DType.s32, 2**31 - 1), (INF, DType.s64, 2**63 - 1), (-INF, DType.s64, -(2**63)),
+        (0.5, DType.boolean, True), (0.0, DType.boolean, False),
+    ],
+)  # fmt: skip
+def test_cast_rounds_half_to_even_and_saturates(value: float, dtype: DType, want: int) -> None:
+    assert evaluate(cast(x, dtype), dtype, x=np.float32(value)) == want
+
+
+@pytest.mark.parametrize(("value", "want"), [(1 + 2**-8, 1.0), (1 + 3 * 2**-8, 1 + 2**-6), (3.4028235e38, INF)])
+def test_cast_to_bf16_rounds_half_to_even(value: float, want: float) -> None:
+    assert evaluate(cast(x, DType.bf16), DType.bf16, x=np.float32(value)) == np.float32(want)
+
+
+def test_cast_between_integers_saturates() -> None:
+    assert evaluate(cast(at(param("x", 1, dtype=DType.s32), 0), DType.u8), DType.u8, x=np.int32(-3)) == 0
+
+
+def test_arithmetic_is_f32() -> None:
+    assert evaluate(binary(BinOp.add, x, f32(1.0)), x=np.float32(2**24)) == np.float32(2**24)
+
+
+def test_floordiv_and_mod_round_down() -> None:
+    y = param("y", 1, dtype=DType.s64)
+    out = np.zeros(1, np.int64)
+    minus = sub(i, 5)
+    quotient = binary(BinOp.floordiv, minus, Const(4))
+    interpret(Func("f", (y,), loop(i, 1, put(y, 0, value=add(mul(quotient, 10), mod(minus, 4))))), [out])
+    assert out[0] == -2 * 10 + 3
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "want"),
+    [
+        (UnOp.round, 2.5, 2.0),
+        (UnOp.floor, -0.5, -1.0),
+        (UnOp.abs, -2.0, 2.0),
+        (UnOp.neg, 2.0, -2.0),
+        (UnOp.erf, 0.5, 0.5204999),
+        (UnOp.sqrt, 9.0, 3.0),
+    ],
+)
+def test_unary(op: UnOp, value: float, want: float) -> None:
+    assert evaluate(unary(op, x), x=np.float32(value)) == np.float32(want)
+
+
+def vectors(value: Expr, mask: Expr | None, size: int, out: int = 4) -> np.ndarray:
+    y, src = param("y", out), np.arange(size, dtype=np.float32) + 1
+    got = np.full(out, 9, np.float32)
+    interpret(Func("f", (param("x", size), y), Store(y, (Ramp(Const(0), 1, 4),), value, mask)), [src, got])
+    return got
+
+
+FIRST_THREE = binary(BinOp.lt, Ramp(Const(0), 1, 4), Broadcast(Const(3), 4))
+
+
+def test_masked_load_gives_zero_and_may_point_outside() -> None:
+    masked = Load(param("x", 3), (Ramp(Const(0), 1, 4),), FIRST_THREE)
+    assert vectors(masked, None, 3).tolist() == [1, 2, 3, 0]
+
+
+def test_masked_store_keeps_what_was_there() -> None:
+    gathered = Load(param("x", 8), (Ramp(Const(1), 2, 4),))
+    assert vectors(gathered, FIRST_THREE, 8).tolist() == [2, 4, 6, 9]
+
+
+def test_reduce_lanes_and_select() -> None:
+    load = Load(param("x", 8), (Ramp(Const(0), 1, 4),))
+    total = Broadcast(ReduceLanes(BinOp.add, load), 4)
+    assert vectors(Select(FIRST_THREE, total, load), None, 8).tolist() == [10, 10, 10, 4]
+
+
+def test_index_outside_raises() -> None:
+    y = param("y", 4)
+    for index in (4, -1):
+        with pytest.raises(IndexError):
+            interpret(Func("f", (y,), loop(i, 1, put(y, add(i, index), value=f32(0.0)))), [np.zeros(4, np.float32)])
+
+
+def test_temporaries_hold_garbage_until_they_are_stored_to() -> None:
+    t, y = tensor("t", DType.f32, (2,)), param("y", 1)
+    out = np.zeros(1, np.float32)
+    interpret(Func("f", (y,), seq(Alloc(t), put(t, 0, value=f32(1.0)), put(y, 0, value=at(t, 1)))), [out])
+    assert np.isnan(out[0])
+
+
+def test_each_run_of_a_declaration_is_a_new_temporary() -> None:
+    """A value that one iteration leaves for the next is lost."""
+    t, y = tensor("t", DType.f32, (1,)), param("y", 3)
+    body = seq(Alloc(t), put(y, i, value=at(t, 0)), put(t, 0, value=f32(1.0)))
+    out = np.zeros(3, np.float32)
+    interpret(Func("f", (y,), parallel(i, 3, body)), [out])
+    assert np.isnan(out).all()
+
+
+def test_parallel_iterations_run_in_no_particular_order() -> None:
+    y = param("y", 64)
+    body = put(y, add(i, 1), value=binary(BinOp.add, at(y, i), f32(1.0)))
+    out = np.zeros(64, np.float32)
+    interpret(Func("f", (y,), parallel(i, 63, body)), [out])
+    assert out[-1] < 63
+
+
+def planned(name: str, offset: int, scope: Scope, size: int = 16) -> Tensor:
+    return Tensor(name, DType.f32, (size,), (1,), scope, offset)
+
+
+def two_buffers(second_at: int, scope: Scope = Scope.shared) -> np.ndarray:
+    """t and u are both live while y = t + u is computed; they overlap unless the second is at 64."""
+    t, u, y = planned("t", 0, scope), planned("u", second_at, scope), param("y", 2, 16)
+    fill = [loop(j, 16, put(buffer, j, value=f32(value))) for buffer, value in ((t, 1.0), (u, 2.0))]
+    total = loop(j, 16, put(y, i, j, value=binary(BinOp.add, at(t, j), at(u, j))))
+    out = np.zeros((2, 16), np.float32)
+    nest = parallel(i, 2, *fill, total) if scope is Scope.thread else loop(i, 2, *fill, total)
+    interpret(Func("f", (y,), nest, shared_bytes=128, thread_bytes=128), [out])
+    return out
+
+
+@pytest.mark.parametrize("scope", [Scope.shared, Scope.thread])
+def test_overlapping_plan_gives_wrong_results(scope: Scope) -> None:
+    assert (two_buffers(64, scope) == 3).all()
+    assert (two_buffers(32, scope) != 3).any()
+
+
+def test_thread_arena_is_garbage_at_the_start_of_an_iteration() -> None:
+    t, y = planned("t", 0, Scope.thread, 1), param("y", 3)
+    out = np.zeros(3, np.float32)
+    body = seq(put(y, i, value=at(t, 0)), put(t, 0, value=f32(1.0)))
+    interpret(Func("f", (y,), parallel(i, 3, body), thread_bytes=64), [out])
+    assert np.isnan(out).all()
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(InvalidArguments, match="1 arrays for 2 parameters"):
+        interpret(relu(), [np.zeros((4, 40), np.float32)])
+    with pytest.raises(InvalidArguments, match="float64 for f32"):
+        interpret(relu(), [np.zeros((4, 40)), np.zeros((4, 40))])
+    with pytest.raises(InvalidArguments, match=r"shape \(40, 4\) for shape \(4, 40\)"):
+        interpret(relu(), [np.zeros((40, 4), np.float32), np.zeros((4, 40), np.float32)])
+
+
+def test_matmul_relu_is_numpy() -> None:
+    f = matmul_relu()
+    w, b, c, y = results(f, f)
+    np.testing.assert_allclose(y, np.maximum(w @ b + c, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_programs_read_nothing_undefined(program) -> None:
+    assert all(np.isfinite(a).all() for a in results(program(), program()))

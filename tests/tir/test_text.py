@@ -1,0 +1,81 @@
+"""Tensor IR as text: every node once, parentheses only where needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.ir import (
+    Binary,
+    BinOp,
+    Brgemm,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Flat,
+    Load,
+    Module,
+    Ramp,
+    ReduceLanes,
+    Select,
+    Unary,
+    UnOp,
+    Var,
+    tensor,
+)
+from benchgraph.tir.text import print_tir
+from tests.tir.programs import attention, matmul_relu, relu
+
+i, j = Var("i"), Var("j")
+X = tensor("x", DType.f32, (8,))
+
+
+def op(o: BinOp, a: Expr, b: Expr) -> Expr:
+    return Binary(o, a, b)
+
+
+x = Load(X, (i,))
+
+
+@pytest.mark.parametrize(
+    ("e", "text"),
+    [
+        (op(BinOp.add, op(BinOp.mul, i, Const(8)), j), "i*8 + j"),
+        (op(BinOp.mul, op(BinOp.add, i, j), Const(8)), "(i + j)*8"),
+        (op(BinOp.sub, i, op(BinOp.sub, j, Const(1))), "i - (j - 1)"),
+        (op(BinOp.sub, op(BinOp.sub, i, j), Const(1)), "i - j - 1"),
+        (op(BinOp.mod, op(BinOp.floordiv, i, Const(4)), Const(3)), "i//4%3"),
+        (op(BinOp.mul, i, op(BinOp.mod, j, Const(3))), "i*(j%3)"),
+        (op(BinOp.mul, x, Const(0.1, DType.f32)), "x[i] * 0.1"),
+        (op(BinOp.max, x, Const(float("-inf"), DType.f32)), "max(x[i], -inf)"),
+        (op(BinOp.and_, op(BinOp.lt, i, j), Const(1, DType.boolean)), "i < j and true"),
+        (Unary(UnOp.neg, op(BinOp.add, x, x)), "-(x[i] + x[i])"),
+        (op(BinOp.mul, Unary(UnOp.neg, x), x), "-x[i] * x[i]"),
+        (Unary(UnOp.exp, x), "exp(x[i])"),
+        (Cast(i, DType.f32), "f32(i)"),
+        (Const(3, DType.s32), "s32(3)"),
+        (Select(op(BinOp.gt, x, x), x, x), "select(x[i] > x[i], x[i], x[i])"),
+        (Load(X, (Ramp(i, 1, 16),)), "x[i:+16]"),
+        (Load(X, (Ramp(i, 4, 16),), Const(1, DType.boolean)), "(x[i:+16*4] where true)"),
+        (ReduceLanes(BinOp.add, Broadcast(x, 16)), "reduce_add(x16(x[i]))"),
+    ],
+)
+def test_expression(e: Expr, text: str) -> None:
+    assert print_tir(e) == text
+
+
+def test_flat_batch_reduce_shows_strides() -> None:
+    flat = Flat(X, i, 4, 64)
+    text = "brgemm (2x3x4) x[i, 4] += x[i, 4] @ x[i, 4] batch 5 (src by 64, wei by 64)"
+    assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, 5, accumulate=True)) == text
+
+
+@pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)
+def test_function(program, golden) -> None:
+    golden(print_tir(program()))
+
+
+def test_module_prints_init_before_main() -> None:
+    f = relu()
+    assert print_tir(Module(f, f)) == print_tir(f) + "\n\n" + print_tir(f)

@@ -1,0 +1,159 @@
+"""The verifier accepts every program of ours, and says which statement breaks which rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq, unary
+from benchgraph.tir.ir import (
+    Alloc,
+    Binary,
+    BinOp,
+    Brgemm,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Flat,
+    Func,
+    If,
+    Load,
+    Module,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Seq,
+    Slice,
+    Stmt,
+    Store,
+    Tensor,
+    UnOp,
+    tensor,
+)
+from benchgraph.tir.verify import VerifyError, verify
+from tests.tir.programs import PROGRAMS, ZERO, at, i, j, loop, mo, param, put, relu
+
+X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
+V, H = param("v", 64), param("h", 8, dtype=DType.bf16)
+T = tensor("t", DType.f32, (8,))
+x = at(X, 0, 0)
+RAMP = Ramp(ZERO, 1, 16)
+WIDE = Load(V, (RAMP,))
+
+
+def func(*body: Stmt) -> Func:
+    return Func("f", (X, Y, S, V, H), seq(*body) if body else Seq(()))
+
+
+def value(e: Expr) -> Stmt:
+    return put(Y, 0, 0, value=e)
+
+
+def gemm(src: Slice | Flat | None = None, acc: Slice | Flat | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
+    whole = Slice(X, (ZERO, ZERO), 0, 1)
+    return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), 0, 1), m, n, k)
+
+
+BAD: dict[str, tuple[Stmt, str]] = {
+    "undeclared": (put(T, 0, value=f32(1.0)), "`t[0] = 1.0`: the tensor t is not declared in scope"),
+    "undeclared_load": (value(at(T, 0)), "the tensor t is not declared in scope"),
+    "out_of_scope": (seq(loop(i, 2, Alloc(T), put(T, 0, value=x)), value(at(T, 0))), "the tensor t is not declared in scope"),
+    "other_shape": (seq(Alloc(T), put(replace(T, shape=(9,)), 0, value=x)), "the tensor t is declared differently"),
+    "declared_twice": (seq(Alloc(T), Alloc(T)), "the name t is declared twice"),
+    "param_alloc": (Alloc(replace(T, scope=Scope.param)), "an alloc cannot have scope param"),
+    "register_with_shape": (seq(Alloc(replace(T, scope=Scope.register))), "must have shape ()"),
+    "lanes_without_register": (seq(Alloc(replace(T, lanes=4))), "has 4 lanes but is not a register"),
+    "rank": (put(Y, 0, value=x), "y has rank 2 but 1 indices"),
+    "index_dtype": (put(Y, 0, cast(ZERO, DType.s32), value=x), "the index `s32(0)` is s32, not s64"),
+    "stray_variable": (seq(loop(i, 2, value(x)), value(at(X, i, 0))), "the variable i is used outside its loop"),
+    "nested_variable": (loop(i, 2, loop(i, 2, value(x))), "the loop variable i is defined twice in one nest"),
+    "negative_extent": (loop(i, -1, value(x)), "a loop extent is negative"),
+    "float_extent": (loop(i, x, value(x)), "`x[0, 0]` is f32 where a scalar s64 is needed"),
+    "condition": (If(x, value(x)), "`x[0, 0]` is f32 where a scalar boolean is needed"),
+    "operand_dtypes": (value(binary(BinOp.add, x, at(S, 0))), "the operands of `x[0, 0] + s[0]` are f32 and s32"),
+    "operand_lanes": (Store(V, (RAMP,), binary(BinOp.add, WIDE, x)), "are f32 x16 and f32"),
+    "stored_dtype": (put(S, 0, value=x), "a value of f32 is stored where s32 is needed"),
+    "stored_lanes": (Store(V, (RAMP,), x), "a value of f32 is stored where f32 x16 is needed"),
+    "integer_division": (put(S, 0, value=binary(BinOp.div, at(S, 0), at(S, 1))), "/ is for floats"),
+    "float_floordiv": (value(binary(BinOp.floordiv, x, x)), "is for s64 indices, not f32"),
+    "zero_divisor": (put(Y, 0, Binary(BinOp.mod, ZERO, ZERO), value=x), "the divisor of `0%0` is not positive"),
+    "bf16_arithmetic": (put(H, 0, value=binary(BinOp.add, at(H, 0), at(H, 1))), "computes in bf16; cast to f32 first"),
+    "logic_on_floats": (value(binary(BinOp.and_, x, x)), "does not work on f32"),
+    "arithmetic_on_booleans": (value(Cast(binary(BinOp.add, *[binary(BinOp.lt, x, x)] * 2), DType.f32)), "does not work on boolean"),
+    "exp_of_integer": (put(S, 0, value=unary(UnOp.exp, at(S, 0))), "`exp(s[0])` does not work on s32"),
+    "select": (value(Select(x, x, x)), "selects by f32 between f32 and f32"),
+    "literal": (put(S, 0, value=Const(1.0, DType.s32)), "the literal 1.0 does not fit its dtype s32"),
+    "short_ramp": (Store(V, (Ramp(ZERO, 1, 1),), x), "at least two lanes"),
+    "broadcast_of_vector": (Store(V, (RAMP,), Broadcast(WIDE, 16)), "needs a scalar"),
+    "reduce_of_scalar": (value(ReduceLanes(BinOp.add, x)), "needs a vector"),
+    "reduce_by_sub": (value(ReduceLanes(BinOp.sub, WIDE)), "one of add, mul, min, max"),
+    "vector_index": (Store(V, (binary(BinOp.add, RAMP, RAMP),), WIDE), "is not a ramp"),
+    "two_vector_indices": (Store(Y, (Ramp(ZERO, 1, 2), Ramp(ZERO, 1, 2)), Broadcast(x, 2)), "more than one vector"),
+    "mask_dtype": (Store(V, (RAMP,), WIDE, WIDE), "needs boolean x16"),
+    "mask_lanes": (Store(V, (RAMP,), WIDE, binary(BinOp.lt, x, x)), "is boolean; it needs boolean x16"),
+    "too_far": (loop(i, 8, put(Y, add(i, 1), 0, value=x)), "index `i + 1` of y reaches 1..8, outside dim 0 of size 8"),
+    "too_near": (put(Y, -1, 0, value=x), "index `-1` of y reaches -1..-1, outside dim 0"),
+    "vector_too_far": (Store(V, (Ramp(Const(56), 1, 16),), WIDE), "reaches 56..71, outside dim 0 of size 64"),
+    "gemm_extent": (gemm(m=0), "must be positive"),
+    "gemm_too_far": (gemm(Slice(X, (Const(6), ZERO), 0, 1)), "index `6` + 0..3 of x reaches 6..6, outside dim 0 of size 8"),
+    "gemm_dtype": (gemm(Flat(H, ZERO, 1)), "the operand h is bf16; the microkernel takes f32"),
+    "gemm_columns": (gemm(Slice(X, (ZERO, ZERO), 1, 0)), "the columns of x have stride 8, not 1"),
+    "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), 1, 1)), "do not make a slice of rank 2"),
+    "gemm_slice_of_flat": (gemm(Slice(V, (ZERO,), 0, 1)), "flat tensors take flat slices"),
+    "gemm_flat_of_matrix": (gemm(Flat(X, ZERO, 8)), "a flat slice of x, which has rank 2"),
+    "gemm_flat_too_far": (gemm(Flat(V, ZERO, 32)), "`0` + 0..99 of v"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_broken_rule_is_named(case: str) -> None:
+    stmt, message = BAD[case]
+    with pytest.raises(VerifyError) as raised:
+        verify(func(stmt))
+    assert message in str(raised.value)
+    assert str(raised.value).startswith("TIR function f: `")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_programs_are_well_formed(program) -> None:
+    verify(program())
+
+
+def test_module_verifies_init_too() -> None:
+    with pytest.raises(VerifyError):
+        verify(Module(relu(), func(BAD["rank"][0])))
+
+
+def test_index_that_may_stay_inside_is_accepted() -> None:
+    """min(32, 100 - mo*32) iterations from mo*32: the interval alone reaches 127."""
+    y = param("y", 100)
+    rows = binary(BinOp.min, Const(32), binary(BinOp.sub, Const(100), mul(mo, 32)))
+    verify(Func("f", (y,), loop(mo, 4, loop(i, rows, put(y, add(mul(mo, 32), i), value=f32(0.0))))))
+
+
+def test_index_in_a_loop_that_never_runs_is_accepted() -> None:
+    verify(func(loop(i, 0, put(Y, 99, 0, value=x))))
+
+
+def test_registers_of_one_name_in_separate_blocks_are_accepted() -> None:
+    r = Tensor("r", DType.f32, (), (), Scope.register)
+    block = seq(Alloc(r), put(r, value=x), put(Y, j, 0, value=at(r)))
+    verify(func(loop(j, 2, block), loop(j, 2, block)))
+
+
+def test_buffer_beyond_its_arena_is_refused() -> None:
+    t = replace(T, offset=64)
+    body = put(t, 0, value=x)
+    verify(Func("f", (X,), body, shared_bytes=96))
+    with pytest.raises(VerifyError, match="takes bytes 64 to 96 of a shared arena of 95"):
+        verify(Func("f", (X,), body, shared_bytes=95))
+
+
+def test_thread_buffer_outside_a_parallel_loop_is_refused() -> None:
+    t = replace(T, offset=0, scope=Scope.thread)
+    with pytest.raises(VerifyError, match="used outside a parallel loop"):
+        verify(Func("f", (X,), put(t, 0, value=x), thread_bytes=64))
