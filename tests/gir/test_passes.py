@@ -163,3 +163,8 @@ def test_passes_have_names_and_files_alike() -> None:
     for p in PIPELINE:
         assert isinstance(p, Pass)
         assert p.fn.__module__.rsplit(".", 1)[-1] == p.name.replace("-", "_")
+
+
+def test_an_op_that_becomes_one_other_op_is_decomposed() -> None:
+    g = up_to(gir(lambda b: b.op("BiasAdd", b.input((4, 8)), b.input((8,)))), "decompose")
+    assert [node.kind for node in g.nodes if not isinstance(node, Fused)] == ["Add"]

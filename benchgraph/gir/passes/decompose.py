@@ -35,7 +35,7 @@ def decompose(g: Graph, target: Target) -> Graph:
             done.append(op)
             continue
         work.extend(reversed(_expand(builder, op, call)))
-    if len(done) == len(g.nodes):
+    if tuple(done) == g.nodes:
         return g
     return replace(g, values=tuple(builder.values.values()), nodes=tuple(done))
 
