@@ -26,6 +26,7 @@ from tests.ops.naive_lowering import moved_back, naive
 SHARED = Path(__file__).parents[2].parent / "shared"
 SHARED_PIECES = {"spec", "schema", "broadcast", "fills", "laws", "kinds", "affine"}  # modules of ops/ that hold no rows
 F32_EPS = DType.f32.eps
+GUARD = 64  # bytes after an output that must stay as they are
 
 SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in OPS.values() for i, s in enumerate(row.samples)]
 COMPUTING = [p for p in SAMPLES if not p.values[0].unsupported]
@@ -269,16 +270,18 @@ def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample:
 
 @pytest.mark.parametrize(("row", "sample"), COMPUTING)
 def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sample) -> None:
-    compiler = pytest.importorskip("benchgraph.compile", exc_type=ImportError)
     call = call_of(row.kind, sample)
     ins = filled(row, call)
+    compiler = pytest.importorskip("benchgraph.compile", exc_type=ImportError)
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
-    outs = [np.full(t.nbytes, 0xFF, np.uint8).view(t.dtype.numpy).reshape(t.shape) for t in call.outs]
+    buffers = [np.full(t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
+    outs = [b[: t.nbytes].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
     try:
         executable = compiler.compile_partition(partition)
     except Unimplemented as missing:
         pytest.skip(str(missing))
     executable.bind(stored(ins, call), outs)()
+    assert all((b[-GUARD:] == 0xFF).all() for b in buffers), "written past the end"
     got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))
     for port, want in enumerate(row.reference(call, ins)):
         assert agrees(got[port], want, row, call, port)
