@@ -108,7 +108,7 @@ def _gelu(attrs: Attrs, x: Expr) -> Expr:
 def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
     if attrs.get("mode") == "gelu_tanh":
         return real(0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))))
-    from scipy.special import erfc  # takes 0.1 s to import, and only this needs it
+    from scipy.special import erfc  # takes 0.2 s to import, and only this needs it
 
     return 0.5 * x * real(erfc(-x / sqrt(2)))  # erfc, not 1 + erf: no cancellation for x << 0
 
