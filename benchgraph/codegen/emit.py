@@ -20,7 +20,7 @@ from llvmlite import ir
 from benchgraph.codegen import microkernel
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import AliasScopes, Frame
-from benchgraph.codegen.intrinsics import I64, PTR, VOID, declare
+from benchgraph.codegen.intrinsics import I32, I64, PTR, VOID, declare, stack
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Scope, Seq, Slice, Stmt, Store
@@ -118,7 +118,7 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
 
 def _parallel(f: Frame, s: For) -> None:
     captured = [*f.variables.items(), *f.registers.items()]
-    context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
+    context = ir.LiteralStructType([PTR, *(PTR if value.type.is_pointer else value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
@@ -126,15 +126,15 @@ def _parallel(f: Frame, s: For) -> None:
 
 
 def _packed(f: Frame, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
-    with f.builder.goto_entry_block():
-        packed = f.builder.alloca(context)
+    packed = stack(f.builder, context)
+        packed.type = PTR  # llvmlite types what alloca returns by its contents, and would refuse the stores
     for position, value in enumerate(values):
         f.builder.store(value, _member(f.builder, packed, context, position))
     return packed
 
 
 def _member(builder: ir.IRBuilder, at: ir.Value, context: ir.LiteralStructType, position: int) -> ir.Value:
-    return builder.gep(at, [I64(0), ir.Constant(ir.IntType(32), position)], inbounds=True, source_etype=context)
+    return builder.gep(at, [I64(0), I32(position)], inbounds=True, source_etype=context)
 
 
 def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) -> ir.Function:
