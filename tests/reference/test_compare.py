@@ -192,6 +192,6 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
         )
     )
     assert 0 < plain < 1e-5
-    assert cast == pytest.approx(plain + DType.bf16.eps / 2)
+    assert cast == pytest.approx(plain + 2 * DType.bf16.eps)
     assert 2**-7 < quantised < 2**-6
     assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
