@@ -82,7 +82,7 @@ def tolerance(graph: Graph) -> float:
 
     Each op may be off by its row's threshold, in units of eps(f32), since everything is computed in f32. A result between two ops may be
     stored in a narrower float, and a sum of many such results is off by up to 2 eps of that type: the roundings are spread evenly over
-    eps/2 both ways, 0.29 eps rms, and the worst of a million sums is five times that, times 4/3 for what makes them unequal. One that is
+    eps/2 both ways, 0.29 eps rms, and the worst of a million sums is five times that, so 2 leaves a margin. One that is
     quantised may be off by one step now and then, which is a 2^-bits-th of its range, and twice that by the time it has been multiplied.
     """
     last = {t.id for t in graph.outputs}
