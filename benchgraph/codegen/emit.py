@@ -127,7 +127,6 @@ def _parallel(f: Frame, s: For) -> None:
 
 def _packed(f: Frame, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
     packed = stack(f.builder, context)
-        packed.type = PTR  # llvmlite types what alloca returns by its contents, and would refuse the stores
     for position, value in enumerate(values):
         f.builder.store(value, _member(f.builder, packed, context, position))
     return packed

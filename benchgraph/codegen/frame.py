@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
-from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, mangled, poison, splat, vector
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, mangled, poison, splat, stack, vector
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Scope, Tensor
 
@@ -68,8 +68,7 @@ class Frame:
         self.bases[THREAD_ARENA] = b.gep(self.bases[THREAD_ARENA], [offset], inbounds=True, source_etype=I8)
 
     def declare_register(self, t: Tensor) -> None:
-        with self.builder.goto_entry_block():
-            self.registers[t.name] = self.builder.alloca(vector(memory_type(t.dtype), t.lanes), name=t.name)
+        self.registers[t.name] = stack(self.builder, vector(memory_type(t.dtype), t.lanes), t.name)
 
     def element(self, t: Tensor, index: ir.Value) -> ir.Value:
         """The address of element `index` of a parameter or an arena tensor."""

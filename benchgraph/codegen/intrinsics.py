@@ -84,6 +84,14 @@ def declare(module: ir.Module, name: str, result: ir.Type, args: Sequence[ir.Typ
     return known if known is not None else ir.Function(module, ir.FunctionType(result, list(args)), name)
 
 
+def stack(builder: ir.IRBuilder, type: ir.Type, name: str = "") -> ir.Value:
+    """The address of a stack slot that lives as long as the function's call; mem2reg makes a register of it where it can."""
+    with builder.goto_entry_block():
+        slot = builder.alloca(type, name=name)
+    slot.type = PTR  # llvmlite still gives allocas a typed pointer
+    return slot
+
+
 def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
     """Call a function by full name; its type is that of the arguments."""
     return builder.call(declare(builder.module, name, result, [a.type for a in args]), list(args))

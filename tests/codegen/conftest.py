@@ -1,0 +1,115 @@
+"""Compile a small Tensor IR function and run it on arrays, with guards around what it writes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchgraph.codegen.emit import emit
+from benchgraph.codegen.frame import thread_stride
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.runtime.jit import jit
+from benchgraph.tir.build import mul, seq
+from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Module, Ramp, Scope, Stmt, Store, Var, tensor
+
+GUARD = 64  # bytes of 0xA5 on each side of an output
+Array = NDArray[np.generic]
+
+
+class Run(Protocol):
+    def __call__(
+        self, func: Func, ins: Sequence[Array], *, isa: Isa | None = ..., threads: int = ..., runtime: str = ..., shift: int = ...
+    ) -> list[Array]:
+        """Compile func, whose params are the inputs and then the outputs, and return the outputs.
+
+        Outputs start as 0x5A bytes, `shift` bytes off alignment, between guards that must not change.
+        """
+
+
+class Mapped(Protocol):
+    def __call__(self, f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType) -> Array:
+        """dst[i] = f(ins[0][i], ...) on the `isa` and with the `lanes` of the test; the last vector is masked."""
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest) -> Isa:
+    """Each instruction set level that this processor has."""
+    level = ISAS[request.param]
+    if level.lanes > host().isa.lanes:
+        pytest.skip(f"this processor has no {level.name}")
+    return level
+
+
+@pytest.fixture(params=["scalar", "vector"])
+def lanes(request: pytest.FixtureRequest, isa: Isa) -> int:
+    return 1 if request.param == "scalar" else isa.lanes
+
+
+@pytest.fixture
+def run() -> Run:
+    return _run
+
+
+@pytest.fixture
+def mapped(isa: Isa, lanes: int) -> Mapped:
+    def apply(f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType) -> Array:
+        return _mapped(f, ins, dtypes, dst, isa, lanes)
+
+    return apply
+
+
+@pytest.fixture
+def same() -> Callable[[Array, Array], None]:
+    return _same
+
+
+def _run(
+    func: Func, ins: Sequence[Array], *, isa: Isa | None = None, threads: int = 1, runtime: str = "seq", shift: int = 0
+) -> list[Array]:
+    target = replace(host(), isa=isa or host().isa, cores=threads)
+    code = jit(emit(Module(func), target), target, runtime)
+    outs = func.params[len(ins) :]
+    buffers = [np.full(GUARD * 2 + shift + t.nbytes, 0xA5, np.uint8) for t in outs]
+    for t, raw in zip(outs, buffers, strict=True):
+        raw[GUARD + shift : GUARD + shift + t.nbytes] = 0x5A
+    shared, private = np.empty(func.shared_bytes + 1, np.uint8), np.empty(thread_stride(func) * threads + 1, np.uint8)
+    addresses = [*(a.ctypes.data for a in ins), *(b.ctypes.data + GUARD + shift for b in buffers), shared.ctypes.data, private.ctypes.data]
+    argv = (ctypes.c_void_p * len(addresses))(*addresses)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(func.name))(ctypes.addressof(argv))
+    for raw in buffers:
+        assert (raw[: GUARD + shift] == 0xA5).all()
+        assert (raw[-GUARD:] == 0xA5).all()
+    return [b[GUARD + shift : -GUARD].copy().view(t.dtype.numpy) for t, b in zip(outs, buffers, strict=True)]
+
+
+def _mapped(f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType, isa: Isa, lanes: int) -> Array:
+    n, i = ins[0].size, Var("i")
+    srcs = [tensor(f"src{k}", dt, (n,), Scope.param) for k, dt in enumerate(dtypes)]
+    out = tensor("dst", dst, (n,), Scope.param)
+    if lanes == 1:
+        body: Stmt = For(i, Const(n), Store(out, (i,), f(*(Load(s, (i,)) for s in srcs))))
+    else:
+        ramp, rest = Ramp(mul(i, lanes), 1, lanes), Ramp(Const(n // lanes * lanes), 1, lanes)
+        whole = For(i, Const(n // lanes), Store(out, (ramp,), f(*(Load(s, (ramp,)) for s in srcs))))
+        mask = Binary(BinOp.lt, rest, Broadcast(Const(n), lanes))
+        body = seq(whole, Store(out, (rest,), f(*(Load(s, (rest,), mask) for s in srcs)), mask))
+    return _run(Func("main", (*srcs, out), body), ins, isa=isa)[0]
+
+
+def _same(got: Array, want: Array) -> None:
+    """Equal values and signs of zero; any NaN equals any NaN."""
+    assert got.dtype == want.dtype
+    if got.dtype.kind not in "fV":
+        np.testing.assert_array_equal(got, want)
+        return
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        g, w = got.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_array_equal(g, w)
+    np.testing.assert_array_equal(np.signbit(g[~np.isnan(g)]), np.signbit(w[~np.isnan(w)]))

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from benchgraph.codegen import microkernel
+from benchgraph.codegen.emit import emit
+from benchgraph.codegen.frame import LINE_BYTES, thread_stride
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Isa, Target, host
+from benchgraph.runtime.jit import jit
+from benchgraph.tir.build import add, f32, floordiv, mod, mul, seq
+from benchgraph.tir.ir import (
+    Alloc,
+    Binary,
+    BinOp,
+    Brgemm,
+    Broadcast,
+    Const,
+    Flat,
+    For,
+    Func,
+    If,
+    Load,
+    LoopKind,
+    Module,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Slice,
+    Store,
+    Tensor,
+    Var,
+    tensor,
+)
+
+Array = NDArray[np.generic]
+Same = Callable[[Array, Array], None]
+Mapped = Callable[..., Array]
+Run = Callable[..., list[Array]]
+S64, F32, BOOL = DType.s64, DType.f32, DType.boolean
+VAR_I, VAR_J = Var("i"), Var("j")
+
+
+def param(name: str, dtype: DType, size: int) -> Tensor:
+    return tensor(name, dtype, (size,), Scope.param)
+
+
+def values(seed: int, n: int = 151) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=n).astype(np.float32)
+
+
+# ---- accesses --------------------------------------------------------------------------------------------------------
+
+MEMORY = [F32, DType.bf16, DType.f16, DType.s64, DType.s32, DType.s8, DType.u8, BOOL]
+
+
+@pytest.mark.parametrize("dtype", MEMORY, ids=lambda d: d.value)
+@pytest.mark.parametrize("stride", [1, 3, -1])
+def test_strided_masked_load_and_store(stride: int, dtype: DType, isa: Isa, run: Run) -> None:
+    """dst[i * stride] = src[i * stride] for 8 lanes of which 5 are on; the others keep their bytes, and their loads give 0."""
+    count, span = 8, 24
+    x = (np.arange(span) % 5 == 1 if dtype is BOOL else (np.arange(span) + 1)).astype(dtype.numpy)
+    src, dst, loaded = param("src", dtype, span), param("dst", dtype, span), param("loaded", dtype, count)
+    first = 0 if stride > 0 else count - 1
+    ramp = Ramp(Const(first), stride, count)
+    mask = Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(5), count))
+    body = seq(Store(loaded, (Ramp(Const(0), 1, count),), Load(src, (ramp,), mask)), Store(dst, (ramp,), Load(src, (ramp,)), mask))
+    got_loaded, got = run(Func("main", (src, loaded, dst), body), [x], isa=isa, shift=dtype.bits // 8)[:2]
+    at = first + stride * np.arange(count)
+    np.testing.assert_array_equal(got_loaded, np.where(np.arange(count) < 5, x[at], np.zeros(1, x.dtype)))
+    want = np.full(span * x.itemsize, 0x5A, np.uint8).view(x.dtype)
+    want[at[:5]] = x[at[:5]]
+    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_a_masked_scalar_access_touches_nothing_when_off(run: Run, same: Same) -> None:
+    src, dst = param("src", F32, 1), param("dst", F32, 2)
+    x = np.array([3], np.float32)
+    off, on = (Const(v, BOOL) for v in (0, 1))
+    far = Const(1 << 40)
+    body = seq(
+        Store(dst, (Const(0),), Binary(BinOp.add, Load(src, (far,), off), Load(src, (Const(0),), on)), on),
+        Store(dst, (far,), f32(1), off),
+        Store(dst, (Const(1),), f32(2)),
+    )
+    same(run(Func("main", (src, dst), body), [x])[0], np.array([3, 2], np.float32))
+
+
+def test_a_mask_from_a_loop_variable_cuts_the_tail(run: Run, same: Same) -> None:
+    n = 37
+    src, dst = param("src", F32, n), param("dst", F32, n)
+    ramp = Ramp(mul(VAR_I, 16), 1, 16)
+    mask = Binary(BinOp.lt, ramp, Broadcast(Const(n), 16))
+    body = For(VAR_I, Const(4), Store(dst, (ramp,), Load(src, (ramp,), mask), mask))  # the last iteration starts beyond the end
+    x = values(9, n)
+    same(run(Func("main", (src, dst), body), [x])[0], x)
+
+
+def test_registers_hold_vectors_and_scalars(run: Run, same: Same) -> None:
+    """Row sums with a vector accumulator."""
+    rows, cols = 3, 32
+    src, dst = param("src", F32, rows * cols), param("dst", F32, rows)
+    acc, total = replace(tensor("acc", F32, (), Scope.register), lanes=16), tensor("total", F32, (), Scope.register)
+    step = Load(src, (Ramp(add(mul(VAR_I, cols), mul(VAR_J, 16)), 1, 16),))
+    body = For(
+        VAR_I,
+        Const(rows),
+        seq(
+            Alloc(acc),
+            Alloc(total),
+            Store(acc, (), Broadcast(f32(0), 16)),
+            For(VAR_J, Const(cols // 16), Store(acc, (), Binary(BinOp.add, Load(acc, ()), step))),
+            Store(total, (), ReduceLanes(BinOp.add, Load(acc, ()))),
+            Store(dst, (VAR_I,), Load(total, ())),
+        ),
+    )
+    x = np.arange(rows * cols, dtype=np.float32)
+    func = Func("main", (src, dst), body)
+    same(run(func, [x])[0], x.reshape(rows, cols).sum(1))
+    assert "alloca" not in jit(emit(Module(func), host()), host()).optimized_ir()
+
+
+def test_a_masked_register_store_keeps_the_other_lanes(run: Run, same: Same) -> None:
+    dst = param("dst", F32, 8)
+    reg = replace(tensor("reg", F32, (), Scope.register), lanes=8)
+    mask = Binary(BinOp.lt, Ramp(Const(0), 1, 8), Broadcast(Const(3), 8))
+    body = seq(
+        Alloc(reg),
+        Store(reg, (), Broadcast(f32(1), 8)),
+        Store(reg, (), Broadcast(f32(2), 8), mask),
+        Store(dst, (Ramp(Const(0), 1, 8),), Load(reg, ())),
+    )
+    same(run(Func("main", (dst,), body), [])[0], np.array([2, 2, 2, 1, 1, 1, 1, 1], np.float32))
+
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extent", [0, 1, 2, 5])
+def test_serial_loops_run_their_extent_constant_or_not(extent: int, run: Run, same: Same) -> None:
+    dst = param("dst", S64, 30)
+    body = For(
+        VAR_I,
+        Const(6),
+        For(VAR_J, Binary(BinOp.min, VAR_I, Const(extent)), Store(dst, (add(mul(VAR_I, 5), VAR_J),), add(mul(VAR_I, 10), VAR_J))),
+    )
+    want = np.full(30 * 8, 0x5A, np.uint8).view(np.int64)
+    for i in range(6):
+        for j in range(min(i, extent)):
+            want[i * 5 + j] = i * 10 + j
+    same(run(Func("main", (dst,), body), [])[0], want)
+    fixed = For(VAR_I, Const(extent), Store(dst, (VAR_I,), VAR_I))
+    assert (run(Func("main", (dst,), fixed), [])[0][:extent] == np.arange(extent)).all()
+
+
+def test_if_takes_one_branch(run: Run, same: Same) -> None:
+    dst = param("dst", S64, 8)
+    odd = Binary(BinOp.eq, mod(VAR_I, 2), Const(1))
+    body = For(
+        VAR_I,
+        Const(8),
+        seq(
+            If(odd, Store(dst, (VAR_I,), VAR_I), Store(dst, (VAR_I,), Const(-1))),
+            If(Binary(BinOp.gt, VAR_I, Const(5)), Store(dst, (VAR_I,), Const(9))),
+        ),
+    )
+    same(run(Func("main", (dst,), body), [])[0], np.array([-1, 1, -1, 3, -1, 5, 9, 9]))
+
+
+def arena_copy(tasks: int) -> Func:
+    """dst[t] = sum of src[t*4 : t*4+4], through the thread arena; also shared[t] = t, read after the loop."""
+    src, dst, echo = param("src", F32, max(1, tasks * 4)), param("dst", F32, max(1, tasks)), param("echo", S64, max(1, tasks))
+    private = Tensor("private", F32, (4,), (1,), Scope.thread, offset=64)
+    shared = Tensor("shared", S64, (max(1, tasks),), (1,), Scope.shared, offset=128)
+    body = seq(
+        For(
+            VAR_I,
+            Const(tasks),
+            seq(
+                For(VAR_J, Const(4), Store(private, (VAR_J,), Load(src, (add(mul(VAR_I, 4), VAR_J),)))),
+                Store(dst, (VAR_I,), ReduceLanes(BinOp.add, Load(private, (Ramp(Const(0), 1, 4),)))),
+                Store(shared, (VAR_I,), VAR_I),
+            ),
+            LoopKind.parallel,
+        ),
+        For(VAR_I, Const(tasks), Store(echo, (VAR_I,), Load(shared, (VAR_I,)))),
+    )
+    return Func("main", (src, dst, echo), body, shared_bytes=128 + max(1, tasks) * 8, thread_bytes=80)
+
+
+@pytest.mark.parametrize("runtime", ["auto", "threadpool", "seq"])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("tasks", [0, 1, 2, 3, 7, 100])
+def test_parallel_loops_run_each_task_once_with_their_own_arena(tasks: int, threads: int, runtime: str, run: Run) -> None:
+    x = values(10, max(1, tasks * 4))
+    got, echo = run(arena_copy(tasks), [x], threads=threads, runtime=runtime)
+    if tasks:
+        np.testing.assert_allclose(got, x.reshape(tasks, 4).sum(1), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(echo, np.arange(tasks))
+
+
+def test_thread_arenas_start_on_lines_of_their_own() -> None:
+    assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES
+    assert thread_stride(replace(arena_copy(1), thread_bytes=0)) == 0
+
+
+def test_a_parallel_loop_sees_outer_variables_and_registers_and_nests_serially(run: Run, same: Same) -> None:
+    dst, scale = param("dst", S64, 24), tensor("scale", S64, (), Scope.register)
+    k = Var("k")
+    inner = For(
+        k,
+        Const(2),
+        Store(dst, (add(add(mul(VAR_I, 8), mul(VAR_J, 2)), k),), mul(Load(scale, ()), add(add(mul(VAR_I, 100), mul(VAR_J, 10)), k))),
+        LoopKind.parallel,
+    )
+    body = seq(Alloc(scale), Store(scale, (), Const(7)), For(VAR_I, Const(3), For(VAR_J, Const(4), inner, LoopKind.parallel)))
+    want = [7 * (i * 100 + j * 10 + k) for i in range(3) for j in range(4) for k in range(2)]
+    same(run(Func("main", (dst,), body), [], threads=2, runtime="threadpool")[0], np.array(want))
+
+
+def test_init_is_emitted_beside_main() -> None:
+    dst = param("dst", S64, 1)
+    main, init = (Func(name, (dst,), Store(dst, (Const(0),), Const(v))) for name, v in (("main", 1), ("init", 2)))
+    code = jit(emit(Module(main, init), host()), host())
+    assert code.address("main") != code.address("init")
+
+
+def test_stores_to_one_parameter_do_not_make_loads_of_another_repeat() -> None:
+    """The bias load leaves the loop: alias scopes work."""
+    bia, dst = param("bia", F32, 1), param("dst", F32, 4096)
+    body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), Load(bia, (Const(0),))))
+    text = jit(emit(Module(Func("main", (bia, dst), body)), host()), host()).optimized_ir()
+    loop = text[text.index("i.body:") :]
+    assert "load float" not in loop[: loop.index("br i1")]
+
+
+# ---- microkernels ----------------------------------------------------------------------------------------------------
+
+
+def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    seen: list[microkernel.Kernel] = []
+    real = microkernel.define
+
+    def spy(module: ir.Module, kernel: microkernel.Kernel, target: Target) -> ir.Function:
+        seen.append(kernel)
+        return real(module, kernel, target)
+
+    monkeypatch.setattr(microkernel, "define", spy)
+    m, n, k, batch = 3, 20, 5, 2
+    src, wei, dst = param("src", F32, 200), param("wei", F32, 400), param("dst", F32, 100)
+    acc = Tensor("acc", F32, (m * 32,), (1,), Scope.shared, offset=64)
+    call = Brgemm(Flat(src, Const(2), 12, 50), Flat(wei, Const(3), 24, 150), Flat(acc, Const(0), 32), m, n, k, batch=batch)
+    copy = For(VAR_I, Const(m), For(VAR_J, Const(n), Store(dst, (add(mul(VAR_I, n), VAR_J),), Load(acc, (add(mul(VAR_I, 32), VAR_J),)))))
+    a, b = values(11, 200), values(12, 400)
+    func = Func("main", (src, wei, dst), seq(call, replace(call, accumulate=True), copy), shared_bytes=64 + m * 32 * 4)
+    got = run(func, [a, b])[0][: m * n].reshape(m, n)
+    one = sum(
+        np.lib.stride_tricks.as_strided(a[2 + s * 50 :], (m, k), (48, 4))
+        @ np.lib.stride_tricks.as_strided(b[3 + s * 150 :], (k, n), (96, 4))
+        for s in range(batch)
+    )
+    np.testing.assert_allclose(got, 2 * one, rtol=1e-5, atol=1e-5)
+    assert [s.accumulate for s in seen] == [False, True]
+
+
+def test_a_slice_that_was_not_flattened_is_our_bug() -> None:
+    x = param("x", F32, 4)
+    piece = Slice(x, (Const(0),), 0, 0)
+    with pytest.raises(TypeError, match="flatten-index"):
+        emit(Module(Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))), host())
+
+
+def test_floordiv_indices_address_what_they_say(run: Run, same: Same) -> None:
+    src, dst = param("src", F32, 12), param("dst", F32, 12)
+    body = For(VAR_I, Const(12), Store(dst, (VAR_I,), Load(src, (add(mul(mod(VAR_I, 4), 3), floordiv(VAR_I, 4)),))))
+    x = np.arange(12, dtype=np.float32)
+    same(run(Func("main", (src, dst), body), [x])[0], x.reshape(4, 3).T.ravel())

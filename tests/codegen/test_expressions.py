@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import erf
+
+from benchgraph.codegen.emit import emit
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Isa, host
+from benchgraph.runtime.jit import jit
+from benchgraph.tir.build import f32, seq, unary
+from benchgraph.tir.ir import (
+    Binary,
+    BinOp,
+    Broadcast,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Module,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Store,
+    Tensor,
+    Unary,
+    UnOp,
+    Var,
+    tensor,
+)
+
+Array = NDArray[np.generic]
+Same = Callable[[Array, Array], None]
+Mapped = Callable[..., Array]
+Run = Callable[..., list[Array]]
+S64, F32, BOOL = DType.s64, DType.f32, DType.boolean
+VAR_I, VAR_J = Var("i"), Var("j")
+
+
+def param(name: str, dtype: DType, size: int) -> Tensor:
+    return tensor(name, dtype, (size,), Scope.param)
+
+
+AWKWARD = np.array(
+    [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 128.5, -128.5, -129.0, 254.5, 255.5, 256.0, 65504.0, 65519.9, 65520.0, 65536.0, 2.0**31,
+     2147483520.0, -(2.0**31), 2.0**63, 9.2233715e18, -(2.0**63), 1e30, -1e30, np.inf, -np.inf, np.nan, 1e-45, 6e-8, 2.9e-8, 3.1e-8, 6.1e-5,
+     3.4e38, 3.3961e38, 1.0039062, 1.0117188, 8388607.5, 8388609.0, 0.49999997, -0.49999997],
+    np.float32,
+)  # fmt: skip
+
+
+def values(seed: int, n: int = 151) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=n).astype(np.float32)
+
+
+FLOAT_OPS: dict[BinOp, Callable[..., Array]] = {
+    BinOp.add: np.add,
+    BinOp.sub: np.subtract,
+    BinOp.mul: np.multiply,
+    BinOp.div: np.divide,
+    BinOp.min: lambda a, b: np.where(a < b, a, b),
+    BinOp.max: lambda a, b: np.where(a > b, a, b),
+}
+COMPARISONS: dict[BinOp, Callable[..., Array]] = {
+    BinOp.eq: np.equal,
+    BinOp.ne: np.not_equal,
+    BinOp.lt: np.less,
+    BinOp.le: np.less_equal,
+    BinOp.gt: np.greater,
+    BinOp.ge: np.greater_equal,
+}
+
+
+@pytest.mark.parametrize("op", FLOAT_OPS)
+def test_float_arithmetic_is_ieee(op: BinOp, mapped: Mapped, same: Same) -> None:
+    a, b = values(1), values(2)
+    a[3], b[5], a[7], b[7], a[9], b[9] = np.nan, np.nan, 0.0, -0.0, np.inf, np.inf
+    with np.errstate(all="ignore"):
+        want = FLOAT_OPS[op](a, b)
+    same(mapped(lambda x, y: Binary(op, x, y), [a, b], [F32, F32], F32), want)
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_comparisons_know_nan_and_unsigned(op: BinOp, mapped: Mapped, same: Same) -> None:
+    a, b = values(1), values(2)
+    a[3], b[5], b[10:20] = np.nan, np.nan, a[10:20]
+    same(mapped(lambda x, y: Binary(op, x, y), [a, b], [F32, F32], BOOL), COMPARISONS[op](a, b))
+    for dtype in (DType.u8, DType.s8, DType.s32, DType.s64):
+        rng = np.random.default_rng(3)
+        p, q = (rng.integers(0, 256, 77).astype(np.uint8).view(np.int8).astype(dtype.numpy) for _ in range(2))
+        got = mapped(lambda x, y: Binary(op, x, y), [p, q], [dtype, dtype], BOOL)
+        same(got, COMPARISONS[op](p, q))
+
+
+@pytest.mark.parametrize("op", [BinOp.add, BinOp.sub, BinOp.mul, BinOp.min, BinOp.max])
+def test_integer_arithmetic_wraps(op: BinOp, mapped: Mapped, same: Same) -> None:
+    numpy_op = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.min: np.minimum, BinOp.max: np.maximum}[op]
+    for dtype in (DType.s8, DType.u8, DType.s32, DType.s64):
+        rng = np.random.default_rng(4)
+        a, b = (rng.integers(0, 256, 8 * 77).astype(np.uint8).view(dtype.numpy)[:77] for _ in range(2))
+        same(mapped(lambda x, y: Binary(op, x, y), [a, b], [dtype, dtype], dtype), numpy_op(a, b))
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 4, 7, 64])
+def test_floordiv_and_mod_round_towards_minus_infinity(divisor: int, lanes: int, mapped: Mapped, same: Same) -> None:
+    x = np.arange(-50, 50)
+    for op, want in ((BinOp.floordiv, x // divisor), (BinOp.mod, x % divisor)):
+
+        def f(a: Expr, op: BinOp = op) -> Expr:
+            return Binary(op, a, Const(divisor) if lanes == 1 else Broadcast(Const(divisor), lanes))
+
+        same(mapped(f, [x], [S64], S64), want)
+
+
+UNARIES: dict[UnOp, Callable[[Array], Array]] = {
+    UnOp.neg: np.negative,
+    UnOp.abs: np.abs,
+    UnOp.sqrt: np.sqrt,
+    UnOp.round: np.rint,
+    UnOp.floor: np.floor,
+}
+
+
+@pytest.mark.parametrize("op", UNARIES)
+def test_exact_unary_operations(op: UnOp, mapped: Mapped, same: Same) -> None:
+    x = np.concatenate([AWKWARD, values(5) * 10])
+    with np.errstate(all="ignore"):
+        same(mapped(lambda a: Unary(op, a), [x], [F32], F32), UNARIES[op](x))
+
+
+@pytest.mark.parametrize("op", [UnOp.exp, UnOp.log, UnOp.tanh, UnOp.erf])
+def test_transcendentals_reach_vmath(op: UnOp, mapped: Mapped) -> None:
+    x = np.abs(values(6)) + np.float32(0.1)
+    want = {UnOp.exp: np.exp, UnOp.log: np.log, UnOp.tanh: np.tanh, UnOp.erf: erf}[op](x.astype(np.float64))
+    np.testing.assert_allclose(mapped(lambda a: unary(op, a), [x], [F32], F32), want, rtol=1e-6, atol=1e-7)
+
+
+def test_integer_neg_abs_and_not(mapped: Mapped, same: Same) -> None:
+    x = np.arange(-60, 60, dtype=np.int32)
+    same(mapped(lambda a: Unary(UnOp.neg, a), [x], [DType.s32], DType.s32), -x)
+    same(mapped(lambda a: Unary(UnOp.abs, a), [x], [DType.s32], DType.s32), np.abs(x))
+    flags = x % 3 == 0
+    same(mapped(lambda a: Unary(UnOp.not_, a), [flags], [BOOL], BOOL), ~flags)
+
+
+def test_select_and_logic(lanes: int, mapped: Mapped, same: Same) -> None:
+    a, b, n = values(7), values(8), lanes
+
+    def zero() -> Expr:
+        return f32(0) if n == 1 else Broadcast(f32(0), n)
+
+    def f(x: Expr, y: Expr) -> Expr:
+        positive = Binary(BinOp.gt, x, zero()), Binary(BinOp.gt, y, zero())
+        return Select(Binary(BinOp.and_, *positive), x, Select(Binary(BinOp.or_, *positive), y, zero()))
+
+    want = np.where((a > 0) & (b > 0), a, np.where((a > 0) | (b > 0), b, np.float32(0)))
+    same(mapped(f, [a, b], [F32, F32], F32), want)
+
+
+def test_a_product_and_a_sum_become_one_fma_where_the_isa_has_it(isa: Isa) -> None:
+    src, dst = param("src", F32, 16), param("dst", F32, 16)
+    x = Load(src, (Ramp(Const(0), 1, 16),))
+    body = Store(dst, (Ramp(Const(0), 1, 16),), Binary(BinOp.add, Binary(BinOp.mul, x, x), x))
+    target = replace(host(), isa=isa)
+    assembly = jit(emit(Module(Func("main", (src, dst), body)), target), target).assembly()
+    assert ("vfm" in assembly) == ("fma" not in isa.without)
+    assert ("zmm" in assembly) == (isa.lanes == 16)
+    assert ("ymm" in assembly) == (isa.lanes == 8)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("op", [BinOp.add, BinOp.mul, BinOp.min, BinOp.max])
+def test_reduce_lanes(op: BinOp, count: int, isa: Isa, run: Run) -> None:
+    x = np.arange(1, count + 1, dtype=np.float32)[::-1].copy()
+    src, dst = param("src", F32, count), param("dst", F32, 1)
+    body = Store(dst, (Const(0),), ReduceLanes(op, Load(src, (Ramp(Const(0), 1, count),))))
+    want = {BinOp.add: x.sum(), BinOp.mul: np.float32(np.prod(x)), BinOp.min: x.min(), BinOp.max: x.max()}[op]
+    np.testing.assert_allclose(run(Func("main", (src, dst), body), [x], isa=isa)[0], [want], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.s32, BOOL], ids=lambda d: d.value)
+def test_literals_of_every_kind(dtype: DType, run: Run, same: Same) -> None:
+    dst = param("dst", dtype, 16)
+    value: int | float = 1.5 if dtype.is_float else 1
+    body = seq(
+        Store(dst, (Ramp(Const(0), 1, 8),), Broadcast(Const(value, dtype), 8)),
+        Store(dst, (Ramp(Const(8), 1, 8),), Broadcast(Const(value, dtype), 8)),
+    )
+    same(run(Func("main", (dst,), body), [])[0], np.full(16, value).astype(dtype.numpy))
+
+
+def test_infinite_and_nan_literals(run: Run, same: Same) -> None:
+    dst = param("dst", F32, 3)
+    body = seq(*(Store(dst, (Const(i),), f32(v)) for i, v in enumerate((np.inf, -np.inf, np.nan))))
+    same(run(Func("main", (dst,), body), [])[0], np.array([np.inf, -np.inf, np.nan], np.float32))
