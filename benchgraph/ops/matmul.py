@@ -80,9 +80,14 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1): then dst has the variance of src. Integers: their whole range."""
-    limit = sqrt(3 / max(inner_size(call), 1)) if port == 1 else 1.0
-    return fills.uniform(-limit, limit)(call, port, rng)
+    """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1) + 2 / K. Integers: their whole range.
+
+    Then dst has the variance of src, and what follows a ReLU keeps its positive mean: without the shift, the rows of a narrow last layer
+    tend to have one sign, and one ReLU turns them all into zeros.
+    """
+    k = max(inner_size(call), 1)
+    limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == 1 else (1.0, 0.0)
+    return fills.uniform(shift - limit, shift + limit)(call, port, rng)
 
 
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:

@@ -131,7 +131,7 @@ def layernorm_by_hand(b: GraphBuilder) -> None:
 def quantised(b: GraphBuilder) -> None:
     """Dequantised operands around a product, per-channel scales, quantised result."""
     x = b.op("Dequantize", b.input((9, 32), DType.u8), scales=[0.125], zps=[3], qtype="per_tensor")
-    w = b.op("Dequantize", b.constant((32, 24), DType.s8), scales=[0.01 * (i + 1) for i in range(24)], qtype="per_channel", axis=1)
+    w = b.op("Dequantize", b.constant((32, 24), DType.s8), scales=[(i + 1) / 128 for i in range(24)], qtype="per_channel", axis=1)
     b.op("Quantize", b.op("ReLU", b.op("MatMul", x, w)), dtype=DType.u8, scales=[0.25], zps=[5], qtype="per_tensor")
 
 
