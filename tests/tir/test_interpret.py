@@ -59,8 +59,8 @@ def test_min_and_max_give_the_second_operand_when_either_is_nan(op: BinOp, a: fl
     ("value", "dtype", "want"),
     [
         (2.5, DType.s32, 2), (3.5, DType.s32, 4), (-2.5, DType.s8, -2), (300.0, DType.u8, 255), (-1.0, DType.u8, 0), (-1e9, DType.s8, -128),
-        (NAN, DType.s32, 0), (INF, DType.s32, 2**31 - 1), (3e9, DType.s32, 2**31 - 1), (INF, DType.s64, 2**63 - 1), (-INF, DType.s64, -(2**63)),
-        (0.5, DType.boolean, True), (0.0, DType.boolean, False),
+        (NAN, DType.s32, 0), (INF, DType.s32, 2**31 - 1), (3e9, DType.s32, 2**31 - 1), (INF, DType.s64, 2**63 - 1),
+        (-INF, DType.s64, -(2**63)), (0.5, DType.boolean, True), (0.0, DType.boolean, False),
     ],
 )  # fmt: skip
 def test_cast_rounds_half_to_even_and_saturates(value: float, dtype: DType, want: int) -> None:

@@ -1,0 +1,134 @@
+"""plan-buffers: buffers that are live together never share bytes; those that are not, do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import binary, f32, seq
+from benchgraph.tir.ir import Alloc, BinOp, Func, Scope, Stmt, Tensor, tensor
+from benchgraph.tir.passes.plan_buffers import ALIGN_BYTES, Arena, PlanReport, plan_buffers, plan_report
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visit import map_tensors, tensors, walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, loop, parallel, param, put, results
+
+X, Y = param("x", 64), param("y", 64)
+
+
+def buffer(name: str, size: int = 64) -> Tensor:
+    return tensor(name, DType.f32, (size,))
+
+
+def step(dst: Tensor, src: Tensor) -> Stmt:
+    return loop(j, 16, put(dst, j, value=binary(BinOp.add, at(src, j), f32(1.0))))
+
+
+def planned(*body: Stmt) -> Func:
+    f = Func("f", (X, Y), seq(*body))
+    after = plan_buffers(f, TARGET)
+    verify(after)
+    assert_same(after, f)
+    return after
+
+
+def offsets(f: Func) -> dict[str, int]:
+    return {t.name: t.offset for t in tensors(f.body) if t.offset is not None}
+
+
+a, b, c, d = (buffer(name) for name in "abcd")
+
+
+def test_chain_needs_two_buffers(golden) -> None:
+    golden(print_tir(planned(Alloc(a), Alloc(b), Alloc(c), step(a, X), step(b, a), step(c, b), step(Y, c))))
+
+
+def test_report_counts_bytes_with_and_without_reuse() -> None:
+    f = planned(Alloc(a), Alloc(b), Alloc(c), step(a, X), step(b, a), step(c, b), step(Y, c))
+    assert plan_report(f) == PlanReport(512, 0, 768, 0)
+
+
+def test_most_recently_freed_buffer_is_reused() -> None:
+    """a dies before b; both are free when c comes."""
+    body = [step(a, X), step(b, X), step(Y, a), step(Y, b), step(c, X), step(Y, c)]
+    at_ = offsets(planned(Alloc(a), Alloc(b), Alloc(c), *body))
+    assert at_["c"] == at_["b"] != at_["a"]
+
+
+def test_buffer_freed_last_but_too_small_is_passed_over() -> None:
+    small = buffer("b", 16)
+    body = [step(a, X), step(small, X), step(Y, a), step(Y, small), step(c, X), step(Y, c)]
+    at_ = offsets(planned(Alloc(a), Alloc(small), Alloc(c), *body))
+    assert at_["c"] == at_["a"]
+
+
+def test_buffer_used_in_a_loop_lives_through_all_of_it() -> None:
+    """a is read early in each iteration, b written late: in the next iteration a is needed again."""
+    f = planned(Alloc(a), Alloc(b), step(a, X), loop(i, 2, step(Y, a), step(b, X), step(Y, b)))
+    assert len(set(offsets(f).values())) == 2
+
+
+def test_buffer_declared_in_a_loop_is_free_again_within_it() -> None:
+    f = planned(loop(i, 2, Alloc(a), Alloc(b), Alloc(c), step(a, X), step(b, a), step(c, b), step(Y, c)))
+    assert len(set(offsets(f).values())) == 2
+
+
+def test_inside_a_parallel_loop_the_thread_arena_is_used() -> None:
+    f = planned(Alloc(a), step(a, X), parallel(i, 2, Alloc(b), step(b, a), put(Y, i, value=at(b, 0))))
+    assert {t.name: t.scope for t in tensors(f.body) if t.offset is not None} == {"a": Scope.shared, "b": Scope.thread}
+    assert (f.shared_bytes, f.thread_bytes) == (256, 256)
+
+
+def test_offsets_are_aligned() -> None:
+    odd = buffer("a", 17)
+    f = planned(Alloc(odd), Alloc(b), step(odd, X), step(b, odd), step(Y, b))
+    assert all(offset % ALIGN_BYTES == 0 for offset in offsets(f).values())
+    assert f.shared_bytes == 128 + 256
+
+
+def test_overlapping_buffers_are_caught_by_the_interpreter() -> None:
+    """Fault injection: the second buffer moved onto the first, which is still live."""
+    f = planned(Alloc(a), Alloc(b), step(a, X), step(b, a), loop(j, 16, put(Y, j, value=binary(BinOp.mul, at(a, j), at(b, j)))))
+    before = next(t for t in tensors(f.body) if t.name == "b")
+    broken = replace(f, body=map_tensors(f.body, {"b": replace(before, offset=0)}))
+    verify(broken)
+    assert not np.array_equal(results(broken, f)[1], results(f, f)[1])
+
+
+def test_declarations_of_registers_stay() -> None:
+    r = Tensor("r", DType.f32, (), (), Scope.register)
+    f = planned(Alloc(a), Alloc(r), put(r, value=f32(2.0)), put(a, 0, value=at(r)), put(Y, 0, value=at(a, 0)))
+    assert [s.tensor.name for s in walk(f.body) if isinstance(s, Alloc)] == ["r"]
+
+
+def test_no_temporaries_returns_the_same_function() -> None:
+    f = Func("f", (X, Y), step(Y, X))
+    assert plan_buffers(f, TARGET) is f
+
+
+@pytest.mark.parametrize("size", [64, 100])
+def test_arena_joins_neighbours_before_it_grows(size: int) -> None:
+    arena = Arena()
+    for last in (0, 1):
+        arena.take(64, last)
+    arena.expire(2)
+    assert arena.take(size, 3) == (64 if size == 64 else 0)
+    assert arena.size == 128
+
+
+def test_arena_grows_from_the_free_range_at_its_top() -> None:
+    arena = Arena()
+    arena.take(64, 9)
+    arena.take(64, 0)
+    arena.expire(1)
+    assert arena.take(256, 2) == 64
+    assert arena.size == 64 + 256
+
+
+def test_arena_gives_nothing_for_nothing() -> None:
+    arena = Arena()
+    assert arena.take(0, 1) == 0
+    assert arena.size == 0

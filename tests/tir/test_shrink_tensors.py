@@ -1,0 +1,158 @@
+"""shrink-tensors: temporaries move inwards and keep only what one run of their block touches; never further than is sound."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Func, If, Scope, Slice, Stmt, Tensor, tensor
+from benchgraph.tir.passes.merge_parallel import merge_parallel
+from benchgraph.tir.passes.shrink_tensors import shrink_tensors
+from benchgraph.tir.passes.simplify import simplify
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visit import walk
+from tests.tir.programs import PROGRAMS, TARGET, ZERO, assert_same, at, attention, i, j, k, loop, matmul_relu, mo, no, parallel, param, put
+
+X, Y = param("x", 64, 64), param("y", 64, 64)
+T = tensor("t", DType.f32, (64, 64))
+ROW = tensor("t", DType.f32, (64,))
+
+
+def shrunk(t: Tensor, *body: Stmt) -> Func:
+    f = Func("f", (X, Y), seq(Alloc(t), *body))
+    after = shrink_tensors(f, TARGET)
+    verify(after)
+    assert_same(after, f)
+    return after
+
+
+def declared(f: Func) -> dict[str, tuple[tuple[int, ...], Scope]]:
+    return {s.tensor.name: (s.tensor.shape, s.tensor.scope) for s in walk(f.body) if isinstance(s, Alloc)}
+
+
+def shape(t: Tensor, *body: Stmt) -> tuple[int, ...]:
+    (found, _) = declared(shrunk(t, *body))["t"]
+    return found
+
+
+@pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)
+def test_function(program, golden) -> None:
+    golden(print_tir(shrink_tensors(merge_parallel(simplify(program(), TARGET), TARGET), TARGET)))
+
+
+def test_temporary_of_one_loop_body_becomes_a_register() -> None:
+    body = [put(T, i, j, value=at(X, i, j)), put(Y, i, j, value=at(T, i, j))]
+    assert declared(shrunk(T, loop(i, 64, loop(j, 64, *body)))) == {"t": ((), Scope.register)}
+
+
+def test_row_is_kept_when_a_second_loop_reads_it() -> None:
+    body = [loop(j, 64, put(T, i, j, value=at(X, i, j))), loop(k, 64, put(Y, i, k, value=at(T, i, sub(63, k))))]
+    assert shape(T, loop(i, 64, *body)) == (1, 64)
+
+
+def test_shared_outside_thread_inside_a_parallel_loop() -> None:
+    body = [loop(j, 64, put(T, i, j, value=at(X, i, j))), loop(k, 64, put(Y, i, k, value=at(T, i, sub(63, k))))]
+    assert declared(shrunk(T, parallel(i, 64, *body)))["t"][1] is Scope.thread
+    assert declared(shrunk(T, loop(i, 64, *body)))["t"][1] is Scope.shared
+
+
+def test_window_with_an_offset() -> None:
+    body = [loop(j, 8, put(T, i, add(j, 40), value=at(X, i, j))), loop(k, 8, put(Y, i, k, value=at(T, i, sub(47, k))))]
+    assert shape(T, loop(i, 64, *body)) == (1, 8)
+
+
+def test_ragged_tile_uses_the_upper_bound() -> None:
+    rows = minimum(24, sub(64, mul(mo, 24)))
+    m = add(mul(mo, 24), i)
+    body = [
+        loop(i, rows, loop(j, 64, put(T, m, j, value=at(X, m, j)))),
+        loop(i, rows, loop(j, 64, put(Y, m, j, value=at(T, m, sub(63, j))))),
+    ]
+    assert shape(T, parallel(mo, 3, *body)) == (24, 64)
+
+
+def test_microkernel_slices_count_in_full() -> None:
+    call = Brgemm(Slice(X, (mul(mo, 16), ZERO), 0, 1), Slice(X, (ZERO, ZERO), 0, 1), Slice(T, (mul(mo, 16), ZERO), 0, 1), 16, 32, 64)
+    m = add(mul(mo, 16), i)
+    assert shape(T, loop(mo, 4, call, loop(i, 16, loop(j, 32, put(Y, m, j, value=at(T, m, j)))))) == (16, 32)
+
+
+def test_batch_of_slices_counts_in_full() -> None:
+    """Entries 8 apart along the columns, which are the batch dim too: 3*8 columns are read, at any row block."""
+    fill = loop(i, 16, loop(j, 24, put(T, add(mul(mo, 16), i), j, value=at(X, i, j))))
+    src = Slice(T, (mul(mo, 16), ZERO), 0, 1, 1, 8)
+    call = Brgemm(src, Slice(X, (ZERO, ZERO), 0, 1, 0, 8), Slice(Y, (mul(mo, 16), ZERO), 0, 1), 16, 32, 8, 3)
+    assert shape(T, loop(mo, 4, fill, call)) == (16, 24)
+
+
+def test_value_carried_to_the_next_iteration_keeps_the_tensor_outside() -> None:
+    step = put(ROW, add(j, 1), value=binary(BinOp.add, at(ROW, j), at(X, 0, j)))
+    copy = put(Y, 0, j, value=at(ROW, add(j, 1)))
+    assert shape(ROW, put(ROW, 0, value=f32(0.0)), loop(j, 63, step, copy)) == (64,)
+
+
+def test_accumulator_over_the_loop_stays_outside() -> None:
+    one = tensor("t", DType.f32, (1,))
+    total = loop(j, 64, put(one, 0, value=binary(BinOp.add, at(one, 0), at(X, 0, j))))
+    f = shrunk(one, put(one, 0, value=f32(0.0)), total, put(Y, 0, 0, value=at(one, 0)))
+    assert declared(f) == {"t": ((), Scope.register)}
+    assert print_tir(f.body).splitlines()[0] == "alloc t: f32 register"
+
+
+def test_scratch_row_that_every_iteration_fills_first_moves_in() -> None:
+    body = [loop(j, 64, put(ROW, j, value=at(X, i, j))), loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))]
+    lines = print_tir(shrunk(ROW, loop(i, 64, *body)).body).splitlines()
+    assert lines[:2] == ["for i in 64 {", "  alloc t: f32[64] shared"]
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        loop(j, 63, put(ROW, j, value=at(X, i, j))),
+        If(binary(BinOp.lt, i, Const(1)), loop(j, 64, put(ROW, j, value=at(X, i, j)))),
+        loop(j, 32, put(ROW, mul(j, 2), value=at(X, i, j))),
+        loop(k, sub(1, i), loop(j, 64, put(ROW, j, value=at(X, i, j)))),
+    ],
+    ids=["one short", "only the first time", "every other", "a loop that may not run"],
+)
+def test_scratch_row_that_is_filled_in_part_stays_outside(fill: Stmt) -> None:
+    start = loop(j, 64, put(ROW, j, value=f32(1.0)))
+    f = shrunk(ROW, start, loop(i, 2, fill, loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))))
+    assert print_tir(f.body).splitlines()[0] == "alloc t: f32[64] shared"
+
+
+def test_symbolic_fill_covers_a_symbolic_read() -> None:
+    """min(24, 64 - mo*24) elements are stored, then as many are read: no row index tells the iterations apart."""
+    n = minimum(24, sub(64, mul(mo, 24)))
+    m = add(mul(mo, 24), i)
+    body = [loop(i, n, put(ROW, i, value=at(X, m, 0))), loop(i, n, put(Y, m, 0, value=at(ROW, i)))]
+    assert shape(ROW, loop(mo, 3, *body)) == (24,)
+
+
+def test_temporary_filled_anew_becomes_two() -> None:
+    def use(row: int) -> list[Stmt]:
+        return [loop(j, 64, put(ROW, j, value=at(X, row, j))), loop(k, 64, put(Y, row, k, value=at(ROW, sub(63, k))))]
+
+    assert list(declared(shrunk(ROW, *use(0), *use(1)))) == ["t", "t_1"]
+
+
+def test_accesses_without_a_common_base_keep_the_dim() -> None:
+    body = [loop(j, 64, put(T, no, j, value=at(X, no, j))), put(Y, no, 0, value=at(T, no, 0)), put(Y, no, 1, value=at(T, no, sub(63, no)))]
+    assert shape(T, loop(no, 64, *body)) == (1, 64)
+
+
+def test_temporary_shared_by_parallel_iterations_is_not_a_register() -> None:
+    one = tensor("t", DType.f32, (1,))
+    assert shape(one, put(one, 0, value=f32(3.0)), parallel(i, 4, put(Y, i, 0, value=at(one, 0)))) == (1,)
+
+
+def test_unused_temporary_is_dropped() -> None:
+    assert declared(shrunk(T, put(Y, 0, 0, value=f32(1.0)))) == {}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_no_change_returns_the_same_function(program) -> None:
+    once = shrink_tensors(merge_parallel(simplify(program(), TARGET), TARGET), TARGET)
+    assert shrink_tensors(once, TARGET) is once

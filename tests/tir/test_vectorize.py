@@ -1,0 +1,185 @@
+"""vectorize: what becomes vectors, what stays scalar, and that both mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mul, seq, sub, unary
+from benchgraph.tir.ir import Alloc, BinOp, Const, Func, Scope, Select, Stmt, Tensor, UnOp
+from benchgraph.tir.passes.simplify import simplify
+from benchgraph.tir.passes.vectorize import vectorize
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visit import exprs, tensors, walk, walk_expr
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+
+X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32), param("h", 64, dtype=DType.bf16)
+R = Tensor("r", DType.f32, (), (), Scope.register)
+
+
+def vectorized(*body: Stmt, isa: str = "avx512") -> Func:
+    f = Func("f", (X, Y, S, H), seq(*body))
+    verify(f)
+    after = simplify(vectorize(f, replace(TARGET, isa=ISAS[isa])), TARGET)
+    verify(after)
+    assert_same(after, f)
+    return after
+
+
+def is_scalar(*body: Stmt) -> bool:
+    f = Func("f", (X, Y, S, H), seq(*body))
+    return vectorize(f, TARGET) is f
+
+
+def text(*body: Stmt) -> str:
+    return print_tir(vectorized(*body).body)
+
+
+def double(n: int) -> Stmt:
+    return loop(j, n, put(Y, j, value=binary(BinOp.mul, at(X, j), f32(2.0))))
+
+
+def total(n: int, op: BinOp = BinOp.add) -> Stmt:
+    return loop(j, n, put(Y, 7, value=binary(op, at(Y, 7), at(X, j))))
+
+
+@pytest.mark.parametrize("n", [2, 15, 16, 17, 64, 67])
+def test_pointwise(n: int, golden) -> None:
+    golden(text(double(n)))
+
+
+@pytest.mark.parametrize("n", [3, 16, 40, 64, 150])
+def test_sum(n: int, golden) -> None:
+    golden(text(total(n)))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 31, 32, 33, 67, 129])
+@pytest.mark.parametrize("op", [BinOp.add, BinOp.mul, BinOp.min, BinOp.max])
+def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
+    vectorized(total(n, op), isa=isa)
+
+
+def test_extent_that_is_an_expression(golden) -> None:
+    rest = minimum(40, sub(100, mul(i, 40)))
+    golden(text(loop(i, 3, loop(j, rest, put(Y, add(mul(i, 40), j), value=unary(UnOp.exp, at(X, add(mul(i, 40), j))))))))
+
+
+def test_registers_in_the_body_widen() -> None:
+    body = [Alloc(R), put(R, value=binary(BinOp.mul, at(X, j), at(X, j))), put(Y, j, value=binary(BinOp.add, at(R), at(R)))]
+    f = vectorized(loop(j, 32, *body))
+    assert {t.lanes for t in tensors(f.body) if t.name == "r"} == {16}
+
+
+def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
+    both = [put(Y, n, value=binary(op, at(Y, n), at(X, j))) for n, op in ((0, BinOp.min), (1, BinOp.max))]
+    assert is_scalar(loop(j, 256, *both))  # two places of one tensor are not told apart
+    into = [Tensor(n, DType.f32, (), (), Scope.register) for n in ("least", "most")]
+    start = [s for r in into for s in (Alloc(r), put(r, value=at(X, 0)))]
+    fold = [put(r, value=binary(op, at(r), at(X, j))) for r, op in zip(into, (BinOp.min, BinOp.max), strict=True)]
+    end = [put(Y, n, value=at(r)) for n, r in enumerate(into)]
+    assert text(*start, loop(j, 256, *fold), *end).count("x16 register") == 8
+
+
+def test_reduction_into_a_register_and_a_store_of_the_same_values() -> None:
+    """The second loop of softmax."""
+    e = put(Y, j, value=unary(UnOp.exp, binary(BinOp.sub, at(X, j), f32(1.0))))
+    body = loop(j, 100, e, put(R, value=binary(BinOp.add, at(R), at(Y, j))))
+    assert "reduce_add" in text(seq(Alloc(R), put(R, value=f32(0.0)), body, put(Y, 0, value=at(R))))
+
+
+def test_constant_stride_gathers() -> None:
+    assert ":+16*3]" in text(loop(j, 64, put(Y, j, value=at(X, add(mul(j, 3), 1)))))
+
+
+def test_invariant_load_is_broadcast() -> None:
+    assert "x16(x[5])" in text(loop(j, 64, put(Y, j, value=at(X, 5))))
+
+
+def test_loop_variable_as_data_becomes_a_ramp() -> None:
+    assert "f32(j_v*16:+16)" in text(loop(j, 64, put(Y, j, value=cast(j, DType.f32))))
+
+
+def test_types_of_other_widths_use_the_same_lanes() -> None:
+    assert "h[j_v*16:+16] = bf16(x[j_v*16:+16])" in text(loop(j, 64, put(H, j, value=cast(at(X, j), DType.bf16))))
+
+
+def test_integer_reduction_starts_from_the_end_of_the_range() -> None:
+    lines = text(loop(j, 9, put(S, 15, value=binary(BinOp.max, at(S, 15), at(S, j)))))
+    assert "s32" not in lines  # s[15] and s[j] are one tensor: scalar
+    count = Tensor("n", DType.s32, (), (), Scope.register)
+    folded = loop(j, 9, put(count, value=binary(BinOp.max, at(count), at(S, j))))
+    assert "x16(s32(-2147483648))" in text(seq(Alloc(count), put(count, value=at(S, 0)), folded, put(S, 15, value=at(count))))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        put(Y, mul(j, 2), value=at(X, j)),
+        put(Y, sub(63, j), value=at(X, j)),
+        put(Y, add(j, 1), value=at(Y, j)),
+        put(Y, j, value=at(Y, 0)),
+        put(Y, 0, value=at(X, j)),
+        put(Y, 0, value=binary(BinOp.sub, at(Y, 0), at(X, j))),
+        put(Y, 0, value=binary(BinOp.add, at(Y, 0), binary(BinOp.mul, at(Y, 0), at(X, j)))),
+        put(Y, j, value=at(X, floordiv(j, 2))),
+        put(Y, j, value=at(X, mul(j, j))),
+        put(Y, j, value=cast(floordiv(j, 2), DType.f32)),
+    ],
+    ids=[
+        "store with a stride", "store backwards", "running value", "read of what is written", "last value wins", "no fold",
+        "acc read twice", "floordiv index", "square index", "floordiv data",
+    ],
+)  # fmt: skip
+def test_anything_else_stays_scalar(body: Stmt) -> None:
+    assert is_scalar(loop(j, 64, body))
+
+
+def test_invariant_index_from_memory_is_broadcast() -> None:
+    load = at(X, cast(at(S, 0), DType.s64))
+    assert "x16(x[s64(s[0])])" in text(put(S, 0, value=Const(3, DType.s32)), loop(j, 64, put(Y, j, value=load)))
+
+
+def test_store_far_enough_behind_is_independent() -> None:
+    shifted = put(Y, add(j, 64), value=at(Y, j))
+    assert "y[j_v*16 + 64:+16] = y[j_v*16:+16]" in text(loop(j, 64, shifted))
+    assert is_scalar(loop(j, 65, shifted))
+
+
+def test_accumulator_read_elsewhere_in_the_body_stays_scalar() -> None:
+    """A running sum, stored at each step."""
+    body = [put(R, value=binary(BinOp.add, at(R), at(X, j))), put(Y, j, value=at(R))]
+    assert is_scalar(seq(Alloc(R), put(R, value=f32(0.0)), loop(j, 64, *body)))
+
+
+def test_buffers_that_share_bytes_stay_scalar() -> None:
+    """In the interpreter's terms: u[j] is t[j + 1]."""
+    t, u = (Tensor(name, DType.f32, (64,), (1,), Scope.shared, offset) for name, offset in (("t", 0), ("u", 64)))
+    f = Func("f", (X, Y), loop(j, 32, put(u, j, value=at(t, j))), shared_bytes=512)
+    assert vectorize(f, TARGET) is f
+
+
+def test_short_loop_with_a_gather_stays_scalar() -> None:
+    assert is_scalar(loop(j, 7, put(Y, j, value=at(X, mul(j, 3)))))
+    assert not is_scalar(loop(j, 8, put(Y, j, value=at(X, mul(j, 3)))))
+
+
+def test_masked_tail_folds_the_neutral_element() -> None:
+    f = vectorize(Func("f", (X, Y), total(20, BinOp.min)), TARGET)
+    picks = [e for s in walk(f.body) for top in exprs(s) for e in walk_expr(top) if isinstance(e, Select)]
+    assert [p.b for p in picks] == [p.b for p in picks if print_tir(p.b) == "x16(inf)"]
+    assert len(picks) == 1
+
+
+def test_vectors_do_not_become_wider_vectors() -> None:
+    once = vectorized(double(67), total(150))
+    assert vectorize(once, TARGET) is once
+
+
+def test_outer_loops_stay() -> None:
+    lines = text(loop(i, 4, loop(k, 2, loop(j, 16, put(Y, add(mul(i, 16), j), value=at(X, j))))))
+    assert lines.splitlines()[:2] == ["for i in 4 {", "  for k in 2 {"]
