@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchgraph.graph import Graph, load, parse_graph, validate
-from benchgraph.reference import compare, evaluate, fill, tolerance
+from benchgraph.ops import spec
+from benchgraph.reference import call_of, compare, evaluate, fill, tolerance
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
 
 def graph(body: str) -> Graph:
     return validate(parse_graph(f"graph engine=cpu fpmath=strict {{ {body} }}"))
+
+
+def weight_range(g: Graph) -> tuple[float, float]:
+    """What the last op's row fills its second input with."""
+    weights = spec(g.ops[-1].kind).fill(call_of(g.ops[-1]), 1, np.random.default_rng(9))
+    return float(weights.min()), float(weights.max())
 
 
 LAYERS = graph("%2: f32[32,64] = MatMul#0(%0: f32[32,256], %1: f32[256,64]) %4: f32[32,8] = MatMul#1(%2, %3: f32[64,8])")
@@ -48,8 +54,9 @@ def test_weights_are_filled_as_their_matmul_asks_through_transposes_and_casts() 
         "%4: bf16[2,8] = MatMul#2(%3: bf16[2,300], %2)"
     )
     weights = fill(g, 0)[0]
-    assert 0.099 < np.abs(weights).max() <= sqrt(3 / 300)
-    assert len(np.unique(weights)) > 1000
+    low, high = weight_range(g)
+    assert (weights.min(), weights.max()) == (pytest.approx(low, abs=0.005), pytest.approx(high, abs=0.005))
+    assert len(np.unique(weights)) > 1000, "they are divided as finely as their own dtype allows, so that the cast has to round"
 
 
 def test_quantised_weights_stand_for_the_numbers_the_matmul_wants() -> None:
@@ -59,7 +66,8 @@ def test_quantised_weights_stand_for_the_numbers_the_matmul_wants() -> None:
     )
     weights = fill(g, 0)[0]
     assert weights.dtype == np.int8
-    assert np.abs(weights.astype(int)).max() == pytest.approx(sqrt(3 / 300) / 0.004, abs=1)
+    low, high = weight_range(g)
+    assert (weights.min() * 0.004, weights.max() * 0.004) == (pytest.approx(low, abs=0.008), pytest.approx(high, abs=0.008))
 
 
 def test_weights_below_one_step_do_not_all_vanish() -> None:
