@@ -24,6 +24,7 @@ from benchgraph.codegen.intrinsics import I32, I64, PTR, VOID, declare, stack
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Scope, Seq, Slice, Stmt, Store
+from benchgraph.tir.visit import exprs, tensors, variables, walk
 
 PARALLEL = "benchgraph_parallel"
 
@@ -117,12 +118,20 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
 
 
 def _parallel(f: Frame, s: For) -> None:
-    captured = [*f.variables.items(), *f.registers.items()]
+    captured = _captured(f, s)
     context = ir.LiteralStructType([PTR, *(PTR if value.type.is_pointer else value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
     f.builder.call(run, [body, argument, evaluate(f, s.extent)])
+
+
+def _captured(f: Frame, s: For) -> list[tuple[str, ir.Value]]:
+    """Outer loop variables and registers that a parallel loop uses. Only these: a register whose address leaves stays in memory."""
+    read = {name for inner in walk(s.body) for e in exprs(inner) for name in variables(e)}
+    declared = {inner.tensor.name for inner in walk(s.body) if isinstance(inner, Alloc)}
+    used = {t.name for t in tensors(s.body)} - declared
+    return [(n, v) for n, v in f.variables.items() if n in read] + [(n, v) for n, v in f.registers.items() if n in used]
 
 
 def _packed(f: Frame, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:

@@ -224,6 +224,13 @@ def test_a_parallel_loop_sees_outer_variables_and_registers_and_nests_serially(r
     same(run(Func("main", (dst,), body), [], threads=2, runtime="threadpool")[0], np.array(want))
 
 
+def test_a_register_of_an_earlier_loop_stays_a_register() -> None:
+    dst, acc = param("dst", S64, 8), tensor("acc", S64, (), Scope.register)
+    serial = For(VAR_I, Const(8), seq(Alloc(acc), Store(acc, (), VAR_I), Store(dst, (VAR_I,), Load(acc, ()))))
+    parallel = For(VAR_I, Const(8), seq(Alloc(acc), Store(acc, (), VAR_I), Store(dst, (VAR_I,), Load(acc, ()))), LoopKind.parallel)
+    assert "alloca" not in jit(emit(Module(Func("main", (dst,), seq(serial, parallel))), host()), host()).optimized_ir()
+
+
 def test_init_is_emitted_beside_main() -> None:
     dst = param("dst", S64, 1)
     main, init = (Func(name, (dst,), Store(dst, (Const(0),), Const(v))) for name, v in (("main", 1), ("init", 2)))

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.target import ISAS
+from benchgraph.runtime import threads as runtimes
+from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.threads import omp_functions, runtime_symbol
+
+Tasks = NDArray[np.int64]
+COUNTS = (0, 1, 2, 3, 7, 100)
+
+# run(marks, tasks, times): each task adds 1 to marks[task], and marks[tasks + thread] counts that thread's tasks
+BODY = """
+declare void @benchgraph_parallel(ptr, ptr, i64)
+
+define void @body(ptr %ctx, i64 %begin, i64 %end, i64 %thread) {
+entry:
+  %marks = load ptr, ptr %ctx
+  %tasks.at = getelementptr {ptr, i64}, ptr %ctx, i64 0, i32 1
+  %tasks = load i64, ptr %tasks.at
+  %slot = add i64 %tasks, %thread
+  %mine = getelementptr i64, ptr %marks, i64 %slot
+  br label %task
+task:
+  %t = phi i64 [%begin, %entry], [%next, %task]
+  %at = getelementptr i64, ptr %marks, i64 %t
+  %old = load i64, ptr %at
+  %new = add i64 %old, 1
+  store i64 %new, ptr %at
+  %count = load i64, ptr %mine
+  %more = add i64 %count, 1
+  store i64 %more, ptr %mine
+  %next = add i64 %t, 1
+  %again = icmp slt i64 %next, %end
+  br i1 %again, label %task, label %done
+done:
+  ret void
+}
+
+define void @nested(ptr %ctx, i64 %begin, i64 %end, i64 %thread) {
+entry:
+  br label %task
+task:
+  %t = phi i64 [%begin, %entry], [%next, %task]
+  %table.at = getelementptr ptr, ptr %ctx, i64 %t
+  %inner = load ptr, ptr %table.at
+  %tasks.at = getelementptr {ptr, i64}, ptr %inner, i64 0, i32 1
+  %tasks = load i64, ptr %tasks.at
+  call void @benchgraph_parallel(ptr @body, ptr %inner, i64 %tasks)
+  %next = add i64 %t, 1
+  %again = icmp slt i64 %next, %end
+  br i1 %again, label %task, label %done
+done:
+  ret void
+}
+
+define void @outer(ptr %table, i64 %tasks) {
+  call void @benchgraph_parallel(ptr @nested, ptr %table, i64 %tasks)
+  ret void
+}
+
+define void @run(ptr %marks, i64 %tasks, i64 %times) {
+entry:
+  %ctx = alloca {ptr, i64}
+  store ptr %marks, ptr %ctx
+  %tasks.at = getelementptr {ptr, i64}, ptr %ctx, i64 0, i32 1
+  store i64 %tasks, ptr %tasks.at
+  br label %region
+region:
+  %r = phi i64 [0, %entry], [%next, %region]
+  call void @benchgraph_parallel(ptr @body, ptr %ctx, i64 %tasks)
+  %next = add i64 %r, 1
+  %again = icmp slt i64 %next, %times
+  br i1 %again, label %region, label %done
+done:
+  ret void
+}
+"""
+
+
+def compiled(kind: str, threads: int) -> Code:
+    return load(BODY, ISAS["portable"], {"benchgraph_parallel": runtime_symbol(kind, threads)})
+
+
+def runner(code: Code) -> Callable[[int, int, int], None]:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address("run"))
+
+
+def marks(code: Code, tasks: int, threads: int, times: int = 1) -> tuple[Tasks, Tasks]:
+    """(how often each task ran, how many tasks each thread ran)."""
+    found = np.zeros(tasks + threads, np.int64)
+    runner(code)(found.ctypes.data, tasks, times)
+    return found[:tasks], found[tasks:]
+
+
+@pytest.fixture(params=["omp", "threadpool", "seq"])
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "omp" and not omp_functions():
+        pytest.skip("no OpenMP library on this system")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("tasks", COUNTS)
+def test_every_task_runs_once_in_shares_that_differ_by_at_most_one(kind: str, tasks: int, threads: int) -> None:
+    done, per_thread = marks(compiled(kind, threads), tasks, threads)
+    assert (done == 1).all()
+    team = 1 if kind == "seq" or tasks <= 1 else min(threads, tasks)
+    assert (per_thread > 0).sum() == min(team, tasks)
+    assert tasks == 0 or per_thread[:team].max() - per_thread[:team].min() <= 1
+
+
+def test_many_regions_in_a_row_lose_nothing(kind: str) -> None:
+    for threads in (2, 4):
+        done, _ = marks(compiled(kind, threads), 7, threads, times=300)
+        assert (done == 300).all()
+
+
+def test_workers_that_fell_asleep_wake_up() -> None:
+    code = compiled("threadpool", 4)
+    for _ in range(3):
+        assert (marks(code, 9, 4)[0] == 1).all()
+        threading.Event().wait(0.01)  # far longer than they spin
+
+
+def test_concurrent_callers_each_get_their_whole_region(kind: str) -> None:
+    code, results = compiled(kind, 4), list[Tasks]()
+    run = runner(code)
+
+    def caller() -> None:
+        for _ in range(20):
+            found = np.zeros(17 + 4, np.int64)
+            run(found.ctypes.data, 17, 10)
+            results.append(found[:17])
+
+    callers = [threading.Thread(target=caller) for _ in range(3)]
+    for c in callers:
+        c.start()
+    for c in callers:
+        c.join()
+    assert len(results) == 60
+    assert all((r == 10).all() for r in results)
+
+
+def test_a_region_inside_a_region_runs(kind: str) -> None:
+    code = compiled(kind, 2)
+    found = [np.zeros(5 + 2, np.int64) for _ in range(3)]
+    contexts = [(ctypes.c_int64 * 2)(f.ctypes.data, 5) for f in found]
+    table = (ctypes.c_void_p * 3)(*(ctypes.addressof(c) for c in contexts))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address("outer"))(ctypes.addressof(table), 3)
+    assert all((f[:5] == 1).all() for f in found)
+
+
+def test_runtimes_and_thread_counts_live_side_by_side() -> None:
+    addresses = {runtime_symbol(k, t) for k in ("threadpool", "seq") for t in (2, 3)}
+    assert len(addresses) >= 3
+    assert runtime_symbol("threadpool", 2) == runtime_symbol("threadpool", 2)
+
+
+def test_auto_is_omp_if_there_is_one_else_the_threadpool(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runtime_symbol("auto", 2) == runtime_symbol("omp" if omp_functions() else "threadpool", 2)
+    monkeypatch.setattr(runtimes, "omp_functions", dict)
+    assert runtime_symbol("auto", 2) == runtime_symbol("threadpool", 2)
+
+
+def test_omp_without_a_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtimes, "omp_functions", dict)
+    with pytest.raises(Unimplemented, match=r"no OpenMP library.*threadpool"):
+        runtime_symbol("omp", 2)
+
+
+@pytest.mark.parametrize(("kind", "threads", "message"), [("tbb", 2, "'tbb'.*auto, omp"), ("seq", 0, "0 threads; use at least one")])
+def test_what_cannot_be_is_refused(kind: str, threads: int, message: str) -> None:
+    with pytest.raises(InvalidArguments, match=message):
+        runtime_symbol(kind, threads)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_the_threadpool_works_in_the_child_of_a_fork_and_after_it() -> None:
+    script = f"""
+import os, sys
+sys.path[:0] = {sys.path!r}
+import importlib.util
+spec = importlib.util.spec_from_file_location("t", {__file__!r})
+t = importlib.util.module_from_spec(spec); spec.loader.exec_module(t)
+code = t.compiled("threadpool", 3)
+assert (t.marks(code, 50, 3)[0] == 1).all()
+pid = os.fork()
+done, per_thread = t.marks(code, 50, 3)
+good = (done == 1).all() and (per_thread > 0).all()
+if pid == 0:
+    os._exit(0 if good else 3)
+assert os.waitpid(pid, 0)[1] == 0
+assert good
+print("fine")
+"""
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "fine\n", "")
+
+
+def test_a_process_with_workers_ends_cleanly_even_with_calls_after_shutdown() -> None:
+    script = f"""
+import atexit, sys
+sys.path[:0] = {sys.path!r}
+import importlib.util
+spec = importlib.util.spec_from_file_location("t", {__file__!r})
+t = importlib.util.module_from_spec(spec); spec.loader.exec_module(t)
+atexit.register(lambda: print((t.marks(code, 50, 3)[0] == 1).all()))  # runs after the pool has stopped: it registered later
+code = t.compiled("threadpool", 3)
+t.marks(code, 50, 3)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "True\n", "")
