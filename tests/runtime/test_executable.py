@@ -47,10 +47,6 @@ def scaled() -> Executable:
     src, wei, dst = (tensor(n, F32, (2, 3), Scope.param) for n in ("src", "wei", "dst"))
     offset, folded = (tensor(n, F32, (6,), Scope.param) for n in ("offset", "folded"))
     runs = tensor("runs", S64, (1,), Scope.param)
-        tensor("offset", F32, (6,), Scope.param),
-        tensor("folded", F32, (6,), Scope.param),
-        tensor("runs", S64, (1,), Scope.param),
-    )
     f = [flat(t) for t in (src, wei, dst)]
     body = For(VAR_I, Const(6), Store(f[2], (VAR_I,), Binary(BinOp.mul, Load(f[0], (VAR_I,)), Load(folded, (VAR_I,)))), LoopKind.parallel)
     fill = For(VAR_I, Const(6), Store(folded, (VAR_I,), Binary(BinOp.add, Load(f[1], (VAR_I,)), Load(offset, (VAR_I,)))), LoopKind.parallel)
