@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import ceil
 
 from benchgraph.core.target import Target
-from benchgraph.core.tensor import Shape
 
 F32_BYTES = 4
 MOST_ROWS = 64
@@ -31,19 +30,14 @@ def column_block(n: int, target: Target) -> int:
     return panel(n, target)
 
 
-def rows_per_task(batch: int, m: int, row_bytes: int, target: Target) -> int:
-    """mb: as many rows as keep the task's own values (row_bytes per row) within half of L2, at most MOST_ROWS, evenly over the cores.
+def rows_per_task(batch: int, m: int, columns: int, target: Target) -> int:
+    """mb: as many rows as keep what a task holds at a time within half of L2, at most MOST_ROWS, evenly over the cores.
 
-    batch: batch entries, which are tasks of their own.
+    batch: batch entries, which are tasks of their own. columns: f32 columns of one row that are live together.
     """
-    fits = max(1, target.l2_bytes // 2 // max(row_bytes, 1))
+    fits = max(1, target.l2_bytes // 2 // (F32_BYTES * columns))
     tasks = ceil(m / min(m, MOST_ROWS, fits))
     if batch * tasks < 4 * target.cores:
         per_batch = ceil(target.cores / batch)
         tasks = ceil(tasks / per_batch) * per_batch
     return ceil(m / min(tasks, m))
-
-
-def task_row_bytes(widths: Shape) -> int:
-    """Bytes that one row takes in temporaries of these many f32 columns each."""
-    return F32_BYTES * sum(widths)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.target import Target
-from benchgraph.core.tensor import Shape
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.passes.propagate_layout import is_contraction
-from benchgraph.gir.schedule import column_block, rows_per_task, task_row_bytes
+from benchgraph.gir.schedule import column_block, rows_per_task
 
 
 def schedule(g: Graph, target: Target) -> Graph:
@@ -26,7 +25,7 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    mb = rows_per_task(prod(rows[:-1]), rows[-1], task_row_bytes(_widths(g, node)), target)
+    mb = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target)
     stages = tuple(_with_anchors(g, stage, mb, target) for stage in node.stages)
     tasks = prod(rows[:-1]) * -(-rows[-1] // mb)
     all_tiled = all(a in (Anchor.kernel, Anchor.tile, Anchor.batch) for stage in stages for a in stage.anchors)
@@ -35,10 +34,9 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     return replace(node, stages=stages, mb=mb, split_n=split_n, why=why)
 
 
-def _widths(g: Graph, node: Fused) -> Shape:
-    """Columns of every value that lives inside the nest only."""
-    inside = {v for op in node.ops for v in op.outs} - set(node.outs)
-    return tuple(g.value(v).shape[-1] for v in inside if g.value(v).view is None)
+def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:
+    """Columns that one row of a task holds in cache at a time: the operand and the result of its widest product."""
+    return max(g.value(k.ops[0].ins[0]).shape[-1] + g.value(k.ops[0].outs[0]).shape[-1] for k in kernels)
 
 
 def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:
