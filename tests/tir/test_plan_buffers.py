@@ -9,12 +9,12 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import binary, f32, seq
-from benchgraph.tir.ir import Alloc, BinOp, Func, Scope, Stmt, Tensor, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Flat, Func, Scope, Stmt, Tensor, tensor
 from benchgraph.tir.passes.plan_buffers import ALIGN_BYTES, Arena, PlanReport, plan_buffers, plan_report
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import map_tensors, tensors, walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, loop, parallel, param, put, results
+from tests.tir.programs import TARGET, ZERO, assert_same, at, i, j, loop, parallel, param, put, results
 
 X, Y = param("x", 64), param("y", 64)
 
@@ -96,6 +96,15 @@ def test_overlapping_buffers_are_caught_by_the_interpreter() -> None:
     broken = replace(f, body=map_tensors(f.body, {"b": replace(before, offset=0)}))
     verify(broken)
     assert not np.array_equal(results(broken, f)[1], results(f, f)[1])
+
+
+def test_operands_of_one_microkernel_call_are_apart() -> None:
+    """src is used for the last time where acc is used for the first time."""
+    src, wei, acc = (Flat(t, ZERO, 8) for t in (a, buffer("w"), b))
+    call = Brgemm(src, wei, acc, 8, 8, 8)
+    fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
+    f = planned(Alloc(a), Alloc(wei.tensor), Alloc(b), *fill, call, *(put(Y, n, value=at(b, n)) for n in range(64)))
+    assert len(set(offsets(f).values())) == 3
 
 
 def test_declarations_of_registers_stay() -> None:

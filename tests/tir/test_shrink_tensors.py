@@ -118,8 +118,9 @@ def test_scratch_row_that_every_iteration_fills_first_moves_in() -> None:
     ids=["one short", "only the first time", "every other", "a loop that may not run"],
 )
 def test_scratch_row_that_is_filled_in_part_stays_outside(fill: Stmt) -> None:
-    start = loop(j, 64, put(ROW, j, value=f32(1.0)))
-    f = shrunk(ROW, start, loop(i, 2, fill, loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))))
+    """The rest is left from the first iteration, which fills all of it."""
+    start = If(binary(BinOp.lt, i, Const(1)), loop(j, 64, put(ROW, j, value=f32(1.0))))
+    f = shrunk(ROW, loop(i, 2, start, fill, loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))))
     assert print_tir(f.body).splitlines()[0] == "alloc t: f32[64] shared"
 
 
@@ -139,8 +140,19 @@ def test_temporary_filled_anew_becomes_two() -> None:
 
 
 def test_accesses_without_a_common_base_keep_the_dim() -> None:
-    body = [loop(j, 64, put(T, no, j, value=at(X, no, j))), put(Y, no, 0, value=at(T, no, 0)), put(Y, no, 1, value=at(T, no, sub(63, no)))]
-    assert shape(T, loop(no, 64, *body)) == (1, 64)
+    """Columns 0..7 and no+8..no+15: a window of 16 columns, but not at one place."""
+    fill = [put(T, no, j, value=at(X, no, j)), put(T, no, add(add(no, 8), j), value=at(X, no, add(j, 8)))]
+    read = [put(Y, no, j, value=at(T, no, sub(7, j))), put(Y, no, add(j, 8), value=at(T, no, sub(add(no, 15), j)))]
+    assert shape(T, loop(no, 48, loop(j, 8, *fill), loop(j, 8, *read))) == (1, 64)
+
+
+def test_index_from_memory_is_not_a_place_that_stands_still() -> None:
+    where = tensor("where", DType.s64, (2,), Scope.param)
+    t = tensor("t", DType.f32, (8,))
+    column = at(where, 0)
+    body = [put(t, column, value=f32(1.0)), put(where, 0, value=Const(5)), put(t, column, value=f32(2.0))]
+    f = Func("f", (where, X), loop(i, 4, *body, put(where, 0, value=Const(3))))
+    assert declared(shrink_tensors(Func("f", (where, X), seq(Alloc(t), f.body)), TARGET))["t"][0] == (8,)
 
 
 def test_temporary_shared_by_parallel_iterations_is_not_a_register() -> None:
