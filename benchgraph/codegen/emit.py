@@ -5,8 +5,8 @@ arenas: thread t's starts thread_stride(func) * t bytes further. A parallel loop
 
     void body(ptr ctx, i64 begin, i64 end, i64 thread)
 
-that the external symbol `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint [begin, end). ctx is argv, or, where
-loop variables or registers of the surrounding code are in scope, a struct of argv and those.
+that the external symbol `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end). ctx is argv, or,
+where the loop uses loop variables or registers of the surrounding code, a struct of argv and those.
 
 Parameters and arenas carry alias scopes, so that loads of one move across stores to another: buffers bound to different parameters
 must not overlap. Loops need no llvm.loop metadata: the JIT runs LLVM without its vectorisers (runtime/code.py). Multiplications and
@@ -159,7 +159,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread)
-    _loop(task, s, begin, end, builder.icmp_signed("<", begin, end))
+    _loop(task, s, begin, end, is_entered=None)
     builder.ret_void()
     return function
 

@@ -1,6 +1,6 @@
 """Thread runtimes behind one symbol: `void benchgraph_parallel(ptr body, ptr ctx, i64 tasks)`.
 
-It calls `body(ctx, begin, end, thread)` so that every task in 0 <= t < tasks is in exactly one [begin, end), each share contiguous and
+It calls `body(ctx, begin, end, thread)` so that every task in 0 <= t < tasks is in exactly one [begin, end), each share not empty and
 each thread number less than the thread count. It returns when all are done. One thread or one task runs inline and wakes nobody.
 
     omp         GOMP_parallel of the OpenMP library that the process already has, or that the system offers

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from benchgraph.codegen.frame import LINE_BYTES, thread_stride
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Isa, Target, host
 from benchgraph.runtime.jit import jit
-from benchgraph.tir.build import add, f32, floordiv, mod, mul, seq
+from benchgraph.tir.build import add, f32, floordiv, mod, mul, seq, unary
 from benchgraph.tir.ir import (
     Alloc,
     Binary,
@@ -35,6 +36,7 @@ from benchgraph.tir.ir import (
     Slice,
     Store,
     Tensor,
+    UnOp,
     Var,
     tensor,
 )
@@ -205,6 +207,21 @@ def test_parallel_loops_run_each_task_once_with_their_own_arena(tasks: int, thre
         np.testing.assert_array_equal(echo, np.arange(tasks))
 
 
+@pytest.mark.parametrize("runtime", ["auto", "threadpool"])
+def test_each_thread_counts_in_an_arena_of_its_own(runtime: str) -> None:
+    threads, tasks = 3, 99
+    seen = Tensor("seen", S64, (1,), (1,), Scope.thread, offset=8)
+    count = Store(seen, (Const(0),), add(Load(seen, (Const(0),)), 1))
+    func = Func("main", (), For(VAR_I, Const(tasks), count, LoopKind.parallel), shared_bytes=16, thread_bytes=16)
+    target = replace(host(), cores=threads)
+    code = jit(emit(Module(func), target), target, runtime)
+    shared, private = np.zeros(2, np.int64), np.zeros((threads, LINE_BYTES // 8), np.int64)
+    argv = (ctypes.c_void_p * 2)(shared.ctypes.data, private.ctypes.data)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("main"))(ctypes.addressof(argv))
+    np.testing.assert_array_equal(private[:, 1], tasks // threads)
+    assert shared.sum() == 0
+
+
 def test_thread_arenas_start_on_lines_of_their_own() -> None:
     assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES
     assert thread_stride(replace(arena_copy(1), thread_bytes=0)) == 0
@@ -241,7 +258,7 @@ def test_init_is_emitted_beside_main() -> None:
 def test_stores_to_one_parameter_do_not_make_loads_of_another_repeat() -> None:
     """The bias load leaves the loop: alias scopes work."""
     bia, dst = param("bia", F32, 1), param("dst", F32, 4096)
-    body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), Load(bia, (Const(0),))))
+    body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), unary(UnOp.neg, Load(bia, (Const(0),)))))
     text = jit(emit(Module(Func("main", (bia, dst), body)), host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" not in loop[: loop.index("br i1")]
