@@ -98,7 +98,7 @@ def _indent(lines: list[str]) -> list[str]:
 
 def _body(s: Stmt) -> list[str]:
     """The lines of a statement that stands in braces already."""
-    return _indent([line for c in s.stmts for line in _stmt(c)] if isinstance(s, Seq) else _stmt(s))
+    return _indent(_stmt(s))
 
 
 def _stmt(s: Stmt) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.ir import (
+    Alloc,
     Binary,
     BinOp,
     Brgemm,
@@ -14,11 +15,16 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     Flat,
+    For,
     Load,
     Module,
     Ramp,
     ReduceLanes,
+    Scope,
     Select,
+    Seq,
+    Store,
+    Tensor,
     Unary,
     UnOp,
     Var,
@@ -74,6 +80,15 @@ def test_flat_batch_reduce_shows_strides() -> None:
 @pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)
 def test_function(program, golden) -> None:
     golden(print_tir(program()))
+
+
+def test_block_inside_a_loop_shows_its_braces() -> None:
+    """Two declarations of one name are legal only because each has its own block."""
+    r = Tensor("r", DType.f32, (), (), Scope.register)
+    block = Seq((Alloc(r), Store(r, (), x)))
+    lines = print_tir(For(i, Const(2), Seq((block, block)))).splitlines()
+    assert lines[:4] == ["for i in 2 {", "  {", "    alloc r: f32 register", "    r = x[i]"]
+    assert lines.count("  }") == 2
 
 
 def test_module_prints_init_before_main() -> None:
