@@ -21,20 +21,18 @@ def from_partition(p: Partition) -> Graph:
     ids: dict[int, int] = {}
     values: list[Value] = []
 
-    def value(t: LogicalTensor, is_border: bool) -> int:
+    def value(t: LogicalTensor, strides: Shape | None = None, constness: Constness = Constness.variable) -> int:
         if t.id not in ids:
             ids[t.id] = len(values)
-            constness = Constness.runtime if t.is_constant and is_border else Constness.variable
-            strides = t.known_strides if is_border else None
             values.append(Value(ids[t.id], t.dtype, t.known_shape, plain(len(t.known_shape)), constness, strides))
         return ids[t.id]
 
-    ins = tuple(value(t, is_border=True) for t in p.inputs)
-    outs = tuple(value(t, is_border=True) for t in p.outputs)
+    ins = tuple(value(t, t.known_strides, Constness.runtime if t.is_constant else Constness.variable) for t in p.inputs)
+    outs = tuple(value(t, t.known_strides) for t in p.outputs)
     nodes = []
     for op in p.ops:
-        sources = tuple(value(t, is_border=False) for t in op.inputs)
-        results = tuple(value(t, is_border=False) for t in op.outputs)
+        sources = tuple(value(t) for t in op.inputs)
+        results = tuple(value(t) for t in op.outputs)
         nodes.append(Op(op.kind, sources, results, with_defaults(op.kind, op.attrs)))
     return Graph(tuple(values), tuple(nodes), ins, outs)
 

@@ -176,3 +176,18 @@ def strided_input(b: GraphBuilder) -> None:
 def one_element(b: GraphBuilder) -> None:
     """Scalars all the way."""
     b.op("ReLU", b.op("Add", b.input(()), b.input(())))
+
+
+@case
+def constant_result(b: GraphBuilder) -> None:
+    """Computed from constants alone, yet the user's buffer is written at every execution."""
+    b.op("ReLU", b.op("Square", b.constant((4, 17))))
+
+
+@case
+def attention_quantised_behind_the_transposition(b: GraphBuilder) -> None:
+    """A nest that follows the fused one, in another order of rows."""
+    s = b.op("MatMul", b.input((2, 3, 10, 8)), b.input((2, 3, 8, 20)))
+    o = b.op("MatMul", b.op("SoftMax", s, axis=3), b.input((2, 3, 20, 16)))
+    t = b.op("Reorder", b.op("StaticTranspose", o, order=[0, 2, 1, 3]))
+    b.op("Quantize", t, dtype=DType.u8, scales=[0.0625], zps=[100], qtype="per_tensor")

@@ -29,10 +29,8 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
         for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
             merged = _merged(g, nodes[i], nodes[j], target)
             if merged is not None and _stays_acyclic(nodes, i, j):
-                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
-                nodes = _sorted([*rest, merged])
-                bordered = tuple(nodes)
-                nodes = [with_border(g, n, bordered) for n in bordered]
+                all_nodes = (*(n for k, n in enumerate(nodes) if k not in (i, j)), merged)
+                nodes = _sorted([with_border(g, n, all_nodes) for n in all_nodes])
                 changed = True
                 break
     return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
