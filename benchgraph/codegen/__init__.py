@@ -1,1 +1,7 @@
-"""."""
+"""Tensor IR to LLVM IR.
+
+emit.py         functions, statements, parallel loops     expressions.py  expressions
+frame.py        one LLVM function: variables and memory   convert.py      data types and casts
+microkernel.py  the batch-reduce GEMM                     vmath.py        exp, log, tanh, erf, rounding
+intrinsics.py   what llvmlite lacks; ISA levels
+"""

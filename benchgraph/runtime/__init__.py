@@ -1,1 +1,7 @@
-"""."""
+"""LLVM IR to results.
+
+code.py     IR text to machine code            jit.py         the same, bound to a thread runtime
+threads.py  omp, threadpool, seq               pool.py        the threadpool's workers
+memory.py   aligned buffers                    executable.py  Executable, Bound, Chain
+peak.py     what the machine can do
+"""

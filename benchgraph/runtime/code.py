@@ -1,7 +1,9 @@
 """LLVM IR text to callable code: parse, verify, optimise, compile into this process.
 
 The optimiser runs at O2 without the loop and SLP vectorisers and without unrolling: Tensor IR has chosen its vectors and its tiles
-already, and both cost compile time. Most of the time that is left goes to instruction selection and register allocation.
+already, and both cost compile time. A fused MLP of four layers (136 kB of IR) takes about 0.2 s on a 3.7 GHz Zen 4 core: 25 to 50 ms to
+write the IR, 5 to parse it, 55 to 95 for O2, 45 to 85 for machine code. O1 would save 10 ms of that. Short pipelines of single passes take
+15 ms instead of 55, but llvmlite offers none with loop-invariant code motion.
 """
 
 from __future__ import annotations
