@@ -17,9 +17,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """golden(text): the text must be that of tests/golden/<test file>/<test name>.txt; --update-golden writes it."""
+    """golden(text): the text must be that of tests/golden/<package>/<test file>/<test name>.txt; --update-golden writes it."""
     name = re.sub(r"[^\w.-]+", "_", request.node.name).strip("_")
-    path = GOLDEN / Path(request.node.path).stem / f"{name}.txt"
+    path = GOLDEN / Path(request.node.path).relative_to(GOLDEN.parent).with_suffix("") / f"{name}.txt"
 
     def check(got: str) -> None:
         text = got.rstrip("\n") + "\n"

@@ -41,7 +41,7 @@ def _flag(parse: Callable[[str], object], help: str) -> dict[str, object]:
 class Config:
     """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it and explains it in --help."""
 
-    debug: int = field(default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 schedules, 4 IR, 5 LLVM IR and assembly"))
+    debug: int = field(default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly"))
     print_after: tuple[str, ...] = field(default=(), metadata=_flag(_names, "print the IR after these passes (comma list, or 'all')"))
     dump_dir: str = field(default="", metadata=_flag(str, "write every stage of every partition as text files under this directory"))
     verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))

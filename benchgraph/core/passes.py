@@ -70,10 +70,14 @@ def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
     return lambda: show(ir)
 
 
+# BENCHGRAPH_DEBUG from this level on prints the stage.
+_SHOWN_FROM = {"partition": 1, "schedule": 3, "tir": 4, "vectorize": 4, "llvm": 5, "assembly": 5}
+
+
 def print_stage(stage: str, text: Callable[[], str], seconds: float) -> None:
-    """The observer that obeys BENCHGRAPH_PRINT_AFTER (names or 'all') and BENCHGRAPH_DEBUG >= 2 (times), on stderr."""
+    """The observer that obeys BENCHGRAPH_PRINT_AFTER (names or 'all') and BENCHGRAPH_DEBUG (from 2 on: times too), on stderr."""
     flags = config()
     if flags.debug >= 2:
         print(f"{seconds * 1e3:9.3f} ms  {stage}", file=sys.stderr)
-    if stage in flags.print_after or "all" in flags.print_after:
+    if stage in flags.print_after or "all" in flags.print_after or flags.debug >= _SHOWN_FROM.get(stage, flags.debug + 1):
         print(f"// ---- after {stage}\n{text()}", file=sys.stderr)
