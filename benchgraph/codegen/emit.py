@@ -19,14 +19,15 @@ from llvmlite import ir
 
 from benchgraph.codegen import microkernel
 from benchgraph.codegen.expressions import evaluate, place
-from benchgraph.codegen.frame import AliasScopes, Frame
-from benchgraph.codegen.intrinsics import I32, I64, PTR, VOID, declare, stack
+from benchgraph.codegen.frame import LINE_BYTES, AliasScopes, Frame
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Scope, Seq, Slice, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Prefetch, Scope, Seq, Slice, Stmt, Store
 from benchgraph.tir.visit import exprs, tensors, variables, walk
 
 PARALLEL = "benchgraph_parallel"
+SECOND_LEVEL = 2  # llvm.prefetch's locality of a second-level cache
 
 
 def emit(module: Module, target: Target) -> str:
@@ -66,6 +67,8 @@ def _statement(f: Frame, s: Stmt) -> None:
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask)
         case Brgemm():
             _brgemm(f, s)
+        case Prefetch():
+            _prefetch(f, s)
 
 
 def _if(f: Frame, s: If) -> None:
@@ -162,6 +165,15 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     _loop(task, s, begin, end, is_entered=None)
     builder.ret_void()
     return function
+
+
+def _prefetch(f: Frame, s: Prefetch) -> None:
+    """Into the second-level cache: it is needed tens of microseconds later, and the first level is too small to wait in."""
+    base, _, _ = place(f, s.tensor, s.index)
+    first = f.element(s.tensor, base)
+    for line in range(s.lines):
+        at = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
+        call(f.builder, "llvm.prefetch.p0", VOID, [at, I32(0), I32(SECOND_LEVEL), I32(1)])
 
 
 def _brgemm(f: Frame, s: Brgemm) -> None:

@@ -149,7 +149,8 @@ class Fused:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
     mb: rows of one parallel task; 0 for nests without a tunable op, which cut their tasks from the values' shapes. split_n: the columns
-    of the only tunable op are spread over tasks too. why: the schedule's reason, for people.
+    of the only tunable op are spread over tasks too. prefetch: inputs of which the next batch entry's part is fetched while this one's
+    rows are worked on. why: the schedule's reason, for people.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Fused:
     outs: tuple[int, ...]
     mb: int = 0
     split_n: bool = False
+    prefetch: tuple[int, ...] = ()
     why: str = ""
 
     @property

@@ -44,7 +44,9 @@ def _op(g: Graph, op: Op) -> str:
 
 def _fused(g: Graph, node: Fused) -> list[str]:
     outs = ", ".join(f"%{v}" for v in node.outs)
-    lines = [f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)})" + (f"  // mb={node.mb}: {node.why}" if node.mb else "") + " {"]
+    lines = [
+        f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)})" + (f"  // mb={node.mb}: {node.why}" if node.mb else "") + " {"
+    ]
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value

@@ -1,8 +1,8 @@
 """Graph IR to Tensor IR: each fused op becomes one parallel loop nest, by the template that fits it.
 
-    access.py   values -> tensor elements, through views and layouts
-    region.py   fusible ops on a region          gemm.py   the GEMM template with its anchors
-    loops.py    nests without a tunable op
+access.py   values -> tensor elements, through views and layouts
+region.py   fusible ops on a region          gemm.py   the GEMM template with its anchors
+loops.py    nests without a tunable op
 """
 
 from __future__ import annotations

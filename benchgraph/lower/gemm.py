@@ -14,7 +14,7 @@ Every temporary is declared at its full logical shape; shrink-tensors cuts it do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -27,8 +27,9 @@ from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
-from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Slice, Stmt, Store, Tensor
+from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Prefetch, Slice, Stmt, Store, Tensor
 
+LINE_BYTES = 64  # of a cache line, everywhere we run
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
@@ -43,6 +44,7 @@ class GemmNest:
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
         self.m, self.mb = self.rows[-1], node.mb
+        self.to_prefetch = node.prefetch
 
     def lower(self) -> Stmt:
         before = [self._columns(stage, self._batch_point()) for stage in self.node.stages if Anchor.batch in stage.anchors]
@@ -73,7 +75,9 @@ class GemmNest:
         rest = domain.extents[len(spans) : -1]
         spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
         n, block = domain.extents[-1], self._column_block(stage.ops)
-        return self._by_columns(n, block or n, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block or n))).emit(stage.ops))
+        return self._by_columns(
+            n, block or n, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block or n))).emit(stage.ops)
+        )
 
     def _column_block(self, ops: tuple[Op, ...]) -> int:
         layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))
@@ -89,6 +93,16 @@ class GemmNest:
         if tail:
             parts.append(body(Const(full), tail))
         return seq(*parts)
+
+    def _prefetches(self, row: Expr) -> Iterator[Stmt]:
+        """While row r of a batch entry is in hand, the r-th of M parts of what the next entry reads is fetched. One rows region does it."""
+        operands, self.to_prefetch = self.to_prefetch, ()
+        for id in operands:
+            v = self.g.value(id)
+            lines = -(-v.dtype.nbytes(v.shape[-1] * v.shape[-2]) // (LINE_BYTES * self.m))
+            part = lines * LINE_BYTES * 8 // v.dtype.bits
+            entry = (*self.batch[:-1], add(self.batch[-1], 1))
+            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row, part)), lines)
 
     # ---- the kernel
 
@@ -109,6 +123,7 @@ class GemmNest:
         if not at_rows:
             return columns
         rows = Region(self.storage, domain, (*self._task(), Span(Const(n), tile=n)))
+        rows.first_in_row(self._prefetches(rows.coords[-2].value))
         return seq(columns, rows.emit(at_rows))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:

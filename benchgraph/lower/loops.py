@@ -100,7 +100,11 @@ class _LoopNest:
 
 def _mergeable(g: Graph, node: Fused, domain: Domain) -> int:
     """How many of the last axes every value runs through as if they were one: densely, or not at all. Reductions and views: none."""
-    if domain.reduced or domain.scattered or any(g.value(v).view or g.value(v).layout.blocks for op in node.ops for v in (*op.ins, *op.outs)):
+    if (
+        domain.reduced
+        or domain.scattered
+        or any(g.value(v).view or g.value(v).layout.blocks for op in node.ops for v in (*op.ins, *op.outs))
+    ):
         return 0
     rank = len(domain.extents)
     operands = [(v, op.outs[0]) for op in node.ops for v in (*op.ins, *op.outs)]

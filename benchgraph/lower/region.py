@@ -48,15 +48,17 @@ class Region:
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
         self.spans = spans
-        self.coords = tuple(
-            Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
-        )
+        self.coords = tuple(Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True))
         last = len(spans) - 1
         self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
         self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
         self.phases: list[_Phase] = []
         self.before: list[Stmt] = []
+
+    def first_in_row(self, stmts: Iterable[Stmt]) -> None:
+        """Put statements at the beginning of every row."""
+        self._phase(0).per_row.extend(stmts)
 
     def emit(self, ops: Iterable[Op]) -> Stmt:
         for op in ops:

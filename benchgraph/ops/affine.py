@@ -8,7 +8,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Movement
-from benchgraph.tir.ir import BinOp, Binary, Const, Expr, Var
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Var
 
 
 @cache

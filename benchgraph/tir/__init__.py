@@ -1,6 +1,6 @@
 """Tensor IR: the loops-and-buffers language between Graph IR and LLVM.
 
-    ir.py         the nodes (frozen dataclasses)      build.py      constructors that fold constants
-    text.py       printing                            verify.py     what every function must satisfy
-    interpret.py  the meaning, in Python              passes/       one file per pass, PIPELINE in __init__.py
+ir.py         the nodes (frozen dataclasses)      build.py      constructors that fold constants
+text.py       printing                            verify.py     what every function must satisfy
+interpret.py  the meaning, in Python              passes/       one file per pass, PIPELINE in __init__.py
 """

@@ -7,8 +7,8 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.ir import (
     INDEX,
-    BinOp,
     Binary,
+    BinOp,
     Broadcast,
     Cast,
     Const,
@@ -19,8 +19,8 @@ from benchgraph.tir.ir import (
     Select,
     Seq,
     Stmt,
-    UnOp,
     Unary,
+    UnOp,
     Var,
 )
 

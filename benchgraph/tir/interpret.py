@@ -36,6 +36,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
+    Prefetch,
     Ramp,
     ReduceLanes,
     Scope,
@@ -150,6 +151,8 @@ class _Writer:
             case Brgemm():
                 pieces = [self.piece(*p, ranges) for p in ((s.src, s.m, s.k), (s.wei, s.k, s.n), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
+            case Prefetch():
+                self.line(depth, "pass")
 
     def block(self, s: Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
         self.line(depth, "pass")

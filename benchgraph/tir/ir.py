@@ -277,7 +277,16 @@ class Brgemm:
     accumulate: bool = False
 
 
-Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm
+@dataclass(frozen=True)
+class Prefetch:
+    """A hint, without meaning: `lines` cache lines of a parameter from index on will be read soon. index may lie beyond the tensor."""
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    lines: int
+
+
+Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Prefetch
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     Module,
+    Prefetch,
     Ramp,
     ReduceLanes,
     Scope,
@@ -64,7 +65,7 @@ def print_tir(node: Module | Func | Stmt | Expr) -> str:
             return "\n\n".join(print_tir(f) for f in (node.init, node.main) if f is not None)
         case Func():
             return "\n".join(_func(node))
-        case For() | If() | Seq() | Alloc() | Store() | Brgemm():
+        case For() | If() | Seq() | Alloc() | Store() | Brgemm() | Prefetch():
             return "\n".join(_stmt(node))
         case _:
             return _expr(node)
@@ -119,6 +120,8 @@ def _stmt(s: Stmt) -> list[str]:
             return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}"]
         case Brgemm():
             return [_brgemm(s)]
+        case Prefetch():
+            return [f"prefetch {_access(s.tensor, s.index)} {s.lines} lines"]
 
 
 def _access(t: Tensor, index: tuple[Expr, ...]) -> str:

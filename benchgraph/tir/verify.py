@@ -31,6 +31,7 @@ from benchgraph.tir.ir import (
     Load,
     LoopKind,
     Module,
+    Prefetch,
     Ramp,
     ReduceLanes,
     Scope,
@@ -132,6 +133,8 @@ def _stmt(s: Stmt, scope: _Scope) -> None:
             _brgemm(s, scope)
         case Alloc():
             _alloc(s, scope)  # a block of its own: nothing can use it
+        case Prefetch():
+            _prefetch(s, scope)
 
 
 def _alloc(s: Alloc, scope: _Scope) -> _Scope:
@@ -294,6 +297,16 @@ def _store(s: Store, scope: _Scope) -> None:
     _mask(s, s.mask, lanes, scope)
     if type_of(s.value) != (s.tensor.dtype, lanes):
         _fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
+
+
+def _prefetch(s: Prefetch, scope: _Scope) -> None:
+    _tensor(s, s.tensor, scope)
+    if s.tensor.scope is not Scope.param:
+        _fail(s, scope, f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
+    if len(s.index) != len(s.tensor.shape):
+        _fail(s, scope, f"{s.tensor.name} has rank {len(s.tensor.shape)} but {len(s.index)} indices")
+    for i in s.index:
+        _scalar(s, i, INDEX, scope)
 
 
 # ---- microkernels ----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from benchgraph.tir.ir import (
     For,
     If,
     Load,
+    Prefetch,
     Ramp,
     ReduceLanes,
     Select,
@@ -132,6 +133,8 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
             return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
         case Brgemm():
             return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc))
+        case Prefetch():
+            return s.index
         case Seq() | Alloc():
             return ()
 
@@ -151,6 +154,9 @@ def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
         case Brgemm():
             src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
             return s if src is s.src and wei is s.wei and acc is s.acc else replace(s, src=src, wei=wei, acc=acc)
+        case Prefetch():
+            index = map_tuple(s.index, fn)
+            return s if index is s.index else replace(s, index=index)
         case Seq() | Alloc():
             return s
 
@@ -164,7 +170,7 @@ def children(s: Stmt) -> tuple[Stmt, ...]:
             return (s.then,) if s.orelse is None else (s.then, s.orelse)
         case Seq():
             return s.stmts
-        case Store() | Brgemm() | Alloc():
+        case Store() | Brgemm() | Alloc() | Prefetch():
             return ()
 
 
@@ -181,7 +187,7 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
         case Seq():
             new = tuple(fn(c) for c in s.stmts)
             return s if all(a is b for a, b in zip(s.stmts, new, strict=True)) else Seq(new)
-        case Store() | Brgemm() | Alloc():
+        case Store() | Brgemm() | Alloc() | Prefetch():
             return s
 
 
@@ -205,7 +211,7 @@ def tensors(s: Stmt) -> Iterator[Tensor]:
         for e in exprs(stmt):
             yield from (p.tensor for p in walk_expr(e) if isinstance(p, Load))
         match stmt:
-            case Alloc() | Store():
+            case Alloc() | Store() | Prefetch():
                 yield stmt.tensor
             case Brgemm():
                 yield from (stmt.src.tensor, stmt.wei.tensor, stmt.acc.tensor)
@@ -242,7 +248,7 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
 
     s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), lambda e: rewrite(e, expr))
     match s:
-        case Store() | Alloc() if s.tensor.name in new:
+        case Store() | Alloc() | Prefetch() if s.tensor.name in new:
             return replace(s, tensor=new[s.tensor.name])
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))

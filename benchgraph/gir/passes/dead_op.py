@@ -1,8 +1,8 @@
 """dead-op: ops whose results nothing uses are dropped, and values that no op mentions.
 
-    %1 = ReLU(%0)          ->   %2 = Exp(%0)
-    %2 = Exp(%0)                return %2
-    return %2
+%1 = ReLU(%0)          ->   %2 = Exp(%0)
+%2 = Exp(%0)                return %2
+return %2
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """decompose: complex ops become basic ones, each row saying how.
 
-    %2 = SoftMax(%1) {axis=-1}   ->   %3 = ReduceMax(%1)   %4 = Subtract(%1, %3)   %5 = Exp(%4)
-                                      %6 = ReduceSum(%5)   %2 = Divide(%5, %6)
+%2 = SoftMax(%1) {axis=-1}   ->   %3 = ReduceMax(%1)   %4 = Subtract(%1, %3)   %5 = Exp(%4)
+                                  %6 = ReduceSum(%5)   %2 = Divide(%5, %6)
 """
 
 from __future__ import annotations
@@ -56,8 +56,3 @@ def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
             kind = COPY if builder.type(got).dtype is builder.type(want).dtype else CONVERT
             new.append(Op(kind, (got,), (want,), Attrs()))
     return [Op(o.kind, tuple(rename.get(v, v) for v in o.ins), tuple(rename.get(v, v) for v in o.outs), o.attrs) for o in new]
-
-
-
-
-

@@ -1,8 +1,8 @@
 """fold-constants: ops on compile-time constants are computed now; division by a constant power of two becomes multiplication.
 
-    %1 = const 0.5                      %2 = const 1.0
-    %2 = Add(%1, %1)             ->     %4 = Multiply(%0, 1/8)     (exact, so rounding does not change)
-    %4 = Divide(%0, const 8)
+%1 = const 0.5                      %2 = const 1.0
+%2 = Add(%1, %1)             ->     %4 = Multiply(%0, 1/8)     (exact, so rounding does not change)
+%4 = Divide(%0, const 8)
 """
 
 from __future__ import annotations

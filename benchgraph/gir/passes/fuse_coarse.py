@@ -15,8 +15,8 @@ from math import prod
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.passes.fuse_fine import with_border
+from benchgraph.gir.ir import Anchor, Fused, Graph, Op
+from benchgraph.gir.nests import in_order, reachable, with_borders
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Movement
 
@@ -29,8 +29,8 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
         for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
             merged = _merged(g, nodes[i], nodes[j], target)
             if merged is not None and _stays_acyclic(nodes, i, j):
-                all_nodes = (*(n for k, n in enumerate(nodes) if k not in (i, j)), merged)
-                nodes = _sorted([with_border(g, n, all_nodes) for n in all_nodes])
+                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
+                nodes = list(in_order(with_borders(g, [*rest, merged])))
                 changed = True
                 break
     return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
@@ -99,38 +99,5 @@ def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
 
 def _stays_acyclic(nodes: list[Fused], i: int, j: int) -> bool:
     """No path from i to j runs through a third node, or the other way round."""
-    reach = _reachable(nodes)
+    reach = reachable(nodes)
     return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))
-
-
-def _reachable(nodes: list[Fused]) -> list[set[int]]:
-    after = [{k for k, n in enumerate(nodes) if k != i and set(n.ins) & set(node.outs)} for i, node in enumerate(nodes)]
-    found = []
-    for start in range(len(nodes)):
-        seen, work = set[int](), [start]
-        while work:
-            fresh = after[work.pop()] - seen
-            seen |= fresh
-            work.extend(fresh)
-        found.append(seen)
-    return found
-
-
-def _sorted(nodes: list[Fused]) -> list[Fused]:
-    """Topological order, stable."""
-    made = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    done: list[Fused] = []
-    placed: set[int] = set()
-
-    def place(i: int) -> None:
-        if i in placed:
-            return
-        placed.add(i)
-        for v in nodes[i].ins:
-            if v in made and made[v] != i:
-                place(made[v])
-        done.append(nodes[i])
-
-    for i in range(len(nodes)):
-        place(i)
-    return done

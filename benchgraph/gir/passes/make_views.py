@@ -1,9 +1,9 @@
 """make-views: data movement that a neighbour can do while it reads or writes needs no buffer and no op.
 
-    %2 = StaticTranspose(%1)              %2 = view of %1         (readers of %2 read %1 through the transposition)
-    %3 = MatMul(%0, %2)            ->     %3 = MatMul(%0, %2)
-    %4 = Reorder(%3)                      %3 = view of %4         (the MatMul writes where the Reorder would have put it)
-    return %4                             return %4
+%2 = StaticTranspose(%1)              %2 = view of %1         (readers of %2 read %1 through the transposition)
+%3 = MatMul(%0, %2)            ->     %3 = MatMul(%0, %2)
+%4 = Reorder(%3)                      %3 = view of %4         (the MatMul writes where the Reorder would have put it)
+return %4                             return %4
 """
 
 from __future__ import annotations

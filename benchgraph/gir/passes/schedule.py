@@ -1,6 +1,6 @@
 """schedule: every nest with a tunable op gets its template parameters, every op its anchor.
 
-    nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add tile }
+nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add tile }
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.passes.propagate_layout import is_contraction
@@ -30,13 +31,27 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     tasks = prod(rows[:-1]) * -(-rows[-1] // mb)
     all_tiled = all(a in (Anchor.kernel, Anchor.tile, Anchor.batch) for stage in stages for a in stage.anchors)
     split_n = tasks < target.cores and len(kernels) == len(stages) == 1 and all_tiled
+    prefetch = _prefetched(g, node, kernels, rows, target)
     why = f"{tasks} tasks of {mb} rows over {target.cores} cores" + (", columns split too" if split_n else "")
-    return replace(node, stages=stages, mb=mb, split_n=split_n, why=why)
+    return replace(node, stages=stages, mb=mb, split_n=split_n, prefetch=prefetch, why=why)
 
 
 def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:
     """Columns that one row of a task holds in cache at a time: the operand and the result of its widest product."""
     return max(g.value(k.ops[0].ins[0]).shape[-1] + g.value(k.ops[0].outs[0]).shape[-1] for k in kernels)
+
+
+def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target: Target) -> tuple[int, ...]:
+    """Operands worth fetching ahead: dense per batch entry, the next entry right behind, two entries of all of them within L2.
+
+    Only where work on rows (softmax) stands between the products: that is when the memory is idle.
+    """
+    if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores or not any(len(stage.ops) > 1 for stage in kernels[:-1]):
+        return ()
+    operands = [g.value(v) for stage in kernels for v in stage.ops[0].ins if v in node.ins and v in g.ins and not g.value(v).is_constant]
+    found = {v.id: v for v in operands if v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)}
+    entry_bytes = sum(v.type.nbytes for v in found.values()) // prod(rows[:-1])
+    return tuple(found) if 2 * entry_bytes <= target.l2_bytes else ()
 
 
 def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import simplify_expr
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Ramp, Scope, Slice, Stmt, Store, Tensor
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
 from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts
 
@@ -66,6 +66,8 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
             return Alloc(_flat(s.tensor))
         case Store():
             return Store(_flat(s.tensor), _index(s.tensor, s.index, ranges), s.value, s.mask)
+        case Prefetch():
+            return replace(s, tensor=_flat(s.tensor), index=_index(s.tensor, s.index, ranges))
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
     return s

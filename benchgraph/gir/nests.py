@@ -1,0 +1,53 @@
+"""Fused nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchgraph.gir.ir import Fused, Graph
+
+
+def with_borders(g: Graph, nodes: Sequence[Fused]) -> list[Fused]:
+    """The same nodes with ins and outs as their ops and everybody else's say."""
+    made = [dict.fromkeys(g.root(v) for op in node.ops for v in op.outs) for node in nodes]
+    read = [dict.fromkeys(g.root(v) for op in node.ops for v in op.ins) for node in nodes]
+    found = []
+    for i, node in enumerate(nodes):
+        needed = set(g.outs).union(*(r for j, r in enumerate(read) if j != i))
+        found.append(replace(node, ins=tuple(v for v in read[i] if v not in made[i]), outs=tuple(v for v in made[i] if v in needed)))
+    return found
+
+
+def reachable(nodes: Sequence[Fused]) -> list[set[int]]:
+    """For each node the positions of those that depend on it, directly or not."""
+    after = [{k for k, n in enumerate(nodes) if k != i and set(n.ins) & set(node.outs)} for i, node in enumerate(nodes)]
+    found = []
+    for start in range(len(nodes)):
+        seen, work = set[int](), [start]
+        while work:
+            fresh = after[work.pop()] - seen
+            seen |= fresh
+            work.extend(fresh)
+        found.append(seen)
+    return found
+
+
+def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
+    """Topological order, stable."""
+    made = {v: i for i, n in enumerate(nodes) for v in n.outs}
+    done: list[Fused] = []
+    placed: set[int] = set()
+
+    def place(i: int) -> None:
+        if i in placed:
+            return
+        placed.add(i)
+        for v in nodes[i].ins:
+            if v in made:
+                place(made[v])
+        done.append(nodes[i])
+
+    for i in range(len(nodes)):
+        place(i)
+    return tuple(done)
