@@ -173,7 +173,7 @@ def _prefetch(f: Frame, s: Prefetch) -> None:
     first = f.element(s.tensor, base)
     for line in range(s.lines):
         at = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
-        call(f.builder, "llvm.prefetch.p0", VOID, [at, I32(0), I32(SECOND_LEVEL), I32(1)])
+        call(f.builder, "llvm.prefetch.p0", VOID, [at, I32(int(s.is_store)), I32(SECOND_LEVEL), I32(1)])
 
 
 def _brgemm(f: Frame, s: Brgemm) -> None:

@@ -23,7 +23,7 @@ from benchgraph.library.protocol import Chain, Compiled, Library
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import fill
 
-MIN_SAMPLE_S = 2e-3  # three orders above the clock's resolution and the cost of the call itself
+MIN_SAMPLE_S = 20e-3  # what the policy sampled before left in the caches is then a small part of a sample, and the clock's error nothing
 AGREEING = 3  # samples that must last so long before the calibration believes it
 SHORT_SAMPLE_S = 1e-3  # below this a sample says little (pyperf's limit)
 LEAST_ROUNDS = 5  # benchdnn's

@@ -94,15 +94,20 @@ class GemmNest:
             parts.append(body(Const(full), tail))
         return seq(*parts)
 
-    def _prefetches(self, row: Expr) -> Iterator[Stmt]:
-        """While row r of a batch entry is in hand, the r-th of M parts of what the next entry reads is fetched. One rows region does it."""
+    def _prefetches(self, row: Coord) -> Iterator[Stmt]:
+        """While row r of a batch entry is in hand, the r-th of M parts of what the next entry reads is fetched, and the lines that the
+        row's own result will be written to. One rows region does it."""
         operands, self.to_prefetch = self.to_prefetch, ()
         for id in operands:
             v = self.g.value(id)
             lines = -(-v.dtype.nbytes(v.shape[-1] * v.shape[-2]) // (LINE_BYTES * self.m))
             part = lines * LINE_BYTES * 8 // v.dtype.bits
             entry = (*self.batch[:-1], add(self.batch[-1], 1))
-            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row, part)), lines)
+            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row.value, part)), lines)
+        result = self.g.value(self.node.stages[-1].ops[-1].outs[0])
+        if operands and self.g.root(result.id) in self.g.outs and matrix_dims(self.g, result.id) is not None:
+            where, index = self.storage.place(result.id, (*(Coord(var) for var in self.batch), row, Coord(ZERO)))
+            yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)
 
     # ---- the kernel
 
@@ -123,7 +128,7 @@ class GemmNest:
         if not at_rows:
             return columns
         rows = Region(self.storage, domain, (*self._task(), Span(Const(n), tile=n)))
-        rows.first_in_row(self._prefetches(rows.coords[-2].value))
+        rows.first_in_row(self._prefetches(rows.coords[-2]))
         return seq(columns, rows.emit(at_rows))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:

@@ -279,11 +279,12 @@ class Brgemm:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint, without meaning: `lines` cache lines of a parameter from index on will be read soon. index may lie beyond the tensor."""
+    """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     lines: int
+    is_store: bool = False
 
 
 Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Prefetch

@@ -121,7 +121,7 @@ def _stmt(s: Stmt) -> list[str]:
         case Brgemm():
             return [_brgemm(s)]
         case Prefetch():
-            return [f"prefetch {_access(s.tensor, s.index)} {s.lines} lines"]
+            return [f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.is_store else ''}"]
 
 
 def _access(t: Tensor, index: tuple[Expr, ...]) -> str:

@@ -14,6 +14,8 @@ from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.passes.propagate_layout import is_contraction
 from benchgraph.gir.schedule import column_block, rows_per_task
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Reduction
 
 
 def schedule(g: Graph, target: Target) -> Graph:
@@ -26,12 +28,13 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    mb = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target)
+    works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
+    mb = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target, works_on_rows=works_on_rows)
     stages = tuple(_with_anchors(g, stage, mb, target) for stage in node.stages)
     tasks = prod(rows[:-1]) * -(-rows[-1] // mb)
     all_tiled = all(a in (Anchor.kernel, Anchor.tile, Anchor.batch) for stage in stages for a in stage.anchors)
     split_n = tasks < target.cores and len(kernels) == len(stages) == 1 and all_tiled
-    prefetch = _prefetched(g, node, kernels, rows, target)
+    prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows else ()
     why = f"{tasks} tasks of {mb} rows over {target.cores} cores" + (", columns split too" if split_n else "")
     return replace(node, stages=stages, mb=mb, split_n=split_n, prefetch=prefetch, why=why)
 
@@ -46,7 +49,7 @@ def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target
 
     Only where work on rows (softmax) stands between the products: that is when the memory is idle.
     """
-    if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores or not any(len(stage.ops) > 1 for stage in kernels[:-1]):
+    if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
         return ()
     operands = [g.value(v) for stage in kernels for v in stage.ops[0].ins if v in node.ins and v in g.ins and not g.value(v).is_constant]
     found = {v.id: v for v in operands if v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)}
