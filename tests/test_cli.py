@@ -72,7 +72,7 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("benchgraph.harness.machine._cpu", lambda: "Test CPU")
     result = run("--mode=P", "--graph", "--threads=2", "--fix-times-per-prb=2", "--case=good.json")
     lines = result.output.splitlines()
-    assert lines[0] == "0:EXECUTED (2691 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
+    assert lines[0] == "0:EXECUTED (3501 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
     assert lines[1].startswith("Test CPU, ")
     assert lines[2] == "f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 7 GFLOP/s (90%)"
     assert [" ".join(line.replace("|", " ").split()) for line in lines[4:14]] == [

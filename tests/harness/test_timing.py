@@ -41,15 +41,15 @@ def run(clock: Clock, free_bytes: int = 1 << 40, **settings: object) -> Result:
     return measure(problem(**settings), two_ops(), library, fake_bench(library, free_bytes))
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(3e-3, 1), (2e-3, 1), (1e-3, 2), (0.9e-3, 4), (1e-6, 2048)])
-def test_a_sample_lasts_two_milliseconds(seconds: float, times: int) -> None:
+@pytest.mark.parametrize(("seconds", "times"), [(30e-3, 1), (21e-3, 1), (11e-3, 2), (9e-3, 4), (10e-6, 2048)])
+def test_a_sample_lasts_twenty_milliseconds(seconds: float, times: int) -> None:
     clock = Clock()
     assert calibrate(Steady(clock, seconds), clock).times == times
 
 
 def test_the_first_execution_is_not_a_sample() -> None:
     clock = Clock()
-    chain = Steady(clock, 1e-3)
+    chain = Steady(clock, 11e-3)
     calibrate(chain, clock)
     assert chain.runs == [1, 1, *[2] * AGREEING]
 
@@ -62,7 +62,7 @@ def test_one_slow_sample_does_not_end_the_calibration() -> None:
             super().run(times)
             self.clock.advance(1.0 if len(self.runs) == 2 else 0.0)
 
-    assert calibrate(Stutters(clock, 1e-3), clock).times == 2
+    assert calibrate(Stutters(clock, 10e-3), clock).times == 2
 
 
 def test_rounds_end_with_the_budget() -> None:
@@ -98,8 +98,8 @@ def test_every_round_samples_everything_once_in_changing_order() -> None:
 
 def test_times_are_exact_on_a_fake_clock() -> None:
     fused, post_ops, one_op_each = run(Clock(), fix_times_per_prb=4).timings
-    assert fused.timing == Timing((pytest.approx(CALL_S + 2 * OP_S),) * 4, 1)
-    assert one_op_each.timing == post_ops.timing == Timing((pytest.approx(2 * (CALL_S + OP_S)),) * 4, 1)
+    assert fused.timing == Timing((pytest.approx(CALL_S + 2 * OP_S),) * 4, 4)
+    assert one_op_each.timing == post_ops.timing == Timing((pytest.approx(2 * (CALL_S + OP_S)),) * 4, 4)
     assert [t.timing.min_s for t in one_op_each.partitions] == pytest.approx([CALL_S + OP_S] * 2)
     assert (fused.compile_s, one_op_each.compile_s) == (COMPILE_S, 2 * COMPILE_S)
 
@@ -122,11 +122,15 @@ def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> 
     assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 4
 
 
+def spent(timing: Timing) -> float:
+    return len(timing.samples_s) * timing.times * timing.median_s
+
+
 def test_the_budget_is_for_all_policies_together() -> None:
     clock = Clock()
     result = run(clock, max_ms_per_prb=3000.0)
-    whole = sum(len(t.timing.samples_s) * t.timing.median_s for t in result.timings)
-    alone = sum(len(p.timing.samples_s) * p.timing.median_s for t in result.timings[1:] for p in t.partitions)
+    whole = sum(spent(t.timing) for t in result.timings)
+    alone = sum(spent(p.timing) for t in result.timings[1:] for p in t.partitions)
     assert 2.0 <= whole < 2.1
     assert 1.0 <= alone < 1.1
 
