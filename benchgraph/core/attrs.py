@@ -11,13 +11,13 @@ AttrValue: TypeAlias = bool | int | float | str | tuple[int, ...] | tuple[float,
 class Attrs(Mapping[str, AttrValue]):
     """Attributes of an op, sorted by name. `Attrs(axis=1) == Attrs({"axis": 1})`; lists become tuples."""
 
-    __slots__ = ("_hash", "_items")
+    __slots__ = ("_items", "_key")
 
     def __init__(self, values: Mapping[str, object] | None = None, **more: object) -> None:
         merged = {**(values or {}), **more}
         frozen = {k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()}
         self._items = {k: cast(AttrValue, frozen[k]) for k in sorted(frozen)}
-        self._hash = hash(tuple((k, type(v).__name__, v) for k, v in self._items.items()))
+        self._key = tuple((k, type(v).__name__, v) for k, v in self._items.items())
 
     def __getitem__(self, name: str) -> AttrValue:
         return self._items[name]
@@ -29,10 +29,11 @@ class Attrs(Mapping[str, AttrValue]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Attrs) and self._items == other._items
+        """True when names, types and values agree: 1, 1.0 and True are three different values."""
+        return isinstance(other, Attrs) and self._key == other._key
 
     def __repr__(self) -> str:
         return f"Attrs({', '.join(f'{k}={v!r}' for k, v in self._items.items())})"
@@ -62,3 +63,6 @@ class Attrs(Mapping[str, AttrValue]):
 
     def reals(self, name: str) -> tuple[float, ...]:
         return tuple(float(v) for v in cast(tuple[float, ...], self._items.get(name, ())))
+
+
+NO_ATTRS = Attrs()

@@ -23,31 +23,32 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _one_of(*choices: str) -> Callable[[str], str]:
+def _flag(parse: Callable[[str], object], help: str) -> dict[str, object]:
+    return {"parse": parse, "help": help}
+
+
+def _choice(help: str, *choices: str) -> dict[str, object]:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
         return text
 
-    parse.__doc__ = "|".join(choices)
-    return parse
-
-
-def _flag(parse: Callable[[str], object], help: str) -> dict[str, object]:
-    return {"parse": parse, "help": help}
+    return _flag(parse, f"{help}: {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
 class Config:
     """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it and explains it in --help."""
 
-    debug: int = field(default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly"))
+    debug: int = field(
+        default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly")
+    )
     print_after: tuple[str, ...] = field(default=(), metadata=_flag(_names, "print the IR after these passes (comma list, or 'all')"))
     dump_dir: str = field(default="", metadata=_flag(str, "write every stage of every partition as text files under this directory"))
     verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))
     threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
-    runtime: str = field(default="auto", metadata=_flag(_one_of("auto", "omp", "threadpool", "seq"), "thread runtime: auto, omp, threadpool, seq"))
-    isa: str = field(default="auto", metadata=_flag(_one_of("auto", "avx512", "avx2", "portable"), "instruction set: auto, avx512, avx2, portable"))
+    runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
+    isa: str = field(default="auto", metadata=_choice("instruction set", "auto", "avx512", "avx2", "portable"))
 
 
 def from_environment(environ: dict[str, str] | None = None) -> Config:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+_finfo: Any = ml_dtypes.finfo  # untyped upstream; unlike numpy's it knows bf16 and f8
 
 
 class DType(Enum):
@@ -49,13 +52,13 @@ class DType(Enum):
     @property
     def eps(self) -> float:
         """Distance from 1 to the next value for floats, 0 for the exact types."""
-        return float(ml_dtypes.finfo(self.numpy).eps) if self.is_float else 0.0
+        return float(_finfo(self.numpy).eps) if self.is_float else 0.0
 
     @property
     def range(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
         if self.is_float:
-            info = ml_dtypes.finfo(self.numpy)
+            info = _finfo(self.numpy)
             return float(info.min), float(info.max)
         return (0.0, 1.0) if self is DType.boolean else _INT_RANGE[self]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchgraph.core.attrs import Attrs
+from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
 from benchgraph.gir.ir import Constness, Graph, Literal, Op, Value, plain
@@ -54,7 +54,7 @@ class Builder:
         self.values[id] = Value(id, dtype, shape, plain(len(shape)), constness, literal=literal)
         return id
 
-    def op(self, kind: str, *ins: int, attrs: Attrs = Attrs(), shape: Shape | None = None, dtype: DType | None = None) -> int:
+    def op(self, kind: str, *ins: int, attrs: Attrs = NO_ATTRS, shape: Shape | None = None, dtype: DType | None = None) -> int:
         """Append an op with one output; its shape is inferred and its dtype is the first input's, unless given."""
         full = with_defaults(kind, attrs)
         types = tuple(self.type(v) for v in ins)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.attrs import Attrs
+from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 
@@ -116,7 +116,7 @@ class Op:
     kind: str
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    attrs: Attrs = Attrs()
+    attrs: Attrs = NO_ATTRS
 
 
 class Anchor(Enum):

@@ -34,7 +34,9 @@ class Compiled(Protocol):
 class Library(Protocol):
     """A library under test."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What reports call it."""
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         """Cut a shape-inferred graph into partitions, in an order in which they can be executed."""

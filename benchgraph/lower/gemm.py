@@ -143,7 +143,7 @@ class GemmNest:
         return If(is_whole, whole, self._call(op, no, width, nb, tail))
 
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
-        src, wei = (self.g.value(v) for v in op.ins)
+        src = self.g.value(op.ins[0])
         k = src.shape[-1]
         kb = src.layout.blocks[0][1] if src.layout.blocks else k
         batch = tuple(Coord(var) for var in self.batch)

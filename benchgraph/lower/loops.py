@@ -71,7 +71,7 @@ class _LoopNest:
         full, tail = divmod(self.domain.extents[last], block)
         no = self.storage.var("no")
         outer = tuple(range(last))
-        parts = []
+        parts: list[Stmt] = []
         if full:
             parts.append(For(no, Const(full), self._nest(outer, {last: Span(Const(block), no, block)}), self.kind))
         if tail:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.attrs import Attrs, AttrValue
+from benchgraph.core.attrs import NO_ATTRS, Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.tir.ir import BinOp, Expr
@@ -88,7 +88,7 @@ class Sample:
     """
 
     shapes: tuple[Shape, ...]
-    attrs: Attrs = Attrs()
+    attrs: Attrs = NO_ATTRS
     dtypes: tuple[DType, ...] = ()
     out_dtypes: tuple[DType, ...] = ()
     why: str = "plain"

@@ -140,7 +140,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Cast:
-    """Convert to dtype: to floats rounds to nearest even, to integers rounds to nearest even and saturates (NaN gives 0), boolean gives 0 or 1."""
+    """Convert to dtype: to floats rounds to nearest even; to integers too, and saturates (NaN gives 0); boolean gives 0 or 1."""
 
     a: Expr
     dtype: DType

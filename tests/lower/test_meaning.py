@@ -26,7 +26,7 @@ from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import Module
 
 sys.path.insert(0, str(Path(__file__).parent))
-from graphs import GRAPHS  # noqa: E402
+from graphs import GRAPHS
 
 TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
