@@ -1,0 +1,39 @@
+"""Real graphs, read in place where they are: the Graph Compiler paper's workloads through the whole command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+
+PAPER = Path(__file__).parents[2] / "shared" / "corpus" / "paper"
+pytestmark = pytest.mark.skipif(not PAPER.is_dir(), reason=f"no corpus at {PAPER}")
+
+CASES = (
+    ("mlp_relu_13x512x256x128_fp32.json", "32,512"),
+    ("mlp_relu_479x1024x1024x512x256x1_fp32.json", "32,512"),
+    ("mlp_relu_13x512x256x128.json", "32"),
+    ("mlp_relu_479x1024x1024x512x256x1.json", "32"),
+    ("MHA_BS32_SL128_H768_A8_fp32.json", "2"),
+    ("MHA_BS64_SL128_H768_A12_fp32.json", "2"),
+    ("MHA_BS128_SL384_H1024_A8_fp32.json", "2"),
+    ("MHA_BS32_SL512_H1024_A16_fp32.json", "2"),
+    ("MHA_BS32_SL128_H768_A8.json", "2"),
+)
+
+
+@pytest.mark.parametrize(("name", "mb"), CASES, ids=[name.removesuffix(".json") for name, _ in CASES])
+def test_the_papers_graphs_compute_the_reference(name: str, mb: str) -> None:
+    result = CliRunner().invoke(main, ["--graph", f"--mb={mb}", f"--case={PAPER / name}"])
+    count = mb.count(",") + 1
+    assert f"tests:{count} passed:{count} " in result.output, result.output
+
+
+@pytest.mark.parametrize("policy", ["post_ops", "one_op_each"])
+def test_the_baselines_compute_the_reference_too(policy: str) -> None:
+    cases = [f"--case={PAPER / name}" for name, _ in CASES[:1] + CASES[4:5] + CASES[8:]]
+    result = CliRunner().invoke(main, ["--graph", "--mb=2", f"--policy={policy}", *cases])
+    assert result.exit_code == 0, result.output
