@@ -26,6 +26,12 @@ def test_the_open_ends_ship_as_data(project: dict) -> None:
     assert {mapped[f"benchgraph._data.{name}"] for name in ("drivers", "reports", "inputs")} == {"drivers", "reports", "inputs"}
 
 
+def test_every_folder_of_inputs_ships(project: dict) -> None:
+    folders = {".".join(p.relative_to(ROOT).parts) for p in (ROOT / "inputs").rglob("*") if p.is_dir() and p.name != "__pycache__"}
+    listed = {name.removeprefix("benchgraph._data.") for name in project["tool"]["setuptools"]["packages"] if "_data.inputs." in name}
+    assert listed == folders
+
+
 def test_modules_stay_small() -> None:
     """Over 400 lines a module needs a reason, and would be named here with it."""
     long = {str(p.relative_to(ROOT)): n for p in (ROOT / "benchgraph").rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
