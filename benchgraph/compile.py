@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
 from benchgraph.core.errors import Unimplemented
@@ -29,6 +30,7 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     """Compile one partition for the target (this machine, as configured, unless given). Raises Unimplemented with the reason."""
     if not partition.is_supported:
         raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
+    _check_dtypes(partition)
     begin = time.perf_counter()
     target = target or current()
     observe = _observers(partition)
@@ -46,6 +48,16 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     observe("llvm-opt", code.optimized_ir, 0.0)
     observe("assembly", code.assembly, 0.0)
     return Executable(code, module, lowered, compile_s=time.perf_counter() - begin)
+
+
+def _check_dtypes(partition: Partition) -> None:
+    """Raises Unimplemented, naming the op, for a dtype without code generation."""
+    for op in partition.ops:
+        for t in (*op.inputs, *op.outputs):
+            try:
+                memory_type(t.dtype)
+            except Unimplemented as bad:
+                raise bad.inside(f"{op.label}: tensor {t.id}") from bad
 
 
 def _observers(partition: Partition) -> Observer:

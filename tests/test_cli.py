@@ -261,7 +261,8 @@ def test_ten_failed_cases_are_listed(cases: Path) -> None:
 def test_an_op_without_a_kernel_is_unimplemented(cases: Path) -> None:
     result = run("--graph", "--case=good.json", library=FakeLibrary(Clock(), unsupported="ReLU"))
     assert result.output.splitlines()[0] == (
-        "0:UNIMPLEMENTED (fused: partition 0 (op 0: MatMul, op 1: ReLU) is unsupported: no kernel) (0 ms) __REPRO: --graph --case=good.json"
+        "0:UNIMPLEMENTED (good.json: fused: partition 0 (op 0: MatMul, op 1: ReLU) is unsupported: no kernel) (0 ms) "
+        "__REPRO: --graph --case=good.json"
     )
     assert "unimplemented:1 invalid_arguments:0 failed:1" in result.output
 

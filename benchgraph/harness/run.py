@@ -54,7 +54,9 @@ def failure(bad: Exception, problem: Problem) -> Result:
     if isinstance(bad, CannotOverride | WrongCount):
         return Result(Status.UNTESTED, str(bad))
     if isinstance(bad, BenchgraphError):
-        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(bad))
+        file = str(problem.file or "")
+        named = bad if file in bad.where else bad.inside(file)
+        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named))
     if isinstance(bad, MemoryError):
         return Result(Status.SKIPPED, "not enough memory; try a smaller --mb")
     first = next(iter(str(bad).splitlines()), "")
