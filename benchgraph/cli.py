@@ -91,9 +91,12 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     \b
     benchgraph --driver graph --case mlp.json
     benchgraph --mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json
+    benchgraph ops [--kind=SoftMax]        the op table, or one row in full
     """
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
+    if words[0] == "ops":
+        ctx.exit(_ops(words[1:]))
     try:
         config()
         line = parse(list(words))
@@ -103,6 +106,22 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
     ctx.exit(_run(line, _bench(ctx.obj)))
+
+
+def _ops(words: tuple[str, ...]) -> int:
+    """Print the op table. Returns the exit code."""
+    from benchgraph.harness.ops_table import in_full, overview
+
+    kind = words[0].removeprefix("--kind=") if len(words) == 1 and words[0].startswith("--kind=") else " ".join(words[1:])
+    if words and not kind or len(words) > 2 or (len(words) == 2 and words[0] != "--kind"):
+        click.echo(f"benchgraph: ops: cannot read '{' '.join(words)}'; use `benchgraph ops` or `benchgraph ops --kind=NAME`", err=True)
+        return 2
+    try:
+        click.echo(in_full(kind) if kind else overview())
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: ops: {bad}", err=True)
+        return 1
+    return 0
 
 
 def _bench(given: Bench | None) -> Bench:

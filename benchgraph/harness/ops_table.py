@@ -1,0 +1,66 @@
+"""The op table for people: `benchgraph ops`, and one row in full with `benchgraph ops --kind=SoftMax`."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchgraph.ops import OPS, call_of, spec
+from benchgraph.ops.spec import Attr, OpSpec, Port
+
+WIDE = 400  # columns: nothing is cut off
+
+
+def overview() -> str:
+    """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples."""
+    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
+        table.add_column(name, no_wrap=True)
+    for row in sorted(OPS.values(), key=lambda row: row.kind):
+        dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
+        table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
+    return _text(table) + f"\n{len(OPS)} op kinds"
+
+
+def in_full(kind: str) -> str:
+    """Everything a row says. Raises NoSuchOpKind, with the nearest kind, for a word that is none."""
+    row = spec(kind)
+    lines = [f"{row.kind}: {row.role.value}, {row.category.value}, compiled by {compiled_by(row)}"]
+    lines += [f"  in   {_port(row, p)}" for p in row.inputs] + [f"  out  {_port(row, p)}" for p in row.outputs]
+    lines += [f"  attr {name}: {_attr(a)}" for name, a in row.attrs.items()]
+    lines += [f"  law  {law.name}" for law in row.laws]
+    for sample in row.samples:
+        shapes = ", ".join(str(list(shape)) for shape in sample.shapes)
+        attrs = ", ".join(f"{k}={v}" for k, v in sample.attrs.items())
+        allowed = "" if row.unsupported else f"; {row.threshold(call_of(kind, sample)):.3g} eps allowed"
+        lines.append(f"  sample {shapes} {{{attrs}}}: {sample.why}{allowed}")
+    return "\n".join(lines)
+
+
+def compiled_by(row: OpSpec) -> str:
+    if row.unsupported:
+        return f"nothing: {row.unsupported}"
+    ways = [type(row.lower).__name__.lower()] if row.lower is not None else []
+    return " after ".join([*ways, *(["decomposition"] if row.decompose is not None else [])])
+
+
+def _dtypes(row: OpSpec, port: Port) -> tuple[str, ...]:
+    return tuple(d.value for d in row.types.get(port.type, ())) or ("any",)
+
+
+def _port(row: OpSpec, port: Port) -> str:
+    return f"{port.name}: {' '.join(_dtypes(row, port))} ({port.type})"
+
+
+def _attr(a: Attr) -> str:
+    need = "required" if a.required else "optional" if a.default is None else f"default {a.default!r}"
+    return f"{a.type}, {need}" + (f", one of {', '.join(a.choices)}" if a.choices else "")
+
+
+def _text(table: Table) -> str:
+    out = StringIO()
+    Console(file=out, width=WIDE, no_color=True, highlight=False, emoji=False, markup=False).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
