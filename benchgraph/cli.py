@@ -113,7 +113,7 @@ def _ops(words: tuple[str, ...]) -> int:
     from benchgraph.harness.ops_table import in_full, overview
 
     kind = words[0].removeprefix("--kind=") if len(words) == 1 and words[0].startswith("--kind=") else " ".join(words[1:])
-    if words and not kind or len(words) > 2 or (len(words) == 2 and words[0] != "--kind"):
+    if (words and not kind) or len(words) > 2 or (len(words) == 2 and words[0] != "--kind"):
         click.echo(f"benchgraph: ops: cannot read '{' '.join(words)}'; use `benchgraph ops` or `benchgraph ops --kind=NAME`", err=True)
         return 2
     try:

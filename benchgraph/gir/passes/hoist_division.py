@@ -3,8 +3,8 @@
     %2: f32[64,128] = Divide(%0, %1: f32[64,1])   ->   %3: f32[64,1] = Divide(1, %1)
                                                         %2 = Multiply(%0, %3)
 
-A vector division costs about ten multiplications (measured: 10.3 against 1.0 cycles per 16 floats on Zen 4); the result moves by at
-most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: they stay.
+A division of 16 floats takes six cycles on a Zen 4 core (1.6 ns at 3.7 GHz, eight independent chains of vdivps), a multiplication one; the
+result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: they stay.
 """
 
 from __future__ import annotations
