@@ -1,9 +1,13 @@
 """Data types in LLVM: how an element lies in memory, what a value of it is in registers, and TIR's Cast between values.
 
-bf16 and f16 travel as i16 (Tensor IR only loads, stores and casts them), boolean as i1 with a byte of 0 or 1 in memory.
+Tensor IR only loads, stores, selects and casts floats narrower than f32: they travel as their bits, in i16 and i8. A boolean travels as
+i1, with a byte of 0 or 1 in memory.
 """
 
 from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
@@ -15,10 +19,31 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import Isa
 
 _MEMORY = {
-    DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.s64: I64, DType.s32: I32, DType.s8: I8, DType.u8: I8, DType.boolean: I8,
+    DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.f8_e4m3: I8, DType.f8_e5m2: I8, DType.s64: I64, DType.s32: I32, DType.s8: I8,
+    DType.u8: I8, DType.boolean: I8,
 }  # fmt: skip
-_HALF_QUIET_NAN = 0x7E00
-_HALF_INFINITY = 0x7C00
+
+
+@dataclass(frozen=True)
+class _Narrow:
+    """A float of `bits` bits with `mantissa` of them explicit.
+
+    overflow: the bits, without sign, of what is too large to hold; nan: those of the NaN that a NaN becomes.
+    """
+
+    bits: int
+    mantissa: int
+    bias: int
+    overflow: int
+    nan: int
+
+
+_NARROW = {
+    DType.f16: _Narrow(16, 10, 15, overflow=0x7C00, nan=0x7E00),
+    DType.f8_e5m2: _Narrow(8, 2, 15, overflow=0x7C, nan=0x7E),
+    DType.f8_e4m3: _Narrow(8, 3, 7, overflow=0x7F, nan=0x7F),  # no infinity: all ones is the only NaN, the rest are finite
+}
+_HALF_INFINITY = _NARROW[DType.f16].overflow
 
 
 def memory_type(dtype: DType) -> ir.Type:
@@ -36,8 +61,8 @@ def value_type(dtype: DType, lanes: int = 1) -> ir.Type:
 def literal(value: int | float, dtype: DType) -> ir.Constant:
     """A TIR literal of this dtype."""
     type = value_type(dtype)
-    if dtype in (DType.bf16, DType.f16):
-        return ir.Constant(type, int(np.array(value, dtype.numpy).view(np.uint16)))
+    if dtype.is_float and dtype is not DType.f32:
+        return ir.Constant(type, int.from_bytes(np.array(value, dtype.numpy).tobytes(), sys.byteorder))
     return ir.Constant(type, float(value) if dtype.is_float else int(value))
 
 
@@ -53,18 +78,16 @@ def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: I
     """TIR's Cast: nearest even to floats, nearest even and saturation to integers with NaN as 0, x != 0 to boolean."""
     if source is dtype:
         return x
-    if source in (DType.bf16, DType.f16):
-        widened = _bf16_to_f32(builder, x) if source is DType.bf16 else _f16_to_f32(builder, x, isa)
-        return cast(builder, widened, DType.f32, dtype, isa)
+    if source.is_float and source is not DType.f32:
+        return cast(builder, _widened(builder, x, source, isa), DType.f32, dtype, isa)
     if dtype is DType.boolean:
         zero = constant(x.type, 0)
         return builder.fcmp_unordered("!=", x, zero) if source is DType.f32 else builder.icmp_unsigned("!=", x, zero)
     if dtype is DType.f32:
         is_unsigned = source in (DType.u8, DType.boolean)
         return (builder.uitofp if is_unsigned else builder.sitofp)(x, same_lanes(x, F32))
-    if dtype in (DType.bf16, DType.f16):
-        single = cast(builder, x, source, DType.f32, isa)
-        return _f32_to_bf16(builder, single) if dtype is DType.bf16 else _f32_to_f16(builder, single, isa)
+    if dtype.is_float:
+        return _narrowed(builder, cast(builder, x, source, DType.f32, isa), dtype, isa)
     if source is DType.f32:
         return _f32_to_integer(builder, x, dtype, isa)
     return _integer_to_integer(builder, x, source, dtype)
@@ -103,6 +126,26 @@ def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype
     return x if wide_bits == dtype.bits else builder.trunc(x, result)
 
 
+def _widened(builder: ir.IRBuilder, x: ir.Value, source: DType, isa: Isa) -> ir.Value:
+    """A narrower float as f32: always exact."""
+    if source is DType.bf16:
+        return _bf16_to_f32(builder, x)
+    if source is DType.f8_e4m3:
+        return _f8_e4m3_to_f32(builder, x, isa)
+    if source is DType.f8_e5m2:  # the upper half of the f16 of the same value
+        wide = builder.zext(x, same_lanes(x, I16))
+        x = builder.shl(wide, constant(wide.type, 8))
+    return _f16_to_f32(builder, x, isa)
+
+
+def _narrowed(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
+    if dtype is DType.bf16:
+        return _f32_to_bf16(builder, x)
+    if dtype is DType.f16 and has_f16c(isa):
+        return builder.bitcast(builder.fptrunc(x, same_lanes(x, F16)), same_lanes(x, I16))
+    return _f32_to_narrow(builder, x, _NARROW[dtype])
+
+
 def _bits(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return builder.bitcast(x, same_lanes(x, I32))
 
@@ -137,21 +180,33 @@ def _f16_to_f32(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     return builder.bitcast(builder.or_(magnitude, sign), same_lanes(x, F32))
 
 
-def _f32_to_f16(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    if has_f16c(isa):
-        return builder.bitcast(builder.fptrunc(x, same_lanes(x, F16)), same_lanes(x, I16))
+def _f8_e4m3_to_f32(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """Through the f16 with the same fields, which is 2**-8 times the value, as the biases are 7 and 15."""
+    byte, type = x.type, same_lanes(x, I16)
+    shifted = builder.shl(builder.sext(x, type), constant(type, 7))
+    half = builder.and_(shifted, constant(type, 0xBFFF))  # the sign came twice
+    single = _f16_to_f32(builder, half, isa)
+    finite = builder.fmul(single, constant(single.type, 256.0))
+    is_nan = builder.icmp_unsigned("==", builder.and_(x, constant(byte, 0x7F)), constant(byte, _NARROW[DType.f8_e4m3].nan))
+    return builder.select(is_nan, constant(single.type, float("nan")), finite)
+
+
+def _f32_to_narrow(builder: ir.IRBuilder, x: ir.Value, to: _Narrow) -> ir.Value:
+    """Nearest even, in one rounding, on the bit pattern."""
     bits = _bits(builder, x)
-    type = bits.type
+    type, dropped = bits.type, 23 - to.mantissa
     size = builder.and_(bits, constant(type, 0x7FFFFFFF))
-    odd = builder.and_(builder.lshr(size, constant(type, 13)), constant(type, 1))
-    rebias = constant(type, (0xFFF - (112 << 23)) & 0xFFFFFFFF)
-    normal = builder.lshr(builder.add(builder.add(size, rebias), odd), constant(type, 13))
-    half = constant(x.type, 0.5)  # adding 0.5 leaves multiples of 2**-24, the spacing of f16 subnormals, in the low bits
-    subnormal = builder.sub(_bits(builder, builder.fadd(builder.bitcast(size, x.type), half)), constant(type, 0x3F000000))
-    finite = builder.select(builder.icmp_unsigned("<", size, constant(type, 0x38800000)), subnormal, normal)  # below 2**-14
-    overflows = builder.icmp_unsigned(">=", size, constant(type, 0x477FF000))  # 65520 and up round to infinity
-    bounded = builder.select(overflows, constant(type, _HALF_INFINITY), finite)
-    is_nan = builder.icmp_unsigned(">", size, constant(type, 0x7F800000))
-    magnitude = builder.select(is_nan, constant(type, _HALF_QUIET_NAN), bounded)
-    sign = builder.and_(builder.lshr(bits, constant(type, 16)), constant(type, 0x8000))
-    return builder.trunc(builder.or_(magnitude, sign), same_lanes(x, I16))
+    odd = builder.and_(builder.lshr(size, constant(type, dropped)), constant(type, 1))
+    rebias = constant(type, ((1 << (dropped - 1)) - 1 - ((127 - to.bias) << 23)) & 0xFFFFFFFF)
+    normal = builder.lshr(builder.add(builder.add(size, rebias), odd), constant(type, dropped))
+    # adding this power of two, whose last bit is worth the least subnormal, leaves the rounded multiple of that in the low bits
+    exponent = 24 - to.bias - to.mantissa
+    sum = builder.fadd(builder.bitcast(size, x.type), constant(x.type, 2.0**exponent))
+    subnormal = builder.sub(_bits(builder, sum), constant(type, (127 + exponent) << 23))
+    is_subnormal = builder.icmp_unsigned("<", size, constant(type, (128 - to.bias) << 23))
+    finite = builder.select(is_subnormal, subnormal, normal)
+    magnitude = pointwise(builder, "smin", finite, constant(type, to.overflow))
+    if to.nan != to.overflow:
+        magnitude = builder.select(builder.fcmp_unordered("uno", x, x), constant(type, to.nan), magnitude)
+    sign = builder.and_(builder.lshr(bits, constant(type, 32 - to.bits)), constant(type, 1 << (to.bits - 1)))
+    return builder.trunc(builder.or_(magnitude, sign), same_lanes(x, ir.IntType(to.bits)))

@@ -180,7 +180,8 @@ class OpSpec:
     in units of eps(f32), the type that everything is computed in. fill(call, port, rng): test data for one input, float64 or the port's
     integer type. check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
     converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for
-    a division, the kind that multiplies by the reciprocal instead.
+    a division, the kind that multiplies by the reciprocal instead. gradient_of: for a backward op, its forward kind. Tests then hold every
+    output diff_x to the numerical derivative of the forward reference by x; ports of one name are one tensor, `src/dst` is what use_dst says.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
@@ -203,6 +204,7 @@ class OpSpec:
     variadic_outputs: tuple[int, int] | None = None
     converts: bool = False
     product_kind: str = ""
+    gradient_of: str = ""
     is_product: bool = False
     commutative: bool = False
     check: Check | None = None
