@@ -201,8 +201,8 @@ def _f32_to_narrow(builder: ir.IRBuilder, x: ir.Value, to: _Narrow) -> ir.Value:
     normal = builder.lshr(builder.add(builder.add(size, rebias), odd), constant(type, dropped))
     # adding this power of two, whose last bit is worth the least subnormal, leaves the rounded multiple of that in the low bits
     exponent = 24 - to.bias - to.mantissa
-    sum = builder.fadd(builder.bitcast(size, x.type), constant(x.type, 2.0**exponent))
-    subnormal = builder.sub(_bits(builder, sum), constant(type, (127 + exponent) << 23))
+    aligned = builder.fadd(builder.bitcast(size, x.type), constant(x.type, 2.0**exponent))
+    subnormal = builder.sub(_bits(builder, aligned), constant(type, (127 + exponent) << 23))
     is_subnormal = builder.icmp_unsigned("<", size, constant(type, (128 - to.bias) << 23))
     finite = builder.select(is_subnormal, subnormal, normal)
     magnitude = pointwise(builder, "smin", finite, constant(type, to.overflow))

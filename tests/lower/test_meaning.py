@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -24,9 +21,7 @@ from benchgraph.reference.fill import fill
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import Module
-
-sys.path.insert(0, str(Path(__file__).parent))
-from graphs import GRAPHS
+from tests.lower.graphs import GRAPHS
 
 TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
