@@ -13,7 +13,7 @@
     structural  End, Wildcard
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
-(oneDNN's names), affine (which dim a movement steps along).
+(oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions).
 """
 
 from __future__ import annotations

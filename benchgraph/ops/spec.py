@@ -179,9 +179,9 @@ class OpSpec:
     out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call): the relative error allowed,
     in units of eps(f32), the type that everything is computed in. fill(call, port, rng): test data for one input, float64 or the port's
     integer type. check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
-    converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for
-    a division, the kind that multiplies by the reciprocal instead. gradient_of: for a backward op, its forward kind. Tests then hold every
-    output diff_x to the numerical derivative of the forward reference by x; ports of one name are one tensor, `src/dst` is what use_dst says.
+    converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
+    multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
+    numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 

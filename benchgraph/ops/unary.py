@@ -17,9 +17,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
-from benchgraph.tir.build import binary, f32, select, unary
+from benchgraph.tir.build import f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
 EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 2.0, 16.0
@@ -79,30 +80,13 @@ def _row(
 # ---- expressions longer than a line ----------------------------------------------------------------------------------
 
 
-def _add(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.add, a, b)
-
-
-def _mul(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.mul, a, b)
-
-
-def _where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr:
-    return select(binary(op, x, f32(bound)), then, otherwise)
-
-
-def _sigmoid(attrs: Attrs, x: Expr) -> Expr:
-    """Safe everywhere: exp overflows to inf for x < -88, and 1 / inf is the 0 that is wanted."""
-    return binary(BinOp.div, f32(1), _add(f32(1), unary(UnOp.exp, unary(UnOp.neg, x))))
-
-
 def _gelu(attrs: Attrs, x: Expr) -> Expr:
     if attrs.get("mode") == "gelu_tanh":
-        cubic = _mul(x, _add(f32(1), _mul(f32(0.044715), _mul(x, x))))
-        bump = unary(UnOp.tanh, _mul(f32(sqrt(2 / pi)), cubic))
+        cubic = mul(x, add(f32(1), mul(f32(0.044715), mul(x, x))))
+        bump = unary(UnOp.tanh, mul(f32(sqrt(2 / pi)), cubic))
     else:
-        bump = unary(UnOp.erf, _mul(f32(sqrt(0.5)), x))
-    return _mul(_mul(f32(0.5), x), _add(f32(1), bump))
+        bump = unary(UnOp.erf, mul(f32(sqrt(0.5)), x))
+    return mul(mul(f32(0.5), x), add(f32(1), bump))
 
 
 def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
@@ -114,17 +98,27 @@ def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
 
 
 def _clamp(attrs: Attrs, x: Expr) -> Expr:
-    return binary(BinOp.min, binary(BinOp.max, x, f32(attrs.real("min"))), f32(attrs.real("max")))
+    return within(x, attrs.real("min"), attrs.real("max"))
 
 
 def _elu(attrs: Attrs, x: Expr) -> Expr:
-    below = _mul(f32(attrs.real("alpha")), binary(BinOp.sub, unary(UnOp.exp, x), f32(1)))
-    return _where(x, BinOp.ge, 0, x, below)
+    below = mul(f32(attrs.real("alpha")), sub(exp(x), f32(1)))
+    return where(x, BinOp.ge, 0, x, below)
 
 
 def _hard_swish(attrs: Attrs, x: Expr) -> Expr:
-    gate = binary(BinOp.min, binary(BinOp.max, _add(x, f32(3)), f32(0)), f32(6))
-    return _mul(_mul(x, gate), f32(1 / 6))
+    return mul(mul(x, within(add(x, f32(3)), 0, 6)), f32(1 / 6))
+
+
+def _hard_sigmoid(attrs: Attrs, x: Expr) -> Expr:
+    return within(add(mul(f32(attrs.real("alpha")), x), f32(attrs.real("beta"))), 0, 1)
+
+
+def _mish(attrs: Attrs, x: Expr) -> Expr:
+    """tanh(log(1 + e)), e = e**x, is n / (n + 2) with n = e * (e + 2): no cancellation. It is 1 from x = 20 on; e * e cannot overflow."""
+    e = exp(at_most(x, 20))
+    n = mul(e, add(e, f32(2)))
+    return mul(x, div(n, add(n, f32(2))))
 
 
 # ---- laws of one op --------------------------------------------------------------------------------------------------
@@ -139,6 +133,18 @@ def _is_within_limits(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...
 def _is_elu(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     src, dst, alpha = real(ins[0]), real(outs[0]), call.attrs.real("alpha")
     return bool(np.all(dst >= -abs(alpha) * (1 + rtol))) and near(dst[src >= 0], src[src >= 0], rtol)
+
+
+def _is_on_the_line(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst = real(ins[0]), real(outs[0])
+    between = (dst > 0) & (dst < 1)
+    return near((dst - call.attrs.real("beta"))[between], call.attrs.real("alpha") * src[between], 8 * (rtol + call.outs[0].dtype.eps))
+
+
+def _recovers_softplus(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    beta = call.attrs.real("beta")
+    with np.errstate(all="ignore"):
+        return near(np.log(np.expm1(beta * real(outs[0]))) / beta, ins[0], 8 * rtol)
 
 
 def _scales_below_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -157,7 +163,7 @@ _ALPHA = {"alpha": Attr("f32", required=True)}
 SPECS = (
     _row(
         "ReLU",
-        lambda attrs, x: _where(x, BinOp.gt, 0, x, f32(0)),
+        lambda attrs, x: where(x, BinOp.gt, 0, x, f32(0)),
         lambda attrs, x: np.where(x > 0, x, 0.0),
         EXACT,
         (
@@ -168,7 +174,7 @@ SPECS = (
     ),
     _row(
         "LeakyReLU",
-        lambda attrs, x: _where(x, BinOp.ge, 0, x, _mul(f32(attrs.real("alpha")), x)),
+        lambda attrs, x: where(x, BinOp.ge, 0, x, mul(f32(attrs.real("alpha")), x)),
         lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * x),
         ARITHMETIC,
         (Law("identity above 0, alpha times src below", _scales_below_zero),),
@@ -199,7 +205,7 @@ SPECS = (
     ),
     _row(
         "Sigmoid",
-        _sigmoid,
+        lambda attrs, x: sigmoid(x),
         lambda attrs, x: np.exp(-np.logaddexp(0, -x)),
         TRANSCENDENTAL,
         (_bounded("within [0, 1]", 0, 1), INCREASING),
@@ -207,7 +213,7 @@ SPECS = (
     ),
     _row(
         "Exp",
-        lambda attrs, x: unary(UnOp.exp, x),
+        lambda attrs, x: exp(x),
         lambda attrs, x: np.exp(x),
         TRANSCENDENTAL,
         (relation("at least 1 + src", lambda ins, dst, slack: dst >= 1 + ins[0] - slack), INCREASING),
@@ -231,7 +237,7 @@ SPECS = (
     ),
     _row(
         "Square",
-        lambda attrs, x: _mul(x, x),
+        lambda attrs, x: mul(x, x),
         lambda attrs, x: np.square(x),
         ARITHMETIC,
         (
@@ -273,6 +279,37 @@ SPECS = (
         fill=fills.uniform(-5, 5),
     ),
     _row(
+        "HardSigmoid",
+        _hard_sigmoid,
+        lambda attrs, x: np.clip(attrs.real("alpha") * x + attrs.real("beta"), 0, 1),
+        2 * ARITHMETIC,
+        (_bounded("within [0, 1]", 0, 1), Law("alpha times src plus beta where it is neither", _is_on_the_line)),
+        attrs=_ALPHA | {"beta": Attr("f32", required=True)},
+        samples=(Attrs(alpha=0.25, beta=0.5), Attrs(alpha=-1.25, beta=0.125), Attrs(alpha=0.0, beta=1.0)),
+        fill=fills.uniform(-4, 4),
+    ),
+    _row(
+        "SoftPlus",
+        lambda attrs, x: div(softplus(mul(f32(attrs.real("beta")), x)), f32(attrs.real("beta"))),
+        lambda attrs, x: np.logaddexp(0, attrs.real("beta") * x) / attrs.real("beta"),
+        TRANSCENDENTAL,
+        (Law("log(exp(beta * dst) - 1) / beta is src", _recovers_softplus),),
+        attrs={"beta": Attr("f32", default=1.0)},
+        samples=(Attrs(), Attrs(beta=-1.0), Attrs(beta=2.5)),
+        fill=fills.uniform(-4, 4),
+    ),
+    _row(
+        "Mish",
+        _mish,
+        lambda attrs, x: x * np.tanh(np.logaddexp(0, x)),
+        TRANSCENDENTAL,
+        (
+            _bounded("never below -0.309", -0.309, np.inf),
+            relation("src made smaller", lambda ins, dst, slack: (dst * ins[0] >= 0) & (np.abs(dst) <= np.abs(ins[0]) + slack)),
+        ),
+        fill=fills.uniform(-4, 4),
+    ),
+    _row(
         "Abs",
         lambda attrs, x: unary(UnOp.abs, x),
         lambda attrs, x: np.abs(x),
@@ -289,7 +326,7 @@ SPECS = (
     ),
     _row(
         "Reciprocal",
-        lambda attrs, x: binary(BinOp.div, f32(1), x),
+        lambda attrs, x: div(f32(1), x),
         lambda attrs, x: np.reciprocal(x),
         ARITHMETIC,
         (recovers("its reciprocal is src", lambda ins, dst: np.reciprocal(dst)),),

@@ -1,0 +1,58 @@
+"""f32 expressions that several rows share. Each says where it holds, for they are made to survive every argument."""
+
+from __future__ import annotations
+
+from benchgraph.tir.build import binary, f32, select, unary
+from benchgraph.tir.ir import BinOp, Expr, UnOp
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.add, a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.sub, a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.mul, a, b)
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.div, a, b)
+
+
+def exp(x: Expr) -> Expr:
+    return unary(UnOp.exp, x)
+
+
+def where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr:
+    """x op bound ? then : otherwise."""
+    return select(binary(op, x, f32(bound)), then, otherwise)
+
+
+def at_most(x: Expr, high: float) -> Expr:
+    """min(x, high), and NaN for NaN: min gives its second operand then."""
+    return binary(BinOp.min, f32(high), x)
+
+
+def within(x: Expr, low: float, high: float) -> Expr:
+    """x held to [low, high], and NaN for NaN."""
+    return at_most(binary(BinOp.max, f32(low), x), high)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """Safe everywhere: exp overflows to inf for x < -88, and 1 / inf is the 0 that is wanted."""
+    return div(f32(1), add(f32(1), exp(unary(UnOp.neg, x))))
+
+
+def softplus(x: Expr) -> Expr:
+    """log(1 + e**x) as max(x, 0) + log(1 + t) with t = e**-|x| <= 1, so that nothing overflows.
+
+    log(1 + t) is log(w) * t / (w - 1) for w the rounded 1 + t, and t where w is 1: w - 1 is exact, and what the rounding took from w it
+    took from its logarithm too. A plain log(w) would be 0 for x < -17.
+    """
+    t = exp(unary(UnOp.neg, unary(UnOp.abs, x)))
+    w = add(f32(1), t)
+    log1p = where(w, BinOp.eq, 1, t, div(mul(unary(UnOp.log, w), t), sub(w, f32(1))))
+    return add(binary(BinOp.max, f32(0), x), log1p)
