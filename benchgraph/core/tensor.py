@@ -100,12 +100,6 @@ class LogicalTensor:
         return TensorType(self.dtype, self.known_shape)
 
     @property
-    def is_dense(self) -> bool:
-        """True when the strides are the row-major ones (strides of size-1 dims do not count)."""
-        want = dense_strides(self.known_shape)
-        return all(d <= 1 or s == w for d, s, w in zip(self.known_shape, self.known_strides, want, strict=True))
-
-    @property
     def storage_elements(self) -> int:
         """Elements from the first to one past the last one that the strides reach."""
         if 0 in self.known_shape:

@@ -23,7 +23,7 @@ from benchgraph.lower.access import ZERO, Coord, Storage, aligned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
 from benchgraph.tir.build import binary, cast, f32, seq
-from benchgraph.tir.ir import Const, Expr, For, Load, Seq, Stmt, Store, Tensor
+from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,3 @@ class Region:
         if v.dtype is DType.f32:
             return self.storage.place(out, at)
         return self.storage.scratch(v, DType.f32), tuple(c.value for c in at)
-
-
-def is_empty(stmt: Stmt) -> bool:
-    return isinstance(stmt, Seq) and not stmt.stmts
