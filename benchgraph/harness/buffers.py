@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from benchgraph.core.tensor import LogicalTensor
@@ -35,8 +34,8 @@ def storage(nbytes: int) -> NDArray[np.uint8]:
 def view(memory: NDArray[np.uint8], tensor: LogicalTensor) -> Array:
     """The tensor in the first bytes of this memory: its dtype, shape and strides."""
     dtype = tensor.dtype.numpy
-    flat = memory[: storage_bytes(tensor)].view(dtype)
-    return as_strided(flat, tensor.known_shape, [s * dtype.itemsize for s in tensor.known_strides])
+    strides = [s * dtype.itemsize for s in tensor.known_strides]  # not as_strided: it has no name for ml_dtypes' float8_e5m2
+    return np.ndarray(tensor.known_shape, dtype, buffer=memory[: storage_bytes(tensor)], strides=strides)
 
 
 def allocate(tensor: LogicalTensor) -> Array:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
@@ -152,7 +151,7 @@ def _result(call: Call, number: int) -> Reals:
 def _in_layout(t: LogicalTensor, values: Array) -> Array:
     """The values in a buffer of the tensor's own, viewed through its strides; repeated where dims are missing."""
     dtype = t.dtype.numpy
-    buffer = np.zeros(t.storage_elements, dtype)
-    array: Array = as_strided(buffer, t.known_shape, [s * dtype.itemsize for s in t.known_strides])
+    buffer = np.zeros(t.storage_elements * dtype.itemsize, np.uint8)
+    array: Array = np.ndarray(t.known_shape, dtype, buffer=buffer, strides=[s * dtype.itemsize for s in t.known_strides])
     array[...] = values
     return array

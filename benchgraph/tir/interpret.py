@@ -81,7 +81,8 @@ def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
     reach = (1 + sum((d - 1) * s for d, s in zip(a.shape, a.strides, strict=True)) // a.itemsize) if a.size else 0
     if len(p.shape) != 1 or p.shape[0] > max(reach, 1) or any(s < 0 for s in a.strides):
         raise InvalidArguments(f"an array of shape {a.shape} for shape {p.shape}", where=where)
-    return as_strided(a, p.shape, (a.itemsize,))
+    bits = a.view(f"u{a.itemsize}")  # as_strided has no name for ml_dtypes' float8_e5m2
+    return as_strided(bits, p.shape, (a.itemsize,)).view(a.dtype)
 
 
 def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
@@ -173,9 +174,7 @@ class _Writer:
             value = garbage if t.lanes == 1 else np.full(t.lanes, garbage)
             self.line(depth, f"{name} = {self.constant(value)}")
             return
-        size = max(t.nbytes // t.dtype.numpy.itemsize, 1)
-        array = as_strided(np.empty(size, t.dtype.numpy), t.shape, tuple(s * t.dtype.numpy.itemsize for s in t.strides))
-        self.line(depth, f"{name} = {self.constant(array)}")
+        self.line(depth, f"{name} = {self.constant(_view(np.empty(t.nbytes, np.uint8), t))}")
         self.line(depth, f"{name}[...] = {self.constant(garbage)}")
 
     def store(self, s: Store, depth: int, ranges: Ranges) -> None:

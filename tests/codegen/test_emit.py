@@ -59,7 +59,7 @@ def values(seed: int, n: int = 151) -> NDArray[np.float32]:
 
 # ---- accesses --------------------------------------------------------------------------------------------------------
 
-MEMORY = [F32, DType.bf16, DType.f16, DType.s64, DType.s32, DType.s8, DType.u8, BOOL]
+MEMORY = [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s64, DType.s32, DType.s8, DType.u8, BOOL]
 
 
 @pytest.mark.parametrize("dtype", MEMORY, ids=lambda d: d.value)

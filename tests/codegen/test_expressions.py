@@ -183,7 +183,7 @@ def test_reduce_lanes(op: BinOp, count: int, isa: Isa, run: Run) -> None:
     np.testing.assert_allclose(run(Func("main", (src, dst), body), [x], isa=isa)[0], [want], rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.s32, BOOL], ids=lambda d: d.value)
+@pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s32, BOOL], ids=lambda d: d.value)
 def test_literals_of_every_kind(dtype: DType, run: Run, same: Same) -> None:
     dst = param("dst", dtype, 16)
     value: int | float = 1.5 if dtype.is_float else 1

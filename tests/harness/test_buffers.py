@@ -17,6 +17,8 @@ from tests.harness.fake_library import cut, partition
         ((3, 5), (5, 1), DType.f32),
         ((3, 5), (1, 3), DType.bf16),
         ((3, 5), (16, 2), DType.s8),
+        ((3, 5), (5, 1), DType.f8_e4m3),
+        ((3, 5), (16, 2), DType.f8_e5m2),
         ((), (), DType.f32),
         ((0, 4), (4, 1), DType.f32),
     ],

@@ -38,7 +38,8 @@ def test_data_depends_on_the_seed_and_the_tensor_alone() -> None:
 def test_every_input_has_its_dtype_shape_and_strides() -> None:
     g = graph(
         "%3: f32[4,6] = Select#0(%0: boolean[4,6], %1: f32[4,6] strides=[1,4], %2: f32[6]) "
-        "%5: f32[2,3] = Dequantize#1(%4: s8[2,3] strides=[8,2]) {scales=[0.5]} %7: bf16[3,3] = Abs#2(%6: bf16[3,3] strides=[0,1])"
+        "%5: f32[2,3] = Dequantize#1(%4: s8[2,3] strides=[8,2]) {scales=[0.5]} %7: bf16[3,3] = Abs#2(%6: bf16[3,3] strides=[0,1]) "
+        "%9: f32[4,6] = Dequantize#3(%8: f8_e5m2[4,6] strides=[1,4]) {scales=[0.5]}"
     )
     got = fill(g, 0)
     for t in g.inputs:

@@ -72,6 +72,25 @@ def test_cast_to_bf16_rounds_half_to_even(value: float, want: float) -> None:
     assert evaluate(cast(x, DType.bf16), DType.bf16, x=np.float32(value)) == np.float32(want)
 
 
+@pytest.mark.parametrize(
+    ("value", "e4m3", "e5m2"),
+    [(1.0625, 1.0, 1.0), (1.1875, 1.25, 1.25), (464.0, 448.0, 448.0), (465.0, NAN, 448.0), (61440.0, NAN, INF), (2.0**-10, 0.0, 2.0**-10)],
+)
+def test_cast_to_8_bit_floats_rounds_half_to_even(value: float, e4m3: float, e5m2: float) -> None:
+    for dtype, want in ((DType.f8_e4m3, e4m3), (DType.f8_e5m2, e5m2)):
+        assert np.array_equal(float(evaluate(cast(x, dtype), dtype, x=np.float32(value))), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [DType.f8_e4m3, DType.f8_e5m2, DType.f16])
+def test_narrow_floats_pass_through_temporaries_and_flattened_parameters(dtype: DType) -> None:
+    """y = x through a temporary; x arrives as a 2-d array with gaps for a 1-d parameter."""
+    x, t, y = param("x", 9, dtype=dtype), Tensor("t", dtype, (2,), (3,), Scope.thread), param("y", 2, dtype=dtype)
+    moves = [Store(t, (Const(k),), Load(x, (Const(5 * k),))) for k in range(2)]
+    data, out = np.arange(10).astype(dtype.numpy).reshape(2, 5)[:, :4], np.zeros(2, dtype.numpy)
+    interpret(Func("f", (x, y), seq(Alloc(t), *moves, *(Store(y, (Const(k),), Load(t, (Const(k),))) for k in range(2)))), [data, out])
+    np.testing.assert_array_equal(out.astype(np.float32), np.array([0, 5], np.float32))
+
+
 def test_cast_between_integers_saturates() -> None:
     assert evaluate(cast(at(param("x", 1, dtype=DType.s32), 0), DType.u8), DType.u8, x=np.int32(-3)) == 0
 
