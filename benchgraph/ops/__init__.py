@@ -1,16 +1,17 @@
 """The op table: one row (spec.OpSpec) per op kind, one file per op or family. The only place that knows op kinds by name.
 
-    unary       ReLU, GELU, Exp ...: one input, element by element
-    binary      Add, Multiply, GreaterEqual ...: two inputs that broadcast
-    select      Select
-    bias        BiasAdd
-    matmul      MatMul
-    softmax     SoftMax
-    reduce      ReduceSum, ReduceMax ...
-    movement    StaticTranspose, StaticReshape, Reorder
-    cast        TypeCast
-    quantize    Quantize, Dequantize
-    structural  End, Wildcard
+    unary           ReLU, GELU, Exp ...: one input, element by element
+    unary_backward  their gradients
+    binary          Add, Multiply, GreaterEqual ...: two inputs that broadcast
+    select          Select
+    bias            BiasAdd
+    matmul          MatMul
+    softmax         SoftMax
+    reduce          ReduceSum, ReduceMax ...
+    movement        StaticTranspose, StaticReshape, Reorder
+    cast            TypeCast
+    quantize        Quantize, Dequantize
+    structural      End, Wildcard
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
 (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions).
@@ -21,13 +22,27 @@ from __future__ import annotations
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
-from benchgraph.ops import bias, binary, cast, matmul, movement, quantize, reduce, schema, select, softmax, structural, unary
+from benchgraph.ops import (
+    bias,
+    binary,
+    cast,
+    matmul,
+    movement,
+    quantize,
+    reduce,
+    schema,
+    select,
+    softmax,
+    structural,
+    unary,
+    unary_backward,
+)
 from benchgraph.ops.kinds import ONEDNN_KINDS
 from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 
 __all__ = ["OPS", "call_of", "check_op", "spec", "with_defaults"]
 
-_MODULES = (unary, binary, select, bias, matmul, softmax, reduce, movement, cast, quantize, structural)
+_MODULES = (unary, unary_backward, binary, select, bias, matmul, softmax, reduce, movement, cast, quantize, structural)
 
 OPS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
 

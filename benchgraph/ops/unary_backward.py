@@ -1,0 +1,397 @@
+"""Gradients of the functions in unary: diff_src = diff_dst * slope, element by element. The inputs are src or dst, then diff_dst.
+
+Where there is an attribute use_dst it is true by default, and the first input is then the forward op's result. At a kink the slope is
+the flat side's: 0 for Abs, ReLU, Clamp and HardSigmoid; HardSwish takes 0 at -3 and 1 at 3 (as oneDNN computes it; its documentation
+leaves both open). Gradients are picked rather than multiplied by 0, so that an inf that does not count is no NaN.
+
+Cost: two operations per element, the slope and the product, whatever the function, except GELU. Thresholds as in unary, and one more
+multiplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, unary
+from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, sub, where, within
+from benchgraph.ops.laws import Reals, near, real, relation
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir import build
+from benchgraph.tir.build import f32
+from benchgraph.tir.ir import BinOp, Expr, UnOp
+
+EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 4.0, 20.0
+FLOPS = 2
+GELU_FLOPS = 11  # the erf form: x / sqrt(2), erf, + 1, / 2; x * x, / -2, exp, times x, times a constant; the sum; the product
+_FORWARD = {row.kind: row for row in unary.SPECS}
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, diff = ins[0].shape, ins[1].shape
+    if src != diff:
+        raise InvalidShape(f"diff_dst {diff} differs from the first input {src}", fix="give both the shape of the forward op's tensors")
+    return (src,)
+
+
+def _fill_diff(call: Call, rng: np.random.Generator) -> Reals:
+    """Gradients of size 1/8 to 1/2 with a random sign: none so small that its slope could be anything."""
+    t = call.ins[1]
+    sizes = fills.reals(0.125, 0.5, t.shape, rng)
+    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
+    return fills.rounded(sizes, t.dtype)
+
+
+def _fill_like(forward: OpSpec) -> Fill:
+    """What the forward op is tested on, or, for use_dst, what it makes of that."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        if port == 1:
+            return _fill_diff(call, rng)
+        attrs = Attrs({k: v for k, v in call.attrs.items() if k in forward.attrs})
+        before = Call(forward.kind, attrs, call.ins[:1], call.ins[:1])
+        src = forward.fill(before, 0, rng)
+        return fills.rounded(forward.reference(before, (src,))[0], call.ins[0].dtype) if _uses_dst(call.attrs) else src
+
+    return fill
+
+
+def _fill_hard_sigmoid(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Nothing within 2**-8 of a kink, where rounding decides on which side it is: such numbers go half way between the kinks."""
+    src = _fill_like(_FORWARD["HardSigmoid"])(call, port, rng)
+    alpha, beta = call.attrs.real("alpha"), call.attrs.real("beta")
+    if port == 1 or alpha == 0:
+        return src
+    line = alpha * real(src) + beta
+    near_kink = np.minimum(np.abs(line), np.abs(line - 1)) < 2.0**-8
+    return fills.rounded(np.where(near_kink, (0.5 - beta) / alpha, src), call.ins[0].dtype)
+
+
+def _uses_dst(attrs: Attrs) -> bool:
+    return attrs.get("use_dst") is True
+
+
+def _samples(attrs: Attrs) -> tuple[Sample, ...]:
+    return (
+        Sample(((17,), (17,)), attrs, why="one element more than a vector of 16"),
+        Sample(((3, 5, 33), (3, 5, 33)), attrs, why="every dim odd"),
+        Sample(((), ()), attrs, why="rank 0"),
+        Sample(((0, 4), (0, 4)), attrs, why="no elements"),
+        Sample(((4, 15), (4, 15)), attrs, (DType.bf16, DType.bf16), why="bf16, one element less than a vector"),
+        Sample(((2, 16), (2, 16)), attrs, (DType.f16, DType.f16), why="f16, whole vectors"),
+    )
+
+
+def _slopes(bounds: Callable[[Attrs], tuple[float, float]]) -> Law:
+    """bounds(attrs): the least and the greatest slope of the forward function."""
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        low, high = bounds(call.attrs)
+        diff, got = real(ins[1]), real(outs[0])
+        slack = rtol * max(1.0, float(np.max(np.abs(got), initial=0.0)))
+        return bool(np.all(np.abs(got - (low + high) / 2 * diff) <= (high - low) / 2 * np.abs(diff) + slack))
+
+    return Law("diff_src / diff_dst is a slope the forward function has", holds)
+
+
+def _row(
+    kind: str,
+    expr: Callable[[Attrs, Expr, Expr], Expr],
+    compute: Callable[[Attrs, Reals, Reals], Reals],
+    threshold: float,
+    laws: tuple[Law, ...],
+    *,
+    attrs: dict[str, Attr] | None = None,
+    samples: tuple[tuple[str, Attrs], ...] = (("", Attrs()),),
+    fill: Fill | None = None,
+    flops: int = FLOPS,
+) -> OpSpec:
+    """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape."""
+    forward, schema = _FORWARD[kind.removesuffix("Backward")], attrs or {}
+
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (real(compute(call.attrs, real(ins[0]), real(ins[1]))),)
+
+    return OpSpec(
+        kind=kind,
+        role=Role.pointwise,
+        inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
+        outputs=(Port("diff_src"),),
+        types={"T": F},
+        attrs=schema,
+        infer=infer,
+        reference=reference,
+        flops=lambda call: flops * call.outs[0].elements,
+        threshold=lambda call: threshold,
+        fill=fill or _fill_like(forward),
+        samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
+        laws=laws,
+        gradient_of=forward.kind,
+        lower=Elementwise(lambda a, ins: expr(a, *ins)),
+    )
+
+
+# ---- expressions longer than a line ----------------------------------------------------------------------------------
+
+
+def _neg(x: Expr) -> Expr:
+    return build.unary(UnOp.neg, x)
+
+
+def _sqrt(x: Expr) -> Expr:
+    return build.unary(UnOp.sqrt, x)
+
+
+def _bump(x: Expr) -> Expr:
+    """sigmoid(x) * (1 - sigmoid(x)) = t / (1 + t)**2 with t = e**-|x|: 1 - sigmoid would leave no digits for large x."""
+    t = exp(_neg(build.unary(UnOp.abs, x)))
+    w = add(f32(1), t)
+    return div(t, mul(w, w))
+
+
+def _abs(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
+    return where(x, BinOp.gt, 0, diff, where(x, BinOp.lt, 0, _neg(diff), f32(0)))
+
+
+def _clamp(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
+    return where(v, BinOp.le, attrs.real("min"), f32(0), where(v, BinOp.ge, attrs.real("max"), f32(0), diff))
+
+
+def _elu(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
+    """dst + alpha is alpha * e**src."""
+    alpha = f32(attrs.real("alpha"))
+    slope = add(v, alpha) if _uses_dst(attrs) else mul(alpha, exp(v))
+    return where(v, BinOp.gt, 0, diff, mul(diff, slope))
+
+
+def _hard_sigmoid(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
+    alpha = f32(attrs.real("alpha"))
+    line = add(mul(alpha, x), f32(attrs.real("beta")))
+    return where(line, BinOp.le, 0, f32(0), where(line, BinOp.ge, 1, f32(0), mul(alpha, diff)))
+
+
+def _hard_swish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
+    slope = add(mul(f32(1 / 3), x), f32(0.5))
+    return where(x, BinOp.le, -3, f32(0), where(x, BinOp.ge, 3, diff, mul(diff, slope)))
+
+
+def _sigmoid(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
+    return mul(diff, mul(v, sub(f32(1), v)) if _uses_dst(attrs) else _bump(v))
+
+
+def _tanh(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
+    """(1 - dst) * (1 + dst) rather than 1 - dst * dst, which cancels near 1; from src it is 4 times the slope of sigmoid at 2 * src."""
+    slope = mul(sub(f32(1), v), add(f32(1), v)) if _uses_dst(attrs) else mul(f32(4), _bump(mul(f32(2), v)))
+    return mul(diff, slope)
+
+
+def _mish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
+    """With e = e**x, n = e * (e + 2) and r = 1 / (n + 2), tanh(softplus) is n * r and its slope 4 * e * (1 + e) * r * r.
+
+    From x = 20 on the slope is 1 in f32; holding x there keeps e * e from overflowing, and the slope from being 0 times a huge x.
+    """
+    x = at_most(x, 20)
+    e = exp(x)
+    n = mul(e, add(e, f32(2)))
+    r = div(f32(1), add(n, f32(2)))
+    rise = mul(mul(mul(f32(4), e), r), mul(add(f32(1), e), r))
+    return mul(diff, add(mul(n, r), mul(x, rise)))
+
+
+def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
+    """Both forms have a slope of 0 or 1 in f32 long before the bound on x, which keeps inf * 0 from happening.
+
+    tanh form: dst = x * s with s = sigmoid(2 * g(x)), so the slope is s + x * 2 * g'(x) * s * (1 - s), where 1 - s = s * e**(-2 * g(x)).
+    """
+    if attrs.get("mode") == "gelu_tanh":
+        x = within(x, -9, 9)
+        square = mul(x, x)
+        t = exp(mul(f32(-2 * sqrt(2 / pi)), mul(x, add(f32(1), mul(f32(0.044715), square)))))
+        s = div(f32(1), add(f32(1), t))
+        steepness = mul(f32(2 * sqrt(2 / pi)), add(f32(1), mul(f32(3 * 0.044715), square)))
+        return mul(diff, mul(s, add(f32(1), mul(mul(x, steepness), mul(t, s)))))
+    x = within(x, -14, 14)
+    below = mul(f32(0.5), add(f32(1), build.unary(UnOp.erf, mul(f32(sqrt(0.5)), x))))
+    density = mul(f32(1 / sqrt(2 * pi)), exp(mul(f32(-0.5), mul(x, x))))
+    return mul(diff, add(below, mul(x, density)))
+
+
+# ---- references longer than a line -----------------------------------------------------------------------------------
+
+
+def _gelu_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
+    if attrs.get("mode") == "gelu_tanh":
+        bump = np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))
+        return real(diff * (0.5 * (1 + bump) + 0.5 * x * (1 - bump**2) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x**2)))
+    from scipy.special import ndtr  # takes 0.2 s to import, and only this needs it
+
+    return real(diff * (ndtr(x) + x * np.exp(-(x**2) / 2) / sqrt(2 * pi)))
+
+
+def _mish_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
+    bump = np.tanh(np.logaddexp(0, x))
+    return real(diff * (bump + x * (1 - bump**2) * np.exp(-np.logaddexp(0, -x))))
+
+
+def _elu_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
+    slope = v + attrs.real("alpha") if _uses_dst(attrs) else attrs.real("alpha") * np.exp(v)
+    return np.where(v > 0, diff, diff * slope)
+
+
+def _sigmoid_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
+    return real(diff * (v - v * v if _uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
+
+
+def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
+    line = attrs.real("alpha") * x + attrs.real("beta")
+    return np.where((line > 0) & (line < 1), attrs.real("alpha") * diff, 0.0)
+
+
+# ---- laws of one op --------------------------------------------------------------------------------------------------
+
+
+def _is_alpha_or_nothing(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    want, got = call.attrs.real("alpha") * real(ins[1]), real(outs[0])
+    slack = (rtol + call.outs[0].dtype.eps) * np.abs(want)
+    return bool(np.all((np.abs(got - want) <= slack) | (got == 0)))
+
+
+def _undoes_sqrt(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    got, src = real(outs[0]), real(ins[0]) ** (2 if _uses_dst(call.attrs) else 1)
+    return near(4 * src * got**2 * np.sign(got), real(ins[1]) ** 2 * np.sign(ins[1]), 8 * rtol)
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+_USE_DST = {"use_dst": Attr("bool", default=True)}
+_FROM_SRC = ("from src", Attrs(use_dst=False))
+_ALL_OR_NOTHING = relation("diff_dst or nothing", lambda ins, dst, slack: (dst == ins[1]) | (dst == 0))
+
+SPECS = (
+    _row(
+        "AbsBackward",
+        _abs,
+        lambda attrs, x, diff: np.where(x > 0, diff, np.where(x < 0, -diff, 0.0)),
+        EXACT,
+        (relation("times src it is diff_dst times |src|", lambda ins, dst, slack: dst * ins[0] == ins[1] * np.abs(ins[0])),),
+    ),
+    _row(
+        "ClampBackward",
+        _clamp,
+        lambda attrs, v, diff: np.where((v > attrs.real("min")) & (v < attrs.real("max")), diff, 0.0),
+        EXACT,
+        (_ALL_OR_NOTHING,),
+        attrs={"min": Attr("f32", required=True), "max": Attr("f32", required=True)} | _USE_DST,
+        samples=(
+            ("from dst", Attrs(min=-1.0, max=0.5)),
+            ("from src", Attrs(min=-1.0, max=0.5, use_dst=False)),
+            ("nothing between min and max", Attrs(min=0.0, max=0.0, use_dst=False)),
+        ),
+    ),
+    _row(
+        "EluBackward",
+        _elu,
+        _elu_reference,
+        TRANSCENDENTAL,
+        (
+            _slopes(lambda attrs: (0.0, max(1.0, attrs.real("alpha")))),
+            relation("diff_dst above 0", lambda ins, dst, slack: (dst == ins[1]) | (ins[0] <= 0)),
+        ),
+        attrs={"alpha": Attr("f32", required=True)} | _USE_DST,
+        samples=(
+            ("from dst", Attrs(alpha=0.75)),
+            ("from src", Attrs(alpha=0.75, use_dst=False)),
+            ("alpha 0 is ReLU", Attrs(alpha=0.0, use_dst=False)),
+        ),
+    ),
+    _row(
+        "GELUBackward",
+        _gelu,
+        _gelu_reference,
+        TRANSCENDENTAL,
+        (_slopes(lambda attrs: (-0.129, 1.129)),),
+        attrs={"mode": Attr("string", default="gelu_erf", choices=("gelu_erf", "gelu_tanh"))},
+        samples=(("erf", Attrs()), ("the tanh form", Attrs(mode="gelu_tanh"))),
+        flops=GELU_FLOPS,
+    ),
+    _row(
+        "HardSigmoidBackward",
+        _hard_sigmoid,
+        _hard_sigmoid_reference,
+        ARITHMETIC,
+        (Law("alpha times diff_dst, or 0", _is_alpha_or_nothing),),
+        attrs={"alpha": Attr("f32", required=True), "beta": Attr("f32", required=True)},
+        samples=(
+            ("rising", Attrs(alpha=0.25, beta=0.5)),
+            ("falling", Attrs(alpha=-1.25, beta=0.125)),
+            ("flat", Attrs(alpha=0.0, beta=0.5)),
+        ),
+        fill=_fill_hard_sigmoid,
+    ),
+    _row(
+        "HardSwishBackward",
+        _hard_swish,
+        lambda attrs, x, diff: np.where(x <= -3, 0.0, np.where(x >= 3, diff, diff * (2 * x + 3) / 6)),
+        ARITHMETIC,
+        (_slopes(lambda attrs: (-0.5, 1.5)),),
+    ),
+    _row(
+        "MishBackward",
+        _mish,
+        _mish_reference,
+        TRANSCENDENTAL,
+        (_slopes(lambda attrs: (-0.1126, 1.0885)),),
+    ),
+    _row(
+        "ReLUBackward",
+        lambda attrs, v, diff: where(v, BinOp.gt, 0, diff, f32(0)),
+        lambda attrs, v, diff: np.where(v > 0, diff, 0.0),
+        EXACT,
+        (_ALL_OR_NOTHING, relation("nothing below 0", lambda ins, dst, slack: (dst == 0) | (ins[0] > 0))),
+        attrs=_USE_DST,
+        samples=(("from dst", Attrs()), _FROM_SRC),
+    ),
+    _row(
+        "SigmoidBackward",
+        _sigmoid,
+        _sigmoid_reference,
+        TRANSCENDENTAL,
+        (_slopes(lambda attrs: (0.0, 0.25)),),
+        attrs=_USE_DST,
+        samples=(("from dst", Attrs()), _FROM_SRC),
+    ),
+    _row(
+        "SoftPlusBackward",
+        lambda attrs, x, diff: mul(diff, sigmoid(mul(f32(attrs.real("beta")), x))),
+        lambda attrs, x, diff: diff * np.exp(-np.logaddexp(0, -attrs.real("beta") * x)),
+        TRANSCENDENTAL,
+        (_slopes(lambda attrs: (0.0, 1.0)),),
+        attrs={"beta": Attr("f32", default=1.0)},
+        samples=(("softplus", Attrs()), ("log of sigmoid", Attrs(beta=-1.0)), ("steeper", Attrs(beta=2.5))),
+    ),
+    _row(
+        "SqrtBackward",
+        lambda attrs, v, diff: div(diff, mul(f32(2), v if _uses_dst(attrs) else _sqrt(v))),
+        lambda attrs, v, diff: diff / (2 * (v if _uses_dst(attrs) else np.sqrt(v))),
+        ARITHMETIC,
+        (Law("4 * src * diff_src**2 is diff_dst**2, and the signs are equal", _undoes_sqrt),),
+        attrs=_USE_DST,
+        samples=(("from dst", Attrs()), _FROM_SRC),
+    ),
+    _row(
+        "TanhBackward",
+        _tanh,
+        lambda attrs, v, diff: diff * (1 - v * v if _uses_dst(attrs) else np.cosh(v) ** -2),
+        TRANSCENDENTAL,
+        (_slopes(lambda attrs: (0.0, 1.0)),),
+        attrs=_USE_DST,
+        samples=(("from dst", Attrs()), _FROM_SRC),
+    ),
+)
