@@ -41,6 +41,7 @@ def exp(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
     14 instructions: two for the clamps, two for n = round(x / ln2), two for r = x - n * ln2, six for 2 * e**r, and two to multiply by
     2**(n - 1). That power of two is one less than n so that n = 128, which finite results need, still has a factor that f32 can hold.
+    The price is n = -126, whose factor 2**-127 has no exponent left and is 0: no one factor serves both ends of the 255 powers.
     """
     x = _clamp(builder, x, -87.33, 89.0)
     r, scale = _reduce(builder, x, exponent_bias=126)
