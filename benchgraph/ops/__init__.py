@@ -6,15 +6,22 @@
     select          Select
     bias            BiasAdd
     matmul          MatMul
-    softmax         SoftMax
+    softmax         SoftMax; its gradient: softmax_backward
+    log_softmax     LogSoftmax and its gradient
+    layer_norm      LayerNorm and its gradient
+    rms_norm        RMSNorm
+    group_norm      GroupNorm
+    batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
     reduce          ReduceSum, ReduceMax ...
+    reduce_norm     ReduceL1, ReduceL2
     movement        StaticTranspose, StaticReshape, Reorder
     cast            TypeCast
     quantize        Quantize, Dequantize
     structural      End, Wildcard
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
-(oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions).
+(oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
+normalize (what the norms share).
 """
 
 from __future__ import annotations
@@ -23,16 +30,23 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
 from benchgraph.ops import (
+    batch_norm,
     bias,
     binary,
     cast,
+    group_norm,
+    layer_norm,
+    log_softmax,
     matmul,
     movement,
     quantize,
     reduce,
+    reduce_norm,
+    rms_norm,
     schema,
     select,
     softmax,
+    softmax_backward,
     structural,
     unary,
     unary_backward,
@@ -42,7 +56,27 @@ from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 
 __all__ = ["OPS", "call_of", "check_op", "spec", "with_defaults"]
 
-_MODULES = (unary, unary_backward, binary, select, bias, matmul, softmax, reduce, movement, cast, quantize, structural)
+_MODULES = (
+    unary,
+    unary_backward,
+    binary,
+    select,
+    bias,
+    matmul,
+    softmax,
+    softmax_backward,
+    log_softmax,
+    layer_norm,
+    rms_norm,
+    group_norm,
+    batch_norm,
+    reduce,
+    reduce_norm,
+    movement,
+    cast,
+    quantize,
+    structural,
+)
 
 OPS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
 

@@ -25,7 +25,7 @@ FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least no
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
 
 
-def _axis(attrs: Attrs, rank: int) -> int:
+def axis_of(attrs: Attrs, rank: int) -> int:
     axis = attrs.integer("axis")
     if not -rank <= axis < rank:
         raise InvalidShape(
@@ -36,7 +36,7 @@ def _axis(attrs: Attrs, rank: int) -> int:
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
-    axis = _axis(attrs, len(src))
+    axis = axis_of(attrs, len(src))
     return src, (*src[:axis], 1, *src[axis + 1 :])
 
 
@@ -46,7 +46,7 @@ def _inf_as_zero(attrs: Attrs) -> bool:
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
-    axis = _axis(call.attrs, src.ndim)
+    axis = axis_of(call.attrs, src.ndim)
     top: Reals = src.max(axis=axis, keepdims=True, initial=-np.inf)
     with np.errstate(all="ignore"):
         shifted = np.exp(src - np.where(np.isneginf(top), 0.0, top) if _inf_as_zero(call.attrs) else src - top)
@@ -61,7 +61,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening."""
     guards = _inf_as_zero(call.attrs)
-    along = Attrs(axes=(_axis(call.attrs, len(call.ins[0].shape)),), keep_dims=True)
+    along = Attrs(axes=(axis_of(call.attrs, len(call.ins[0].shape)),), keep_dims=True)
     src = ins[0] if call.ins[0].dtype is DType.f32 else d.op("TypeCast", ins[0], dtype=DType.f32)
     top = d.op("ReduceMax", src, attrs=along)
     if guards:
@@ -79,13 +79,13 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
 
 def _sums_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     dst = real(outs[0])
-    sums = dst.sum(axis=_axis(call.attrs, dst.ndim))
+    sums = dst.sum(axis=axis_of(call.attrs, dst.ndim))
     return bool(np.all(dst >= 0)) and near(sums, np.ones(sums.shape), 4 * rtol + call.outs[0].dtype.eps)
 
 
 def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """log(dst) is src but for one number per row, which stats, when there, is."""
-    axis = _axis(call.attrs, ins[0].ndim)
+    axis = axis_of(call.attrs, ins[0].ndim)
     gap = real(ins[0]) - np.log(real(outs[0]))
     slack = 16 * (rtol + call.outs[0].dtype.eps)
     shift = real(outs[1]) if len(outs) > 1 else gap.max(axis=axis, keepdims=True)
@@ -104,7 +104,7 @@ SPECS = (
         infer=infer,
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: 16 + sqrt(call.ins[0].shape[_axis(call.attrs, len(call.ins[0].shape))]) / 4,
+        threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
         fill=fills.uniform(-4, 4),
         samples=(
             Sample(((4, 17),), why="rows, by the default axis"),

@@ -24,7 +24,8 @@ from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive
 
 SHARED = Path(__file__).parents[2].parent / "shared"
-SHARED_PIECES = {"spec", "schema", "broadcast", "fills", "laws", "kinds", "affine", "formulas"}  # modules of ops/ that hold no rows
+# modules of ops/ that hold no rows
+SHARED_PIECES = {"spec", "schema", "broadcast", "fills", "laws", "kinds", "affine", "formulas", "normalize"}
 F32_EPS = DType.f32.eps
 GUARD = 64  # bytes after an output that must stay as they are
 

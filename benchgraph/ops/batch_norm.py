@@ -1,0 +1,324 @@
+"""BatchNormInference, BatchNormForwardTraining, BatchNormTrainingBackward: every channel, over batch and spatial dims, normalised.
+
+The channel is the last dim (NXC) or dim 1 (NCX); mean, variance, gamma and beta are (C,). Any rank from 2 on, backward too.
+Training: variance is biased, in the batch's statistics and in the running ones, which become momentum * old + (1 - momentum) * batch.
+momentum has no default; left out it is 0, so that the running statistics are the batch's. gamma may come without beta (then 0).
+Backward: the statistics are the batch's, as given. gamma scales diff_src whenever it is there: oneDNN's code drops it when no diff_gamma
+is asked for, which is not the gradient of the forward op.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.bias import DATA_FORMAT, channel_axis
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.normalize import NOT_CENTRED, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'
+
+
+def _channel(call: Call) -> int:
+    return channel_axis(call.attrs, len(call.ins[0].shape))
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    """What is normalised together: all but the channel."""
+    return tuple(i for i in range(len(call.ins[0].shape)) if i != _channel(call))
+
+
+def _folded(call: Call) -> int:
+    return prod(call.ins[0].shape[a] for a in _axes(call))
+
+
+def _per_channel(call: Call) -> Shape:
+    """A (C,) operand as it broadcasts against src: (C,) or (C, 1, 1, ...)."""
+    src = call.ins[0].shape
+    return (src[_channel(call)],) + (1,) * (len(src) - 1 - _channel(call))
+
+
+def _check_channels(attrs: Attrs, ins: tuple[TensorType, ...], names: tuple[str, ...]) -> Shape:
+    """(C,), which is the shape of all inputs of these names. Raises InvalidShape."""
+    src = ins[0].shape
+    if len(src) < 2:
+        raise InvalidShape(f"src {src} has rank {len(src)}", fix="batch normalisation takes rank 2 or more: batch and channel")
+    want = (src[channel_axis(attrs, len(src))],)
+    for t, name in zip(ins[-len(names) :], names, strict=True):
+        normalize.expect_shape(name, t, want, f"while src {src} has {want[0]} channels")
+    return want
+
+
+def _spread(call: Call, arrays: tuple[Array, ...]) -> tuple[Reals, ...]:
+    """(C,) arrays as they broadcast against src."""
+    return tuple(real(a).reshape(_per_channel(call)) for a in arrays)
+
+
+# ---- BatchNormInference ----------------------------------------------------------------------------------------------
+
+_INFERENCE = ("gamma", "beta", "mean", "variance")
+
+
+def _infer_inference(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    _check_channels(attrs, ins, _INFERENCE)
+    return (ins[0].shape,)
+
+
+def _check_inference(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return normalize.check_stats(ins[0][0], tuple(dtype for dtype, _ in ins[1:]), "gamma, beta, mean and variance")
+
+
+def _reference_inference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    gamma, beta, mean, variance = _spread(call, ins[1:])
+    return (gamma * (real(ins[0]) - mean) / np.sqrt(variance + call.attrs.real("epsilon")) + beta,)
+
+
+def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Subtract, Divide, Multiply, Add; gamma over the deviation is found per channel."""
+    gamma, beta, mean, variance = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[1:])
+    scale = d.op("Divide", gamma, normalize.deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
+    steps = (("Subtract", mean), ("Multiply", scale), ("Add", beta))
+    return (normalize.in_steps(d, ins[0], steps, call.outs[0].dtype),)
+
+
+def _undoes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    gamma, beta, mean, variance = _spread(call, ins[1:])
+    dev = np.sqrt(variance + call.attrs.real("epsilon"))
+    return near((real(outs[0]) - beta) / gamma * dev + mean, real(ins[0]), 32 * rtol)
+
+
+# ---- BatchNormForwardTraining ----------------------------------------------------------------------------------------
+
+
+def _infer_training(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    channels = _check_channels(attrs, ins, ("mean", "variance", "gamma", "beta")[: len(ins) - 1])
+    return (ins[0].shape,) + (channels,) * 4
+
+
+def _check_training(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    others = (*(dtype for dtype, _ in ins[1:]), *out_dtypes[1:])
+    return normalize.check_stats(ins[0][0], others, "statistics, gamma and beta")
+
+
+def _momentum(call: Call) -> float:
+    """As the f32 number that the attribute is."""
+    return float(np.float32(call.attrs.real("momentum"))) if "momentum" in call.attrs else 0.0
+
+
+def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src, m = real(ins[0]), _momentum(call)
+    mean, variance = normalize.moments(src, _axes(call))
+    dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
+    for operate, operand in zip((np.multiply, np.add), _spread(call, ins[3:]), strict=False):
+        dst = operate(dst, operand)
+    mean, variance = mean.ravel(), variance.ravel()
+    running = (batch + m * (real(old) - batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
+    return dst, *running, mean, variance
+
+
+def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """LayerNorm's ops along other axes; the running statistics on the side, in the same nest."""
+    centred, mean, variance = normalize.centre(d, ins[0], _axes(call))
+    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    gamma_beta = tuple(normalize.reshaped(d, v, _per_channel(call)) for v in ins[3:])
+    dst = normalize.in_steps(d, centred, (("Divide", dev), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    running = tuple(_running(d, call, old, batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
+    stats = (normalize.stored(d, v, t) for v, t in zip((*running, mean, variance), call.outs[1:], strict=True))
+    return (dst, *stats)
+
+
+def _running(d: Decomposer, call: Call, old: int, batch: int) -> int:
+    """batch + momentum * (old - batch), in batch's shape."""
+    momentum = _momentum(call)
+    if momentum == 0:
+        return batch
+    gap = d.op("Subtract", normalize.reshaped(d, old, d.type(batch).shape), batch, dtype=DType.f32)
+    return d.op("Add", batch, d.op("Multiply", gap, d.const(momentum)))
+
+
+def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
+    given = _spread(call, ins[3:])
+    gamma = given[0] if given else 1.0
+    beta = given[1] if len(given) > 1 else 0.0
+    mean, variance = _spread(call, outs[3:])
+    return Rows(real(ins[0]), (real(outs[0]) - beta) / gamma, _axes(call), mean, variance)
+
+
+def _is_on_the_way(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """What is left of the way from the running statistics to the batch's is momentum times what was before."""
+    for old, running, batch in zip(ins[1:3], outs[1:3], outs[3:5], strict=True):
+        slack = 16 * rtol * (1 + float(np.max(np.abs(batch))) + float(np.max(np.abs(old))))
+        if np.any(np.abs((real(running) - real(batch)) - _momentum(call) * (real(old) - real(batch))) > slack):
+            return False
+    return True
+
+
+# ---- BatchNormTrainingBackward ---------------------------------------------------------------------------------------
+
+
+def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    channels = _check_channels(attrs, ins, ("mean", "variance", "gamma")[: len(ins) - 2])
+    normalize.expect_shape("diff_dst", ins[1], ins[0].shape, "unlike src")
+    return ins[0].shape, channels, channels
+
+
+def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    others = (*(dtype for dtype, _ in ins[2:]), *out_dtypes[1:])
+    return normalize.check_stats(ins[0][0], others, "statistics and gamma")
+
+
+def _parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:
+    """src normalised, gamma over the deviation, the deviation."""
+    mean, variance = _spread(call, ins[2:4])
+    dev = np.sqrt(variance + call.attrs.real("epsilon"))
+    gamma = _spread(call, ins[4:])
+    return (real(ins[0]) - mean) / dev, (gamma[0] if gamma else 1.0) / dev, dev
+
+
+def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    axes, diff_dst = _axes(call), real(ins[1])
+    x, scale, _ = _parts(call, ins)
+    diff_gamma, diff_beta = (diff_dst * x).sum(axis=axes), diff_dst.sum(axis=axes)
+    along, shift = _spread(call, (diff_gamma / _folded(call), diff_beta / _folded(call)))
+    return (scale * (diff_dst - shift - x * along), diff_gamma, diff_beta)[: len(call.outs)]
+
+
+def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """diff_gamma and diff_beta are the sums that diff_src needs anyway: one nest over channels."""
+    src, diff_dst = ins[:2]
+    mean, variance, *gamma = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[2:])
+    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    x = normalize.standardised(d, src, mean, dev)
+    diff_gamma = normalize.fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
+    diff_beta = normalize.fold(d, "ReduceSum", diff_dst, _axes(call))
+    count = d.const(_folded(call))
+    along, shift = d.op("Divide", diff_gamma, count), d.op("Divide", diff_beta, count)
+    left = d.op("Subtract", diff_dst, shift, dtype=DType.f32)
+    steps = (("Subtract", d.op("Multiply", x, along)), ("Divide", dev), *(("Multiply", g) for g in gamma))
+    diff_src = normalize.in_steps(d, left, steps, call.outs[0].dtype)
+    sums = (normalize.stored(d, v, t) for v, t in zip((diff_gamma, diff_beta), call.outs[1:], strict=False))
+    return (diff_src, *sums)
+
+
+def _gradient(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Gradient:
+    x, scale, dev = _parts(call, ins)
+    return Gradient(real(outs[0]), x, real(ins[1]) * scale * dev, np.broadcast_to(dev, x.shape), _axes(call))
+
+
+def _sums_recover_products(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Per channel, diff_beta is the sum of diff_dst, and deviation * diff_gamma + mean * diff_beta that of diff_dst * src."""
+    if len(outs) < 2:
+        return True
+    axes, diff_dst, src = _axes(call), real(ins[1]), real(ins[0])
+    dev, beta = np.sqrt(real(ins[3]) + call.attrs.real("epsilon")), diff_dst.sum(axis=axes)
+    slack = 32 * rtol * (1 + np.abs(diff_dst).sum(axis=axes) * (1 + np.abs(src).max() + np.abs(real(ins[2]))))
+    ok = np.all(np.abs(dev * real(outs[1]) + real(ins[2]) * beta - (diff_dst * src).sum(axis=axes)) <= slack)
+    return bool(ok and (len(outs) == 2 or np.all(np.abs(real(outs[2]) - beta) <= slack)))
+
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
+
+_NCX, _NXC = (Attrs(data_format=f, epsilon=0.0625) for f in ("NCX", "NXC"))
+_f32, _bf16, _f16 = DType.f32, DType.bf16, DType.f16
+_SHAPES: tuple[tuple[Shape, int, Attrs, tuple[DType, DType], str], ...] = (
+    ((2, 5, 3, 4), 5, _NCX, (_f32, _f32), "channel in dim 1"),
+    ((2, 3, 4, 17), 17, _NXC, (_f32, _f32), "channel last, a tail"),
+    ((3, 2, 8), 8, Attrs(epsilon=1e-05), (_f32, _f32), "data_format left out is NXC; a small epsilon"),
+    ((7, 19), 19, _NCX, (_f32, _f32), "no spatial dims: both formats are one"),
+    ((2, 3, 2, 2, 7), 3, _NCX, (_f32, _f32), "three spatial dims"),
+    ((3, 1, 16), 1, _NCX, (_f32, _f32), "one channel"),
+    ((2, 4, 33), 4, _NCX, (_bf16, _f32), "bf16, the rest f32"),
+    ((4, 3, 15), 15, _NXC, (_bf16, _bf16), "bf16 throughout, channel last"),
+    ((2, 5, 9), 5, _NCX, (_f16, _f32), "f16, the rest f32"),
+)
+
+
+def _samples(data: int, stats: int, outs: int) -> tuple[Sample, ...]:
+    """data: inputs like src. stats: inputs (C,). outs: dst or diff_src, then (C,) ones."""
+    return tuple(
+        Sample((shape,) * data + ((c,),) * stats, attrs, (t,) * data + (s,) * stats, (t,) + (s,) * (outs - 1), why)
+        for shape, c, attrs, (t, s), why in _SHAPES
+    )
+
+
+_PLANES = (2, 3, 5, 5)
+
+SPECS = (
+    OpSpec(
+        kind="BatchNormInference",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"), *(Port(name, "T2") for name in _INFERENCE)),
+        outputs=(Port("dst", "T1"),),
+        types={"T1": F, "T2": STATS},
+        attrs={"epsilon": Attr("f32", required=True), "data_format": DATA_FORMAT},
+        infer=_infer_inference,
+        reference=_reference_inference,
+        flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
+        threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
+        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
+        samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
+        laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
+        check=_check_inference,
+        decompose=_decompose_inference,
+    ),
+    OpSpec(
+        kind="BatchNormForwardTraining",
+        role=Role.row,
+        inputs=(Port("src", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma", "beta"))),
+        outputs=(Port("dst", "T1"), *(Port(n, "T2") for n in ("running_mean", "running_variance", "batch_mean", "batch_variance"))),
+        types={"T1": F, "T2": STATS},
+        attrs={"epsilon": Attr("f32", required=True), "momentum": Attr("f32"), "data_format": DATA_FORMAT},
+        num_inputs=(3, 4, 5),
+        infer=_infer_training,
+        reference=_reference_training,
+        flops=lambda call: TRAINING_FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(_folded(call)),
+        fill=normalize.per_port(NOT_CENTRED, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        samples=(
+            *_samples(1, 4, 5),
+            Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
+            Sample((_PLANES, (3,), (3,), (3,)), _NCX.updated(momentum=0.1), out_dtypes=(_f32,) * 5, why="gamma without beta"),
+            Sample(
+                (_PLANES, (5,), (5,), (5,), (5,)), _NXC.updated(momentum=1.0), out_dtypes=(_f32,) * 5, why="running statistics that stay"
+            ),
+            Sample(((2, 3, 5), (3,), (3,)), _NCX.updated(momentum=0.5), (_bf16,) * 3, (_bf16,) * 5, "bf16 running statistics"),
+            Sample(((1, 4), *((4,),) * 4), _NCX, out_dtypes=(_f32,) * 5, why="one element per channel: dst is beta"),
+        ),
+        laws=(*normalize.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
+        check=_check_training,
+        decompose=_decompose_training,
+    ),
+    OpSpec(
+        kind="BatchNormTrainingBackward",
+        role=Role.row,
+        inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
+        outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+        types={"T1": F, "T2": STATS},
+        attrs={"epsilon": Attr("f32", required=True), "data_format": DATA_FORMAT},
+        num_inputs=(4, 5),
+        num_outputs=(1, 2, 3),
+        infer=_infer_backward,
+        reference=_reference_backward,
+        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(_folded(call)),
+        fill=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
+        samples=(
+            *_samples(2, 3, 3),
+            Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),
+            Sample((_PLANES, _PLANES, (3,), (3,), (3,)), _NCX, out_dtypes=(_f32,), why="gamma counts without diff_gamma"),
+            Sample((_PLANES, _PLANES, (5,), (5,), (5,)), _NXC, out_dtypes=(_f32,) * 2, why="diff_gamma without diff_beta"),
+            Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,) * 3, why="sums without a gamma"),
+            Sample(((1, 4), (1, 4), *((4,),) * 3), _NCX, out_dtypes=(_f32,) * 3, why="one element per channel"),
+        ),
+        laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta give the sum of diff_dst * src", _sums_recover_products)),
+        check=_check_backward,
+        decompose=_decompose_backward,
+    ),
+)

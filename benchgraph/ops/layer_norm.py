@@ -1,0 +1,257 @@
+"""LayerNorm, LayerNormBackward: each row, which is src's dims from begin_norm_axis on, normalised to mean 0 and variance 1.
+
+gamma and beta broadcast against the row: the shape of the row, or (C,) along the last dim. keep_stats gives mean and variance (biased)
+of every row, in the shape of the dims before begin_norm_axis. LayerNormBackward takes those statistics as they are given, and makes
+diff_gamma and diff_beta in gamma's shape; beta itself it never reads. use_affine and the ports must agree, which oneDNN leaves unchecked.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs, AttrValue
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+BEGIN = Attr("s64", default=-1)
+FORWARD_FLOPS, BACKWARD_FLOPS = 7, 14  # per element: sum, subtract, square, sum, divide, scale, shift; the gradients twice that
+
+
+def first_axis(attrs: Attrs, rank: int) -> int:
+    """begin_norm_axis as 0 <= axis < rank. Raises InvalidShape."""
+    axis = attrs.integer("begin_norm_axis")
+    if not -rank <= axis < rank:
+        raise InvalidShape(
+            f"begin_norm_axis {axis} is out of range for src of rank {rank}",
+            fix=f"use {-rank} to {rank - 1}" if rank else "give src a rank",
+        )
+    return axis % rank
+
+
+def row_axes(call: Call) -> tuple[int, ...]:
+    rank = len(call.ins[0].shape)
+    return tuple(range(first_axis(call.attrs, rank), rank))
+
+
+def folded(call: Call) -> int:
+    """How many elements are in a row."""
+    return prod(call.ins[0].shape[a] for a in row_axes(call))
+
+
+def _kept(call: Call) -> Shape:
+    """The shape of the statistics with the row's dims put back as 1."""
+    src = call.ins[0].shape
+    return tuple(1 if i in row_axes(call) else d for i, d in enumerate(src))
+
+
+# ---- LayerNorm -------------------------------------------------------------------------------------------------------
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    first = first_axis(attrs, len(src))
+    for t, name in zip(ins[1:], ("gamma", "beta"), strict=False):
+        broadcast_to(t.shape, src[first:], name, "the normalised dims")
+    return src, src[:first], src[:first]
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    mean, variance = normalize.moments(src, row_axes(call))
+    dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
+    if len(ins) > 1:
+        dst = dst * real(ins[1]) + real(ins[2])
+    return (dst, *(s.reshape(t.shape) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Add: three passes over a row."""
+    centred, mean, variance = normalize.centre(d, ins[0], row_axes(call))
+    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    dst = normalize.in_steps(d, centred, (("Divide", dev), *normalize.affine(ins[1:])), call.outs[0].dtype)
+    return (dst, *(normalize.stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
+
+
+def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
+    dst = real(outs[0])
+    if len(ins) > 1:
+        dst = (dst - real(ins[2])) / real(ins[1])
+    mean, variance = (real(s).reshape(_kept(call)) for s in outs[1:]) if len(outs) > 1 else (None, None)
+    return Rows(real(ins[0]), dst, row_axes(call), mean, variance)
+
+
+# ---- LayerNormBackward -----------------------------------------------------------------------------------------------
+
+
+def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    first = first_axis(attrs, len(src))
+    normalize.expect_shape("diff_dst", ins[1], src, "unlike src")
+    for t, name in zip(ins[2:4], ("mean", "variance"), strict=True):
+        normalize.expect_shape(name, t, src[:first], f"which does not fit src {src} normalised from axis {first} on")
+    if len(ins) == 4:
+        return (src,)
+    broadcast_to(ins[4].shape, src[first:], "gamma", "the normalised dims")
+    return src, ins[4].shape, ins[4].shape
+
+
+def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    if attrs.flag("use_affine") and len(out_dtypes) != 3:
+        return "use_affine is true, but the outputs diff_gamma and diff_beta are missing; add them, or set use_affine to false"
+    if len(out_dtypes) == 3 and not attrs.flag("use_affine"):
+        return "use_affine is false, but there are outputs diff_gamma and diff_beta; set use_affine to true, or remove them"
+    others = (*(dtype for dtype, _ in ins[2:]), *out_dtypes[1:])
+    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or normalize.check_stats(ins[0][0], others, "gamma and statistics")
+
+
+def _backward_parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:
+    """src normalised, diff_dst times gamma, and the deviation."""
+    mean, variance = (real(s).reshape(_kept(call)) for s in ins[2:4])
+    dev = np.sqrt(variance + call.attrs.real("epsilon"))
+    g = real(ins[1]) * (real(ins[4]) if len(ins) > 4 else 1.0)
+    return (real(ins[0]) - mean) / dev, g, dev
+
+
+def _sum_to(values: Reals, shape: Shape) -> Reals:
+    lead = values.ndim - len(shape)
+    axes = tuple(i for i in range(values.ndim) if i < lead or shape[i - lead] == 1)
+    return np.asarray(values.sum(axis=axes)).reshape(shape)
+
+
+def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    axes = row_axes(call)
+    x, g, dev = _backward_parts(call, ins)
+    diff_src = (g - g.mean(axis=axes, keepdims=True) - x * (g * x).mean(axis=axes, keepdims=True)) / dev
+    if len(call.outs) == 1:
+        return (diff_src,)
+    return diff_src, _sum_to(real(ins[1]) * x, call.outs[1].shape), _sum_to(real(ins[1]), call.outs[2].shape)
+
+
+def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Two means per row, then diff_src; diff_gamma and diff_beta are sums over rows, which is a nest of its own."""
+    src, diff_dst = ins[:2]
+    mean, variance = (normalize.reshaped(d, v, _kept(call)) for v in ins[2:4])
+    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    g = d.op("Multiply", diff_dst, ins[4], dtype=DType.f32) if len(ins) > 4 else diff_dst
+    x = normalize.standardised(d, src, mean, dev)
+    diff_src = normalize.gradient(d, x, dev, g, row_axes(call), call.outs[0].dtype)
+    if len(call.outs) == 1:
+        return (diff_src,)
+    again = normalize.standardised(d, src, mean, dev)  # computed anew, so that no x of src's size goes from nest to nest
+    diff_gamma = normalize.sum_to(d, d.op("Multiply", diff_dst, again, dtype=DType.f32), call.outs[1])
+    return diff_src, diff_gamma, normalize.sum_to(d, diff_dst, call.outs[2])
+
+
+def _gradient(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Gradient:
+    x, g, dev = _backward_parts(call, ins)
+    return Gradient(real(outs[0]), x, g, dev, row_axes(call))
+
+
+def _gammas_total(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """All of diff_beta is all of diff_dst; all of diff_gamma is diff_dst times the normalised src, summed."""
+    if len(outs) == 1:
+        return True
+    x, _, _ = _backward_parts(call, ins)
+    diff_dst, want = real(ins[1]), np.array([np.vdot(real(ins[1]), x), real(ins[1]).sum()])
+    got = np.array([real(o).sum() for o in outs[1:]])
+    return bool(np.all(np.abs(got - want) <= 16 * rtol * (1 + np.abs(diff_dst).sum() * (1 + np.abs(x).max()))))
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+_NO_STATS, _BARE = Attrs(keep_stats=False), Attrs(keep_stats=False, use_affine=False)
+_F3 = (DType.f32,) * 3
+SAMPLES = (
+    Sample(((4, 17), (17,), (17,)), _NO_STATS, why="rows with gamma and beta, a tail"),
+    Sample(((3, 16),), _BARE, why="neither affine nor statistics"),
+    Sample(((2, 3, 33),), Attrs(use_affine=False), out_dtypes=_F3, why="statistics of rank 2"),
+    Sample(((2, 3, 4, 5), (4, 5), (4, 5)), Attrs(begin_norm_axis=2), out_dtypes=_F3, why="rows of two dims, gamma in their shape"),
+    Sample(((2, 3, 5), (5,), (5,)), Attrs(begin_norm_axis=-2), out_dtypes=_F3, why="rows of two dims, gamma along the last"),
+    Sample(((3, 4, 5),), Attrs(begin_norm_axis=0, use_affine=False), out_dtypes=_F3, why="everything is one row, statistics of rank 0"),
+    Sample(((5, 1), (1,), (1,)), _NO_STATS, why="a row of one is beta"),
+    Sample(((1000,), (1000,), (1000,)), Attrs(begin_norm_axis=-1), out_dtypes=_F3, why="a long vector"),
+    Sample(((3, 7), (7,), (7,)), Attrs(keep_stats=False, epsilon=0.5), why="an epsilon that matters"),
+    Sample(((2, 7, 1, 15),), Attrs(begin_norm_axis=1, use_affine=False), out_dtypes=_F3, why="a dim of 1 within the row"),
+    Sample(((4, 33), (33,), (33,)), Attrs(), (DType.bf16, DType.f32, DType.f32), (DType.bf16, DType.f32, DType.f32), "bf16, the rest f32"),
+    Sample(((4, 19), (19,), (19,)), Attrs(), (DType.bf16,) * 3, (DType.bf16,) * 3, "bf16 throughout"),
+    Sample(((3, 31), (31,), (31,)), Attrs(), (DType.f16, DType.f32, DType.f32), (DType.f16, DType.f32, DType.f32), "f16, the rest f32"),
+)
+
+
+def _back(shape: Shape, first: int, *gammas: Shape, dtypes: tuple[DType, ...] = (), why: str, **attrs: AttrValue) -> Sample:
+    """src, diff_dst, mean, variance and what more there is; dtypes: of src and of the statistics."""
+    data, stats = dtypes or (DType.f32, DType.f32)
+    shapes = (shape, shape, shape[:first], shape[:first], *gammas)
+    outs = (data, stats, stats) if gammas else (data,)
+    return Sample(shapes, Attrs(attrs, use_affine=bool(gammas)), (data, data) + (stats,) * (len(shapes) - 2), outs, why)
+
+
+_BACKWARD_SAMPLES = (
+    _back((4, 17), 1, (17,), (17,), why="all six inputs, a tail"),
+    _back((4, 16), 1, (16,), why="beta left out: it is not needed"),
+    _back((2, 3, 33), 2, why="no affine, rank 3"),
+    _back((2, 3, 4, 5), 2, (4, 5), (4, 5), begin_norm_axis=2, why="rows of two dims, gamma in their shape"),
+    _back((2, 3, 5), 1, (5,), (5,), begin_norm_axis=-2, why="rows of two dims, gamma along the last"),
+    _back((3, 4), 0, (3, 4), (3, 4), begin_norm_axis=0, why="gamma of src's shape: nothing to sum over"),
+    _back((5, 1), 1, (1,), (1,), why="rows of one"),
+    _back((3, 7), 1, (7,), (7,), epsilon=0.5, why="an epsilon that matters"),
+    _back((4, 33), 1, (33,), (33,), dtypes=(DType.bf16, DType.f32), why="bf16, the rest f32"),
+    _back((4, 19), 1, (19,), (19,), dtypes=(DType.bf16, DType.bf16), why="bf16 throughout"),
+    _back((3, 31), 1, (31,), dtypes=(DType.f16, DType.f32), why="f16, the rest f32"),
+)
+
+SPECS = (
+    OpSpec(
+        kind="LayerNorm",
+        role=Role.row,
+        inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
+        outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
+        types={"T1": F, "T2": STATS},
+        attrs={"keep_stats": Attr("bool", default=True), "begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
+        num_inputs=(1, 3),
+        num_outputs=(1, 3),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(folded(call)),
+        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
+        samples=SAMPLES,
+        laws=normalize.forward_laws(_rows),
+        check=normalize.check_forward,
+        decompose=decompose,
+    ),
+    OpSpec(
+        kind="LayerNormBackward",
+        role=Role.row,
+        inputs=(
+            Port("src", "T1"),
+            Port("diff_dst", "T1"),
+            Port("mean", "T2"),
+            Port("variance", "T2"),
+            Port("gamma", "T2"),
+            Port("beta", "T2"),
+        ),
+        outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+        types={"T1": F, "T2": STATS},
+        attrs={"begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
+        num_inputs=(4, 5, 6),
+        num_outputs=(1, 3),
+        infer=_infer_backward,
+        reference=_reference_backward,
+        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(max(folded(call), call.ins[0].elements // max(folded(call), 1))),
+        fill=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        samples=_BACKWARD_SAMPLES,
+        laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
+        check=_check_backward,
+        decompose=_decompose_backward,
+    ),
+)

@@ -1,0 +1,156 @@
+"""LogSoftmax: src - log(sum(exp(src))) along an axis (by default the last), shifted by the maximum so that nothing overflows.
+LogSoftmaxBackward: diff_src = diff_dst - exp(dst) * sum(diff_dst), from LogSoftmax's own result dst.
+
+The thresholds are SoftMax's and SoftMaxBackward's plus the logarithm's or exp's few ulp.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize, softmax_backward
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.softmax import axis_of
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+AXIS = Attr("s64", default=-1)
+FORWARD_FLOPS, BACKWARD_FLOPS = 4, 4  # per element: subtract, exp, add, subtract; exp, sum, multiply, subtract
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    axis_of(attrs, len(ins[0].shape))
+    return (ins[0].shape,)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    axis = axis_of(call.attrs, src.ndim)
+    with np.errstate(all="ignore"):
+        shifted = src - src.max(axis=axis, keepdims=True, initial=-np.inf)
+        return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)),)
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """ReduceMax, Subtract, Exp, ReduceSum, Log, Subtract."""
+    axes = (axis_of(call.attrs, len(call.ins[0].shape)),)
+    shifted = d.op("Subtract", ins[0], normalize.fold(d, "ReduceMax", ins[0], axes), dtype=DType.f32)
+    total = normalize.fold(d, "ReduceSum", d.op("Exp", shifted), axes)
+    return (d.op("Subtract", shifted, d.op("Log", total), dtype=call.outs[0].dtype),)
+
+
+def _exps_sum_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    dst = real(outs[0])
+    size = 1 + float(np.max(np.abs(dst), initial=0.0))
+    sums = np.exp(dst).sum(axis=axis_of(call.attrs, dst.ndim))
+    return bool(np.all(dst <= rtol * size) and np.all(np.abs(sums - 1) <= 4 * rtol * size))
+
+
+def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    gap = real(ins[0]) - real(outs[0])
+    return bool(np.all(np.ptp(gap, axis=axis_of(call.attrs, gap.ndim)) <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
+
+
+# ---- LogSoftmaxBackward ----------------------------------------------------------------------------------------------
+
+
+def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    diff_dst, dst = real(ins[0]), real(ins[1])
+    return (diff_dst - np.exp(dst) * diff_dst.sum(axis=axis_of(call.attrs, dst.ndim), keepdims=True),)
+
+
+def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """ReduceSum, Exp, Multiply, Subtract."""
+    diff_dst, dst = ins
+    total = normalize.fold(d, "ReduceSum", diff_dst, (axis_of(call.attrs, len(call.ins[0].shape)),))
+    part = d.op("Multiply", d.op("Exp", dst, dtype=DType.f32), total)
+    return (d.op("Subtract", diff_dst, part, dtype=call.outs[0].dtype),)
+
+
+def _fill_dst(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Logarithms of probabilities, but for their rounding to dst's type."""
+    t = call.ins[port]
+    src: Reals = fills.reals(-2, 2, t.shape, rng).astype(np.float64)
+    return fills.rounded(src - np.log(np.exp(src).sum(axis=axis_of(call.attrs, len(t.shape)), keepdims=True)), t.dtype)
+
+
+def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """A constant added to src changes nothing; dst's rounding leaves of the sums what its exponentials lack to 1."""
+    diff_dst, dst, diff_src = real(ins[0]), real(ins[1]), real(outs[0])
+    axis = axis_of(call.attrs, dst.ndim)
+    left = (1 - np.exp(dst).sum(axis=axis)) * diff_dst.sum(axis=axis)
+    return bool(np.all(np.abs(diff_src.sum(axis=axis) - left) <= 16 * rtol * (1 + np.abs(diff_dst).sum(axis=axis))))
+
+
+def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """What is taken from diff_dst, in logarithms, differs along the axis as dst does."""
+    taken = np.abs(real(ins[0]) - real(outs[0]))
+    slack = 64 * rtol * (1 + float(np.max(np.abs(outs[0]), initial=0.0)))
+    axis = axis_of(call.attrs, taken.ndim)
+    want = np.exp(real(ins[1])) * taken.sum(axis=axis, keepdims=True) / np.exp(real(ins[1])).sum(axis=axis, keepdims=True)
+    return bool(np.all(np.abs(taken - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
+
+
+_SHAPES: tuple[tuple[Shape, dict[str, int], str], ...] = (
+    ((4, 17), {}, "rows, by the default axis"),
+    ((3, 16), {"axis": 1}, "whole vectors"),
+    ((2, 33, 5), {"axis": 1}, "a strided axis"),
+    ((7, 3), {"axis": 0}, "the outermost axis"),
+    ((2, 3, 4, 15), {"axis": -2}, "the last axis but one"),
+    ((5, 1), {}, "a row of one"),
+    ((2, 1000), {}, "a long row"),
+)
+
+
+def _samples(inputs: int) -> tuple[Sample, ...]:
+    return (
+        *(Sample((shape,) * inputs, Attrs(attrs), why=why) for shape, attrs, why in _SHAPES),
+        Sample(((4, 33),) * inputs, Attrs(axis=-1), (DType.bf16,) * inputs, (DType.bf16,), "bf16"),
+        Sample(((2, 15),) * inputs, Attrs(axis=-1), (DType.f16,) * inputs, (DType.f16,), "f16"),
+    )
+
+
+SPECS = (
+    OpSpec(
+        kind="LogSoftmax",
+        role=Role.row,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={"axis": AXIS},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
+        threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
+        fill=fills.uniform(-4, 4),
+        samples=_samples(1),
+        laws=(
+            Law("never positive, and the exponentials sum to 1 along the axis", _exps_sum_to_one),
+            Law("differs along the axis as src does", _differs_as_src),
+        ),
+        decompose=decompose,
+    ),
+    OpSpec(
+        kind="LogSoftmaxBackward",
+        role=Role.row,
+        inputs=(Port("diff_dst"), Port("dst")),
+        outputs=(Port("diff_src"),),
+        types={"T": F},
+        attrs={"axis": AXIS},
+        infer=softmax_backward.infer,
+        reference=_reference_backward,
+        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+        threshold=lambda call: 8 + softmax_backward.threshold(call),
+        fill=normalize.per_port(fills.PLAIN, _fill_dst),
+        samples=_samples(2),
+        laws=(
+            Law("sums to 0 along the axis", _sums_to_zero),
+            Law("takes from diff_dst in proportion to the probabilities", _takes_probabilities),
+        ),
+        decompose=_decompose_backward,
+    ),
+)

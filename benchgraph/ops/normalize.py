@@ -1,0 +1,244 @@
+"""What the norms share: dst = (src - mean) / sqrt(variance + epsilon), then gamma and beta; mean and variance over some axes of src.
+
+Variance is the mean of the squared deviations, found in a second pass over src: E[x^2] - E[x]^2 would lose every digit when the mean is
+large. Everything is computed in f32; the last op alone rounds to dst's type. Statistics, gamma and beta are in one type, f32 or src's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Fill, Law
+
+STATS = (DType.f32, DType.bf16)
+USE_AFFINE = Attr("bool", default=True)
+EPSILON = Attr("f32", default=1e-05)
+NOT_CENTRED = fills.uniform(-1, 3)  # a mean that is not 0, so that one left out is noticed
+VARIANCES = fills.uniform(0.5, 2)
+
+
+def per_port(*port_fills: Fill) -> Fill:
+    """A fill for each input port."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        return port_fills[port](call, port, rng)
+
+    return fill
+
+
+def walk(folded: int) -> float:
+    """The threshold of a norm over this many elements: two sums, each a walk of sqrt(n) / 4, and some 16 roundings, roots and quotients."""
+    return sqrt(folded) / 2 + 16
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+def check_stats(src: DType, others: tuple[DType, ...], names: str) -> str:
+    """gamma, beta and statistics are f32, or as src is."""
+    wrong = next((t for t in others if t not in (DType.f32, src)), None)
+    if wrong is None:
+        return ""
+    return f"{names} have dtype {wrong.value} while src has {src.value}; use f32" + (f" or {src.value}" if src in STATS[1:] else "")
+
+
+def check_affine(attrs: Attrs, given: int, names: str) -> str:
+    """use_affine says whether gamma (and beta) are there; given: how many of them are."""
+    if attrs.flag("use_affine") and not given:
+        return f"use_affine is true, but there is no {names}; give it, or set use_affine to false"
+    if given and not attrs.flag("use_affine"):
+        return f"use_affine is false, but there is {names}; set use_affine to true, or remove the input"
+    return ""
+
+
+def check_forward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    """LayerNorm and GroupNorm: src, [gamma, beta] -> dst, [mean, variance]."""
+    if attrs.flag("keep_stats") and len(out_dtypes) != 3:
+        return "keep_stats is true, but the outputs mean and variance are missing; add them, or set keep_stats to false"
+    others = (*(dtype for dtype, _ in ins[1:]), *out_dtypes[1:])
+    return check_affine(attrs, len(ins) - 1, "gamma and beta") or check_stats(ins[0][0], others, "gamma, beta and statistics")
+
+
+def expect_shape(name: str, t: TensorType, want: Shape, why: str) -> None:
+    """Raises InvalidShape when t has another shape."""
+    if t.shape != want:
+        raise InvalidShape(f"{name} has shape {t.shape}, {why}", fix=f"give {name} the shape {want}")
+
+
+# ---- float64 ---------------------------------------------------------------------------------------------------------
+
+
+def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
+    """Mean and variance (biased) over axes, which stay as 1."""
+    return np.asarray(src.mean(axis=axes, keepdims=True)), np.asarray(src.var(axis=axes, keepdims=True))
+
+
+# ---- decompositions --------------------------------------------------------------------------------------------------
+
+
+def reshaped(d: Decomposer, value: int, shape: Shape) -> int:
+    """The value in another shape; itself when it has that shape."""
+    if d.type(value).shape == shape:
+        return value
+    return d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
+
+
+def stored(d: Decomposer, value: int, want: TensorType) -> int:
+    """The value in the dtype and shape of an output."""
+    if d.type(value).dtype is not want.dtype:
+        value = d.op("TypeCast", value, dtype=want.dtype)
+    return reshaped(d, value, want.shape)
+
+
+def fold(d: Decomposer, kind: str, value: int, axes: tuple[int, ...]) -> int:
+    """A reduction to f32, axes kept as 1."""
+    return d.op(kind, value, attrs=Attrs(axes=axes, keep_dims=True), dtype=DType.f32)
+
+
+def sum_to(d: Decomposer, value: int, want: TensorType) -> int:
+    """The sum over all axes along which `want` broadcasts against value: the gradient of an operand that was broadcast."""
+    shape = d.type(value).shape
+    lead = len(shape) - len(want.shape)
+    axes = tuple(i for i in range(len(shape)) if i < lead or want.shape[i - lead] == 1)
+    return stored(d, fold(d, "ReduceSum", value, axes) if axes else value, want)
+
+
+def centre(d: Decomposer, src: int, axes: tuple[int, ...]) -> tuple[int, int, int]:
+    """src less its mean, the mean and the variance over axes, all f32; the axes stay as 1."""
+    mean = fold(d, "ReduceMean", src, axes)
+    centred = d.op("Subtract", src, mean, dtype=DType.f32)
+    return centred, mean, fold(d, "ReduceMean", d.op("Square", centred), axes)
+
+
+def deviation(d: Decomposer, variance: int, epsilon: float) -> int:
+    """sqrt(variance + epsilon), f32."""
+    return d.op("Sqrt", d.op("Add", variance, d.const(epsilon), dtype=DType.f32))
+
+
+def in_steps(d: Decomposer, value: int, steps: tuple[tuple[str, int], ...], dtype: DType) -> int:
+    """Binary ops on a running value, with an operand each; f32, and the last one rounds to dtype."""
+    for n, (kind, operand) in enumerate(steps, start=1):
+        value = d.op(kind, value, operand, dtype=dtype if n == len(steps) else DType.f32)
+    return value
+
+
+def affine(gamma_beta: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    """The steps that apply gamma and beta, as far as they are there."""
+    return tuple(zip(("Multiply", "Add"), gamma_beta, strict=False))
+
+
+def standardised(d: Decomposer, src: int, mean: int, dev: int) -> int:
+    """x = (src - mean) / dev with statistics that are given, f32."""
+    return d.op("Divide", d.op("Subtract", src, mean, dtype=DType.f32), dev)
+
+
+def gradient(d: Decomposer, x: int, dev: int, g: int, axes: tuple[int, ...], dtype: DType) -> int:
+    """diff_src = (g - mean(g) - x * mean(g * x)) / dev, where g is diff_dst times gamma."""
+    along = fold(d, "ReduceMean", d.op("Multiply", g, x, dtype=DType.f32), axes)
+    left = d.op("Subtract", g, fold(d, "ReduceMean", g, axes), dtype=DType.f32)
+    return in_steps(d, left, (("Subtract", d.op("Multiply", x, along)), ("Divide", dev)), dtype)
+
+
+# ---- laws ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A forward norm's result for its laws. dst: with gamma and beta undone. src and dst in a shape whose `axes` were normalised;
+    mean, variance: the statistics that came out, with those axes as 1, or None."""
+
+    src: Reals
+    dst: Reals
+    axes: tuple[int, ...]
+    mean: Reals | None = None
+    variance: Reals | None = None
+
+    @property
+    def folded(self) -> int:
+        return prod(self.src.shape[a] for a in self.axes)
+
+    def mean_of(self, values: Reals) -> Reals:
+        return np.asarray(values.sum(axis=self.axes, keepdims=True) / self.folded)
+
+
+View = Callable[[Call, tuple[Array, ...], tuple[Array, ...]], Rows]
+
+
+def _within(gap: Array, slack: float) -> bool:
+    return bool(np.all(np.abs(gap) <= slack))
+
+
+def forward_laws(view: View) -> tuple[Law, ...]:
+    """What a normalised tensor is, without the formula that made it: its moments, its shape, and the statistics."""
+
+    def is_standard(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        rows = view(call, ins, outs)
+        spread = np.maximum(rows.mean_of(rows.src**2) - rows.mean_of(rows.src) ** 2, 0)
+        want = spread / (spread + call.attrs.real("epsilon"))
+        slack = 64 * (rtol + 1e-9)
+        return _within(rows.mean_of(rows.dst), slack) and _within(rows.mean_of(rows.dst**2) - want, slack)
+
+    def is_src_moved_and_scaled(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        rows = view(call, ins, outs)
+        src, dst = rows.src - rows.mean_of(rows.src), rows.dst - rows.mean_of(rows.dst)
+        sizes = np.sqrt(rows.mean_of(src**2)), np.sqrt(rows.mean_of(dst**2))
+        return _within(dst * sizes[0] - src * sizes[1], 64 * rtol * (1 + float(np.max(np.abs(src), initial=0.0))))
+
+    def has_srcs_statistics(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        rows = view(call, ins, outs)
+        if rows.mean is None or rows.variance is None:
+            return True
+        slack = 16 * rtol * (1 + float(np.max(rows.src**2, initial=0.0)))
+        first, second = rows.mean_of(rows.src), rows.mean_of(rows.src**2)
+        return _within(rows.mean - first, slack) and _within(rows.variance + rows.mean**2 - second, slack)
+
+    return (
+        Law("less beta, over gamma, the mean is 0 and the mean square variance / (variance + epsilon)", is_standard),
+        Law("less beta, over gamma, it is src moved and scaled", is_src_moved_and_scaled),
+        Law("the statistics, when there, are the first two moments of src", has_srcs_statistics),
+    )
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A backward norm's result for its laws; x: src normalised with the given statistics. g: diff_dst times gamma."""
+
+    diff_src: Reals
+    x: Reals
+    g: Reals
+    deviation: Reals
+    axes: tuple[int, ...]
+
+
+def backward_laws(view: Callable[[Call, tuple[Array, ...], tuple[Array, ...]], Gradient]) -> tuple[Law, ...]:
+    """These hold whatever the given statistics are, src's own or not."""
+
+    def sums(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        v = view(call, ins, outs)
+        h = v.diff_src * v.deviation
+        count = prod(h.shape[a] for a in v.axes)
+        total = h.sum(axis=v.axes) * count + v.x.sum(axis=v.axes) * (v.g * v.x).sum(axis=v.axes)
+        return _within(total, 64 * rtol * count * (1 + float(np.max(np.abs(h).sum(axis=v.axes), initial=0.0))))
+
+    def spans(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        v = view(call, ins, outs)
+        rest = v.g - v.diff_src * v.deviation
+        rest, x = (a - a.mean(axis=v.axes, keepdims=True) for a in (rest, v.x))
+        along = (rest * x).sum(axis=v.axes, keepdims=True)
+        size = (x * x).sum(axis=v.axes, keepdims=True)
+        return _within(rest * size - x * along, 64 * rtol * (1 + float(np.max(size, initial=0.0)) * (1 + float(np.max(np.abs(v.g))))))
+
+    return (
+        Law("sums along the axes are those of x, times -mean(g * x)", sums),
+        Law("what is taken from g is a multiple of x plus a constant", spans),
+    )

@@ -1,0 +1,104 @@
+"""RMSNorm: dst = gamma * src / sqrt(mean(src^2) + epsilon), the mean over src's dims from begin_norm_axis on.
+
+One square root: oneDNN's page prints two, its primitive and its documentation of that take one. gamma broadcasts against src.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.layer_norm import BEGIN, first_axis, folded, row_axes
+from benchgraph.ops.normalize import EPSILON, NOT_CENTRED
+from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+FLOPS = 4  # per element: square, sum, divide, scale
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    first_axis(attrs, len(src))
+    if len(ins) > 1:
+        broadcast_to(ins[1].shape, src, "gamma", "src")
+    return (src,)
+
+
+def _check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    src = ins[0][0]
+    if len(ins) == 1 or ins[1][0] in (DType.f32, src):
+        return ""
+    allowed = "f32" if src is DType.f32 else f"f32 or {src.value}"
+    return f"gamma has dtype {ins[1][0].value} while src has {src.value}; use {allowed}"
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    dst = src / np.sqrt(np.square(src).mean(axis=row_axes(call), keepdims=True) + call.attrs.real("epsilon"))
+    return (dst * real(ins[1]) if len(ins) > 1 else dst,)
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Square, ReduceMean, Add, Sqrt, Divide, Multiply."""
+    power = normalize.fold(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
+    dev = normalize.deviation(d, power, call.attrs.real("epsilon"))
+    return (normalize.in_steps(d, ins[0], (("Divide", dev), *normalize.affine(ins[1:])), call.outs[0].dtype),)
+
+
+def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:
+    return real(outs[0]) / real(ins[1]) if len(ins) > 1 else real(outs[0])
+
+
+def _has_power_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    axes, epsilon = row_axes(call), call.attrs.real("epsilon")
+    powers = [np.linalg.norm(a.reshape(*a.shape[: axes[0]], -1), axis=-1) ** 2 / folded(call) for a in (real(ins[0]), _bare(ins, outs))]
+    return near(powers[1] * (powers[0] + epsilon), powers[0], 16 * rtol)
+
+
+def _keeps_direction(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Scaled to length 1, a row of dst over gamma is the row of src scaled to length 1."""
+    axes = row_axes(call)
+    src, dst = (a / np.sqrt(np.square(a).sum(axis=axes, keepdims=True)) for a in (real(ins[0]), _bare(ins, outs)))
+    return near(dst, src, 16 * rtol)
+
+
+SPECS = (
+    OpSpec(
+        kind="RMSNorm",
+        role=Role.row,
+        inputs=(Port("src", "T1"), Port("gamma", "T2")),
+        outputs=(Port("dst", "T1"),),
+        types={"T1": F, "T2": F},
+        attrs={"begin_norm_axis": BEGIN, "epsilon": EPSILON},
+        num_inputs=(1, 2),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(folded(call)),
+        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero),
+        samples=(
+            Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
+            Sample(((3, 16),), why="no gamma, whole vectors"),
+            Sample(((2, 3, 4, 5), (4, 5)), Attrs(begin_norm_axis=2), why="rows of two dims, gamma in their shape"),
+            Sample(((2, 3, 5), (5,)), Attrs(begin_norm_axis=0), why="everything is one row"),
+            Sample(((2, 3, 15), (3, 1)), why="a gamma per row"),
+            Sample(((5, 1), (1,)), why="a row of one is gamma's size with src's sign"),
+            Sample(((1000,),), why="a long vector"),
+            Sample(((3, 7), (7,)), Attrs(epsilon=0.5), why="an epsilon that matters"),
+            Sample(((4, 33), (33,)), dtypes=(DType.bf16, DType.f32), why="bf16 with an f32 gamma"),
+            Sample(((4, 19), (19,)), dtypes=(DType.bf16, DType.bf16), why="bf16 throughout"),
+            Sample(((3, 31), (31,)), dtypes=(DType.f16, DType.f16), why="f16 throughout"),
+            Sample(((3, 8), (8,)), dtypes=(DType.f16, DType.f32), why="f16 with an f32 gamma"),
+        ),
+        laws=(
+            Law("over gamma, the mean square is that of src over itself plus epsilon", _has_power_one),
+            Law("over gamma, rows point where src's do", _keeps_direction),
+        ),
+        check=_check,
+        decompose=decompose,
+    ),
+)

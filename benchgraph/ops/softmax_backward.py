@@ -1,0 +1,115 @@
+"""SoftMaxBackward: diff_src = dst * (diff_dst - sum(diff_dst * dst)) along an axis, from SoftMax's own result dst.
+
+The threshold: a sum of terms of both signs, a walk of sqrt(n) / 4, and a few roundings: 8 + sqrt(n) / 4.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.softmax import axis_of
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+FLOPS = 4  # per element: multiply, sum, subtract, multiply
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    """Shared with LogSoftmaxBackward, whose ports are the same."""
+    axis_of(attrs, len(ins[0].shape))
+    normalize.expect_shape("dst", ins[1], ins[0].shape, "unlike diff_dst")
+    return (ins[0].shape,)
+
+
+def threshold(call: Call) -> float:
+    return 8 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    diff_dst, dst = real(ins[0]), real(ins[1])
+    return (dst * (diff_dst - (diff_dst * dst).sum(axis=axis_of(call.attrs, dst.ndim), keepdims=True)),)
+
+
+def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Multiply, ReduceSum, Subtract, Multiply."""
+    diff_dst, dst = ins
+    axis = axis_of(call.attrs, len(call.ins[0].shape))
+    total = normalize.fold(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
+    return (normalize.in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
+
+
+def _fill_dst(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Probabilities: positive numbers whose sums along the axis are 1, but for their rounding to dst's type."""
+    t = call.ins[port]
+    weights: Reals = np.exp(fills.reals(-2, 2, t.shape, rng).astype(np.float64))
+    return fills.rounded(weights / weights.sum(axis=axis_of(call.attrs, len(t.shape)), keepdims=True), t.dtype)
+
+
+def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """A constant added to src changes nothing; dst's rounding leaves of the sums what its own sums lack to 1."""
+    axis = axis_of(call.attrs, ins[0].ndim)
+    sums, size = real(outs[0]).sum(axis=axis), 1e-30 + np.abs(real(outs[0])).sum(axis=axis)
+    lacking = np.abs(1 - real(ins[1]).sum(axis=axis)) * np.abs(real(ins[0])).max(axis=axis, initial=0.0)
+    return bool(np.all(np.abs(sums) <= 16 * rtol * (size + 1) + lacking))
+
+
+def _gaps_are_diff_dsts(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Over dst, diff_src differs along the axis as diff_dst does."""
+    axis = axis_of(call.attrs, ins[0].ndim)
+    gap = real(outs[0]) / real(ins[1]) - real(ins[0])
+    scale = float(np.max(1 / real(ins[1]), initial=1.0)) * float(np.max(np.abs(real(outs[0])), initial=0.0))
+    return bool(np.all(np.ptp(gap, axis=axis) <= 16 * rtol * (1 + scale)))
+
+
+def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """A diff_dst that were the same everywhere would give 0: dst's covariance matrix is symmetric, so both sums agree."""
+    axis = axis_of(call.attrs, ins[0].ndim)
+    diff_dst, dst = real(ins[0]), real(ins[1])
+    mean = (diff_dst * dst).sum(axis=axis, keepdims=True) / dst.sum(axis=axis, keepdims=True)
+    variance = (dst * (diff_dst - mean) ** 2).sum(axis=axis)
+    lacking = np.abs(1 - dst.sum(axis=axis)) * (diff_dst**2).max(axis=axis, initial=0.0)
+    got = (real(outs[0]) * diff_dst).sum(axis=axis)
+    return bool(np.all(np.abs(got - variance) <= 16 * rtol * (1 + np.abs(real(outs[0])).sum(axis=axis)) + 4 * lacking)) or near(
+        got, variance, rtol
+    )
+
+
+SPECS = (
+    OpSpec(
+        kind="SoftMaxBackward",
+        role=Role.row,
+        inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
+        outputs=(Port("diff_src", "T2"),),
+        types={"T1": F, "T2": F},
+        attrs={"axis": Attr("s64", default=1)},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FLOPS * call.ins[0].elements,
+        threshold=threshold,
+        fill=normalize.per_port(fills.PLAIN, _fill_dst),
+        samples=(
+            Sample(((4, 17),) * 2, why="rows, by the default axis"),
+            Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),
+            Sample(((2, 33, 5),) * 2, Attrs(axis=1), why="a strided axis"),
+            Sample(((7, 3),) * 2, Attrs(axis=0), why="the outermost axis"),
+            Sample(((2, 3, 4, 15),) * 2, Attrs(axis=3), why="attention scores"),
+            Sample(((5, 1),) * 2, why="a row of one has no gradient"),
+            Sample(((2, 1000),) * 2, why="a long row of small probabilities"),
+            Sample(((4, 33),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.bf16,), "bf16"),
+            Sample(((4, 16),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.f32,), "bf16 into f32"),
+            Sample(((2, 15),) * 2, Attrs(axis=-1), (DType.f16,) * 2, (DType.f16,), "f16"),
+        ),
+        laws=(
+            Law("sums to 0 along the axis", _sums_to_zero),
+            Law("over dst, it differs along the axis as diff_dst does", _gaps_are_diff_dsts),
+            Law("its product with diff_dst is diff_dst's variance under dst", _is_orthogonal),
+        ),
+        decompose=decompose,
+    ),
+)
