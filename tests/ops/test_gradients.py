@@ -46,8 +46,7 @@ def as_f32(t: TensorType) -> TensorType:
 def problem_of(row: OpSpec, sample: Sample, seed: int) -> Problem:
     """Forward inputs as the forward row fills them, in f32 whatever the sample's float type, so that hardly any is at a kink."""
     given = call_of(row.kind, sample)
-    outs = tuple(TensorType(DType.f32, s) for s in row.infer(given.attrs, given.ins))
-    backward = Call(row.kind, given.attrs, tuple(map(as_f32, given.ins)), outs)
+    backward = Call(row.kind, given.attrs, tuple(map(as_f32, given.ins)), tuple(map(as_f32, given.outs)))
     forward = spec(row.gradient_of)
     shapes = forward_shapes(row, backward)
     attrs = with_defaults(forward.kind, Attrs({k: v for k, v in backward.attrs.items() if k in forward.attrs}))
@@ -55,21 +54,31 @@ def problem_of(row: OpSpec, sample: Sample, seed: int) -> Problem:
     results = tuple(TensorType(DType.f32, s) for s in forward.infer(attrs, types))
     call = Call(forward.kind, attrs, types, results)
     rng = np.random.default_rng(seed)
-    return Problem(backward, call, {name: real(forward.fill(call, i, rng)) for i, name in enumerate(shapes)})
+    ins = {name: real(forward.fill(call, i, rng)) for i, name in enumerate(shapes)}
+    given_names = {port.name for port, _ in zip(row.inputs, backward.ins, strict=False)}
+    neutral = {name: np.ones(a.shape) for name, a in list(ins.items())[least_inputs(forward) :] if name not in given_names}
+    return Problem(backward, call, ins | neutral)
+
+
+def least_inputs(row: OpSpec) -> int:
+    return min(row.num_inputs, default=len(row.inputs))
 
 
 def forward_shapes(row: OpSpec, call: Call) -> dict[str, Shape]:
-    """Shapes of the forward inputs: the backward op has each as an input or as a gradient, or else it is shaped like diff_dst."""
+    """Shapes of the forward inputs: the backward op has each as an input or as a gradient, or else it is shaped like diff_dst.
+
+    An optional forward input takes part when its gradient is asked for: without diff_gamma, a gamma plays no role, and one
+    that the backward op is not told is 1.
+    """
     known = {port.name: t.shape for port, t in zip(row.inputs, call.ins, strict=False)}
     known |= {port.name: t.shape for port, t in zip(row.outputs, call.outs, strict=False)}
     forward = spec(row.gradient_of)
-    least = min(forward.num_inputs, default=len(forward.inputs))
     found: dict[str, Shape] = {}
     for i, port in enumerate(forward.inputs):
-        names = [n for n in (port.name, f"{port.name}/dst", f"diff_{port.name}") if n in known]
-        if not names and i >= least:
+        if i >= least_inputs(forward) and f"diff_{port.name}" not in known:
             break
-        found[port.name] = known[names[0]] if names else known["diff_dst"]
+        names = (f"diff_{port.name}", port.name, f"{port.name}/dst", "diff_dst")
+        found[port.name] = next(known[n] for n in names if n in known)
     return found
 
 
@@ -78,7 +87,8 @@ def backward_ins(row: OpSpec, p: Problem, diff_dst: Reals) -> tuple[Array, ...]:
     tensors: dict[str, Array] = {**p.ins, "diff_dst": diff_dst, **results}
     tensors |= {name.removeprefix("batch_"): a for name, a in results.items() if name.startswith("batch_")}
     tensors["src/dst"] = tensors["dst" if p.backward.attrs.get("use_dst") else "src"]
-    return tuple(tensors[port.name] for port, _ in zip(row.inputs, p.backward.ins, strict=False))
+    unused = {port.name: np.ones(t.shape) for port, t in zip(row.inputs, p.backward.ins, strict=False)}
+    return tuple(tensors.get(name, ones) for name, ones in unused.items())
 
 
 def slopes(p: Problem, name: str, direction: Reals, step: float, diff_dst: Reals) -> Reals:
@@ -94,7 +104,8 @@ def check(row: OpSpec, p: Problem, rng: np.random.Generator) -> bool:
     """
     diff_dst = rng.standard_normal(p.forward.outs[0].shape)
     gradients = row.reference(p.backward, backward_ins(row, p, diff_dst))
-    for port, gradient in zip(row.outputs, gradients, strict=True):
+    assert len(gradients) == len(p.backward.outs)
+    for port, gradient in zip(row.outputs, gradients, strict=False):
         name = port.name.removeprefix("diff_")
         assert gradient.shape == p.ins[name].shape
         for _ in range(DIRECTIONS):
