@@ -18,3 +18,22 @@ The packages, in the order in which data flows through them:
 """
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "Engine": "benchgraph.library.engine",
+    "Stream": "benchgraph.library.engine",
+    "Graph": "benchgraph.library.graph",
+    "Op": "benchgraph.graph.ir",
+    "LogicalTensor": "benchgraph.core.tensor",
+    "Tensor": "benchgraph.library.tensor",
+}
+__all__ = ["Engine", "Graph", "LogicalTensor", "Op", "Stream", "Tensor"]
+
+
+def __getattr__(name: str) -> object:
+    """The programming model's names, imported when first used: `benchgraph --help` needs neither numpy nor LLVM."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'benchgraph' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -18,7 +18,7 @@ def check(graph: Graph) -> None:
     _ = graph.producers, graph.order  # each raises when it cannot be made
     _check_dtypes(graph)
     for op in graph.ops:
-        _check_op(op)
+        check_one(op)
 
 
 def validate(graph: Graph) -> Graph:
@@ -37,7 +37,8 @@ def _check_dtypes(graph: Graph) -> None:
                 raise InvalidDataType(what, where=op.label, fix="describe a tensor with the same dtype at every use")
 
 
-def _check_op(op: Op) -> None:
+def check_one(op: Op) -> None:
+    """Raise what the op's row has against it, naming the op."""
     try:
         ops.check_op(op.kind, op.attrs, tuple((t.dtype, t.shape) for t in op.inputs), tuple(t.dtype for t in op.outputs))
     except BenchgraphError as bad:

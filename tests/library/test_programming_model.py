@@ -1,0 +1,205 @@
+"""The oneDNN Graph programming model; the requirement that a test shows stands in its docstring (S0: the specification, S2: the RFC)."""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph import Engine, Graph, LogicalTensor, Op, Stream, Tensor
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, InvalidShape, OutOfMemory, Status
+from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, PropertyType
+from benchgraph.library.engine import Allocator
+from benchgraph.partition.ir import Policy
+
+SRC, WEI, ACC = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9)), LogicalTensor(2, DType.f32)
+DST = LogicalTensor(3, DType.f32)
+MATMUL = Op(10, "MatMul", inputs=(SRC, WEI), outputs=(ACC,))
+RELU = Op(11, "ReLU", inputs=(ACC,), outputs=(DST,))
+
+
+def finalized(*ops: Op) -> Graph:
+    g = Graph()
+    for op in ops:
+        g.add_op(op)
+    g.finalize()
+    return g
+
+
+@pytest.fixture
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.random((5, 16), np.float32) - 0.5, rng.random((16, 9), np.float32) - 0.5
+
+
+def test_build_cut_compile_execute(data: tuple[np.ndarray, np.ndarray]) -> None:
+    """S2-1, S0-12, S0-15, S0-16: ops in any order, output shape inferred and queried, results in the user's memory."""
+    (partition,) = finalized(RELU, MATMUL).get_partitions()
+    engine = Engine()
+    compiled = partition.compile([SRC, WEI], [DST], engine)
+    out = compiled.query_logical_tensor(3)
+    assert (out.shape, out.strides) == ((5, 9), (9, 1))
+    result = np.full((5, 9), np.nan, np.float32)
+    tensors = [Tensor(SRC, engine, data[0]), Tensor(WEI, engine, data[1])]
+    compiled.execute(Stream(engine), tensors, [Tensor(out, engine, result)])
+    np.testing.assert_allclose(result, np.maximum(data[0] @ data[1], 0), rtol=1e-5, atol=1e-6)
+
+
+def test_add_op_verifies_the_schema() -> None:
+    """S0-3: an error, or its status."""
+    bad = replace(MATMUL, attrs=Attrs(transpose=True))
+    with pytest.raises(InvalidGraphOp, match=r"op 10: MatMul: .*'transpose'"):
+        Graph().add_op(bad)
+    assert Graph().add_op(bad, allow_exception=False) is Status.invalid_graph_op
+    assert Graph().add_op(MATMUL, allow_exception=False) is Status.success
+
+
+def test_a_taken_op_id_is_refused() -> None:
+    """S0-2."""
+    g = Graph()
+    g.add_op(MATMUL)
+    with pytest.raises(InvalidGraphOp, match="op id 10 is taken by MatMul"):
+        g.add_op(replace(RELU, id=10))
+
+
+def test_tensors_of_one_id_must_be_alike() -> None:
+    """S0-4."""
+    other = replace(ACC, shape=(1, 2))
+    with pytest.raises(InvalidGraph, match=r"tensor 2 is described as f32\[1, 2\] strided here"):
+        finalized(MATMUL, replace(RELU, inputs=(other,)))
+
+
+def test_finalize_gates_both_ways() -> None:
+    """S0-5."""
+    g = Graph()
+    g.add_op(MATMUL)
+    with pytest.raises(InvalidGraph, match="not finalized"):
+        g.get_partitions()
+    g.finalize()
+    g.finalize()
+    with pytest.raises(InvalidGraph, match="is finalized"):
+        g.add_op(RELU)
+
+
+def test_partitioning_again_gives_the_same_and_another_policy_another() -> None:
+    """S2-2."""
+    g = finalized(MATMUL, RELU)
+    assert [p.ops for p in g.get_partitions()] == [p.ops for p in g.get_partitions()] == [(10, 11)]
+    assert [p.ops for p in g.get_partitions(Policy.one_op_each)] == [(10,), (11,)]
+
+
+def test_an_unsupported_op_is_alone_and_cannot_be_compiled() -> None:
+    """S0-9."""
+    (partition,) = finalized(Op(1, "Wildcard", inputs=(SRC,), outputs=(replace(DST, shape=(5, 16)),))).get_partitions()
+    assert not partition.is_supported
+    with pytest.raises(BenchgraphError) as raised:
+        partition.compile([SRC], [replace(DST, shape=(5, 16))], Engine())
+    assert raised.value.status is Status.unimplemented
+
+
+def test_shapes_may_come_at_compile() -> None:
+    """S0-1, S0-11: a graph built with unknown dims serves any shape."""
+    src, wei = LogicalTensor(0, DType.f32, (UNKNOWN_DIM, 16)), LogicalTensor(1, DType.f32)
+    (partition,) = finalized(replace(MATMUL, inputs=(src, wei)), RELU).get_partitions()
+    for m in (1, 7):
+        compiled = partition.compile([replace(SRC, shape=(m, 16)), WEI], [DST], Engine())
+        assert compiled.query_logical_tensor(3).shape == (m, 9)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "error", "says"),
+    [
+        ([SRC], [DST], InvalidArguments, "no logical tensor for input port 1, only 0"),
+        ([SRC, replace(WEI, dtype=DType.bf16)], [DST], InvalidArguments, "input port 1 is f32, the tensor bf16"),
+        ([SRC, LogicalTensor(1, DType.f32)], [DST], InvalidArguments, "tensor 1: dims or layout of an input are unknown"),
+        ([SRC, replace(WEI, layout_type=LayoutType.any)], [DST], InvalidArguments, "tensor 1: dims or layout"),
+        ([SRC, WEI], [replace(DST, layout_type=LayoutType.undef)], InvalidArguments, "tensor 3: its layout is undef"),
+        ([SRC, WEI], [replace(DST, shape=(5, 8))], InvalidShape, "ReLU"),
+        ([SRC, replace(WEI, shape=(15, 9))], [DST], InvalidShape, "inner dimensions differ"),
+    ],
+)
+def test_compile_refuses(inputs: list, outputs: list, error: type[BenchgraphError], says: str) -> None:
+    """S0-11, S4-2."""
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
+    with pytest.raises(error, match=says):
+        partition.compile(inputs, outputs, Engine())
+
+
+def test_execute_wants_the_order_of_compile(data: tuple[np.ndarray, np.ndarray]) -> None:
+    """S0-16."""
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
+    engine = Engine()
+    compiled = partition.compile([WEI, SRC], [DST], engine)
+    ins = [Tensor(SRC, engine, data[0]), Tensor(WEI, engine, data[1])]
+    out = Tensor(compiled.query_logical_tensor(3), engine)
+    with pytest.raises(InvalidArguments, match=r"input tensors \[0, 1\], compiled with \[1, 0\]"):
+        compiled.execute(Stream(engine), ins, [out])
+    compiled.execute(Stream(engine), ins[::-1], [out])
+    np.testing.assert_allclose(out.array, np.maximum(data[0] @ data[1], 0), rtol=1e-5, atol=1e-6)
+
+
+def test_memory_comes_from_the_engines_allocator_and_goes_back() -> None:
+    """S0-17, S0-21."""
+    live: dict[int, ctypes.Array] = {}
+
+    def malloc(size: int, alignment: int) -> int:
+        block = (ctypes.c_uint8 * (size + alignment))()
+        address = -(-ctypes.addressof(block) // alignment) * alignment
+        live[address] = block
+        return address
+
+    engine = Engine(allocator=Allocator(malloc, lambda address: live.pop(address) and None))
+    tensor = Tensor(SRC, engine)
+    tensor.array[...] = 1
+    assert len(live) == 1
+    assert tensor.array.ctypes.data % 64 == 0
+    del tensor
+    assert not live
+    with pytest.raises(OutOfMemory, match="no 320 bytes"):
+        Tensor(SRC, Engine(allocator=Allocator(lambda size, alignment: 0, lambda address: None)))
+
+
+def test_a_host_scalar_is_copied() -> None:
+    scale = LogicalTensor(5, DType.f32, (), property_type=PropertyType.host_scalar)
+    value = np.array(3.0, np.float32)
+    tensor = Tensor.scalar(scale, value)
+    value[...] = 4
+    assert tensor.array == 3
+    with pytest.raises(InvalidArguments, match="it is a host scalar"):
+        Tensor(scale, Engine())
+    with pytest.raises(InvalidArguments, match="no host scalar"):
+        Tensor.scalar(SRC, 1.0)
+
+
+def test_eight_threads_share_a_compiled_partition(data: tuple[np.ndarray, np.ndarray]) -> None:
+    """S0-23."""
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
+    engine = Engine()
+    compiled = partition.compile([SRC, WEI], [DST], engine)
+    out = compiled.query_logical_tensor(3)
+
+    def run(k: int) -> bool:
+        src = data[0] + np.float32(k)
+        result = Tensor(out, engine)
+        for _ in range(50):
+            compiled.execute(Stream(engine), [Tensor(SRC, engine, src), Tensor(WEI, engine, data[1])], [result])
+        return bool(np.allclose(result.array, np.maximum(src @ data[1], 0), rtol=1e-4, atol=1e-5))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(8)))
+
+
+def test_there_is_no_gpu() -> None:
+    with pytest.raises(InvalidArguments, match="there is no engine gpu:0; use kind 'cpu'"):
+        Engine("gpu")
+
+
+@pytest.mark.parametrize("handle", [np.zeros((5, 16)), np.zeros((16, 5), np.float32), np.zeros((16, 5), np.float32).T])
+def test_a_handle_must_fit(handle: np.ndarray) -> None:
+    with pytest.raises(InvalidArguments, match=r"Tensor 0: an? .*array"):
+        Tensor(SRC, Engine(), handle)
