@@ -297,6 +297,7 @@ SPECS = (
     ),
     OpSpec(
         kind="BatchNormTrainingBackward",
+        gradient_of="BatchNormForwardTraining",
         role=Role.row,
         inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
         outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),

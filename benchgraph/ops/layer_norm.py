@@ -230,6 +230,7 @@ SPECS = (
     ),
     OpSpec(
         kind="LayerNormBackward",
+        gradient_of="LayerNorm",
         role=Role.row,
         inputs=(
             Port("src", "T1"),

@@ -136,6 +136,7 @@ SPECS = (
     ),
     OpSpec(
         kind="LogSoftmaxBackward",
+        gradient_of="LogSoftmax",
         role=Role.row,
         inputs=(Port("diff_dst"), Port("dst")),
         outputs=(Port("diff_src"),),

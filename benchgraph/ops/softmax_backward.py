@@ -83,6 +83,7 @@ def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 SPECS = (
     OpSpec(
         kind="SoftMaxBackward",
+        gradient_of="SoftMax",
         role=Role.row,
         inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
         outputs=(Port("diff_src", "T2"),),
