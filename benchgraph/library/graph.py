@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from benchgraph.compile import compile_partition
+from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, Status
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph import Graph as ApiGraph
 from benchgraph.graph import Op, check, infer_shapes
 from benchgraph.graph.check import check_one
+from benchgraph.library.cache import Cache
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.tensor import Tensor
 from benchgraph.partition import ir
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime.executable import Executable
+from benchgraph.runtime.executable import Bound, Executable
+
+compiled_partitions: Cache[Executable] = Cache(1024)  # oneDNN's default capacity; keyed by ops, logical tensors, target, thread runtime
+BOUND_PER_THREAD = 16
 
 
 class Graph:
@@ -141,7 +147,9 @@ class Partition:
             inputs=tuple(known.tensors[t.id] for t in ins),
             outputs=tuple(known.tensors[t.id] for t in outs),
         )
-        return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), compile_partition(made, engine.target))
+        key = (replace(made, id=0), engine.target, config().runtime)
+        executable = compiled_partitions.get(key, lambda: compile_partition(made, engine.target))
+        return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), executable)
 
 
 def _strided(t: LogicalTensor) -> LogicalTensor:
@@ -169,6 +177,7 @@ class CompiledPartition:
     given_inputs: tuple[int, ...]
     given_outputs: tuple[int, ...]
     executable: Executable
+    _per_thread: threading.local = field(default_factory=threading.local, repr=False)
 
     @cached_property
     def _tensors(self) -> dict[int, LogicalTensor]:
@@ -183,9 +192,21 @@ class CompiledPartition:
 
     def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory."""
+        tensors = (*inputs, *outputs)
+        bound, _ = self._bounds().get(tuple(map(id, tensors)), lambda: (self._bind(inputs, outputs), tensors))
+        bound()
+
+    def _bounds(self) -> Cache[tuple[Bound, tuple[Tensor, ...]]]:
+        """This thread's bound buffers, by the identity of the tensors, which they keep alive: a Bound serves one call at a time."""
+        if not hasattr(self._per_thread, "bounds"):
+            self._per_thread.bounds = Cache(BOUND_PER_THREAD)
+        found: Cache[tuple[Bound, tuple[Tensor, ...]]] = self._per_thread.bounds
+        return found
+
+    def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Bound:
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
         outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
-        self.executable.bind(ins, outs)()
+        return self.executable.bind(ins, outs)
 
     def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list:  # type: ignore[type-arg]
         ids = tuple(t.logical.id for t in given)

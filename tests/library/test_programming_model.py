@@ -15,6 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, InvalidShape, OutOfMemory, Status
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, PropertyType
 from benchgraph.library.engine import Allocator
+from benchgraph.library.graph import compiled_partitions
 from benchgraph.partition.ir import Policy
 
 SRC, WEI, ACC = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9)), LogicalTensor(2, DType.f32)
@@ -203,3 +204,28 @@ def test_there_is_no_gpu() -> None:
 def test_a_handle_must_fit(handle: np.ndarray) -> None:
     with pytest.raises(InvalidArguments, match=r"Tensor 0: an? .*array"):
         Tensor(SRC, Engine(), handle)
+
+
+def test_compiling_the_same_again_is_a_hit() -> None:
+    """S0-20, S2-6."""
+    ops = (replace(MATMUL, id=77), replace(RELU, id=78))
+    (first,), (second,) = finalized(*ops).get_partitions(), finalized(*ops).get_partitions()
+    before = compiled_partitions.hits
+    a = first.compile([SRC, WEI], [DST], Engine())
+    assert compiled_partitions.hits == before
+    b = second.compile([SRC, WEI], [DST], Engine())
+    assert compiled_partitions.hits == before + 1
+    assert a.executable is b.executable
+    assert second.compile([replace(SRC, shape=(6, 16)), WEI], [DST], Engine()).executable is not a.executable
+
+
+def test_executing_again_on_the_same_tensors_binds_nothing(data: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
+    engine = Engine()
+    compiled = partition.compile([SRC, WEI], [DST], engine)
+    ins, out = [Tensor(SRC, engine, data[0]), Tensor(WEI, engine, data[1])], Tensor(compiled.query_logical_tensor(3), engine)
+    compiled.execute(Stream(engine), ins, [out])
+    monkeypatch.setattr(type(compiled.executable), "bind", None)
+    out.array[...] = np.nan
+    compiled.execute(Stream(engine), ins, [out])
+    assert np.isfinite(out.array).all()
