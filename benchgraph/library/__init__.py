@@ -1,4 +1,9 @@
-"""Libraries under test. protocol.py is what the harness asks of one; ours.py is the compiler of this package behind it."""
+"""The oneDNN Graph programming model, and libraries under test.
+
+    engine.py tensor.py graph.py   what users program: Engine, Stream, Tensor, Graph -> Partition -> CompiledPartition
+    cache.py                       compiled partitions and bound buffers, bounded
+    protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
+"""
 
 from __future__ import annotations
 

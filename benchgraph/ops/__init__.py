@@ -2,6 +2,7 @@
 
     unary           ReLU, GELU, Exp ...: one input, element by element
     unary_backward  their gradients
+    power           Pow
     binary          Add, Multiply, GreaterEqual ...: two inputs that broadcast
     select          Select
     bias            BiasAdd
@@ -39,6 +40,7 @@ from benchgraph.ops import (
     log_softmax,
     matmul,
     movement,
+    power,
     quantize,
     reduce,
     reduce_norm,
@@ -73,6 +75,7 @@ _MODULES = (
     reduce,
     reduce_norm,
     movement,
+    power,
     cast,
     quantize,
     structural,

@@ -1,7 +1,7 @@
-"""Two inputs, element by element, with numpy broadcasting: arithmetic, Maximum, Minimum, GreaterEqual.
+"""Two inputs, element by element, with numpy broadcasting: arithmetic, SquaredDifference, Maximum, Minimum, GreaterEqual.
 
 Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 against a float computes in f32, and a result kept in s32
-is rounded to nearest even and saturated. Cost: one operation per element of dst. One correctly rounded operation errs by half an eps:
+is rounded to nearest even and saturated. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded operation errs by half an eps:
 the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
 """
 
@@ -28,12 +28,12 @@ _SAME: dict[str, tuple[DType, ...]] = {"T": F}
 Ufunc = Callable[[Any, Any], Any]
 
 
-def _expr(op: BinOp) -> Callable[[Attrs, tuple[Expr, ...]], Expr]:
+def _expr(op: BinOp, finish: Callable[[Expr], Expr]) -> Callable[[Attrs, tuple[Expr, ...]], Expr]:
     def build(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
         a, b = ins
         if type_of(a)[0] is not type_of(b)[0]:
             a, b = cast(a, DType.f32), cast(b, DType.f32)
-        return binary(op, a, b)
+        return finish(binary(op, a, b))
 
     return build
 
@@ -82,7 +82,9 @@ def _row(
     fill: Fill = fills.PLAIN,
     commutative: bool = False,
     product_kind: str = "",
+    finish: Callable[[Expr], Expr] | None = None,
 ) -> OpSpec:
+    """finish: one more operation on what op gives."""
     return OpSpec(
         kind=kind,
         role=Role.pointwise,
@@ -92,7 +94,7 @@ def _row(
         attrs={"auto_broadcast": AUTO_BROADCAST},
         infer=infer_broadcast("src_0", "src_1"),
         reference=_reference(compute),
-        flops=lambda call: call.outs[0].elements,
+        flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,
         threshold=lambda call: threshold,
         fill=fill,
         samples=samples,
@@ -100,7 +102,7 @@ def _row(
         commutative=commutative,
         product_kind=product_kind,
         is_product=op is BinOp.mul,
-        lower=Elementwise(_expr(op)),
+        lower=Elementwise(_expr(op, finish or (lambda result: result))),
     )
 
 
@@ -164,6 +166,21 @@ SPECS = (
         samples=SAMPLES + _MIXED,
         fill=_fill_divide,
         product_kind="Multiply",
+    ),
+    _row(
+        "SquaredDifference",
+        BinOp.sub,
+        lambda a, b: np.square(a - b),
+        2 * ROUNDED_ONCE,  # squaring doubles the relative error of the difference
+        (
+            relation(
+                "its root is src_0 - src_1, or the negative of that",
+                lambda ins, dst, slack: (dst >= 0) & (np.abs(dst - np.abs(ins[0] - ins[1]) * np.sqrt(np.abs(dst))) <= 4 * slack),
+            ),
+        ),
+        types=_SAME,
+        ports=_TTT,
+        finish=lambda gap: binary(BinOp.mul, gap, gap),
     ),
     _row(
         "Maximum",
