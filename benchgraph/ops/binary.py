@@ -1,8 +1,8 @@
 """Two inputs, element by element, with numpy broadcasting: arithmetic, SquaredDifference, Maximum, Minimum, GreaterEqual.
 
 Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 against a float computes in f32, and a result kept in s32
-is rounded to nearest even and saturated. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded operation errs by half an eps:
-the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
+is rounded to nearest even and saturated. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded
+operation errs by half an eps: the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
 """
 
 from __future__ import annotations

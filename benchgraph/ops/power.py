@@ -1,0 +1,110 @@
+"""Pow: dst = src ** beta, beta one number. Negative src has a power for whole beta only, NaN for others; 0 ** 0 is 1.
+
+Whole and half powers up to MULTIPLIED come from multiplications, a root and a reciprocal. All others are exp(beta * log(|src|)), with the
+sign put back for odd beta: the rounding of the exponent becomes a relative error of |beta * log(src)| half ulps, and the logarithm's ulp
+as much again twice. |log(src)| is under 1 in the test data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.ops import fills
+from benchgraph.ops.formulas import div, exp, mul, where
+from benchgraph.ops.laws import real
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
+from benchgraph.tir.build import f32, unary
+from benchgraph.tir.ir import BinOp, Expr, UnOp
+
+MULTIPLIED = 16  # the largest power made by multiplications: a chain of four squarings is quicker than log and exp, and more exact
+
+
+def _beta(call: Call) -> float:
+    return call.attrs.real("beta")
+
+
+def lower(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
+    (x,), beta = ins, attrs.real("beta")
+    size = abs(beta)
+    if not (2 * size).is_integer() or size > MULTIPLIED + 0.5:
+        return _by_logarithm(x, beta)
+    whole = _multiplied(x, int(size))
+    if not size.is_integer():
+        root = unary(UnOp.sqrt, x)
+        whole = mul(whole, root) if size > 1 else root
+    return div(f32(1), whole) if beta < 0 else whole
+
+
+def _multiplied(x: Expr, n: int) -> Expr:
+    """x ** n by squaring; 1 for n = 0, NaN included."""
+    if n < 2:
+        return x if n else f32(1)
+    half = _multiplied(x, n // 2)
+    return mul(mul(half, half), x) if n % 2 else mul(half, half)
+
+
+def _by_logarithm(x: Expr, beta: float) -> Expr:
+    """log of a negative number is NaN, which is right unless beta is whole."""
+    if not beta.is_integer():
+        return exp(mul(f32(beta), unary(UnOp.log, x)))
+    size = exp(mul(f32(beta), unary(UnOp.log, unary(UnOp.abs, x))))
+    return where(x, BinOp.lt, 0, unary(UnOp.neg, size), size) if beta % 2 else size
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):
+        return (np.asarray(np.power(real(ins[0]), _beta(call))),)
+
+
+def threshold(call: Call) -> float:
+    return TRANSCENDENTAL + 2 * abs(_beta(call))
+
+
+def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Sizes in [0.5, 2); of either sign where that has a power."""
+    return fills.away_from_zero(call, port, rng) if _beta(call).is_integer() else fills.uniform(0.5, 2)(call, port, rng)
+
+
+def _logarithms_scale(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst, beta = real(ins[0]), real(outs[0]), _beta(call)
+    sign = np.where((src < 0) & (beta % 2 == 1), -1.0, 1.0)
+    gap = np.log(np.abs(dst)) - beta * np.log(np.abs(src))
+    return bool(np.all(sign * dst > 0) and np.all(np.abs(gap) <= 2 * rtol))
+
+
+_SQUARE_ROOT_CUBED = Attrs(beta=1.5)
+
+SPECS = (
+    OpSpec(
+        kind="Pow",
+        role=Role.pointwise,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={"beta": Attr("f32", required=True)},
+        infer=same_shape,
+        reference=reference,
+        flops=lambda call: call.outs[0].elements,
+        threshold=threshold,
+        fill=fill,
+        samples=(
+            Sample(((17,),), Attrs(beta=2.0), why="a square, one element more than a vector of 16"),
+            Sample(((3, 5, 33),), Attrs(beta=0.3), why="no whole number, every dim odd"),
+            Sample(((),), Attrs(beta=-0.5), why="rank 0, the reciprocal of a root"),
+            Sample(((0, 3),), Attrs(beta=3.0), why="no elements"),
+            Sample(((2, 19),), Attrs(beta=-3.0), why="negative and odd"),
+            Sample(((2, 19),), Attrs(beta=0.0), why="always 1"),
+            Sample(((2, 19),), Attrs(beta=1.0), why="itself"),
+            Sample(((2, 19),), Attrs(beta=13.0), why="squarings and products"),
+            Sample(((2, 19),), Attrs(beta=-2.7), why="by logarithm, falling"),
+            Sample(((2, 19),), Attrs(beta=21.0), why="a whole power by logarithm: signs"),
+            Sample(((4, 15),), _SQUARE_ROOT_CUBED, (DType.bf16,), why="bf16, a half power"),
+            Sample(((2, 16),), _SQUARE_ROOT_CUBED, (DType.f16,), why="f16, whole vectors"),
+        ),
+        laws=(Law("its logarithm is beta times that of |src|, its sign that of src for odd beta", _logarithms_scale),),
+        lower=Elementwise(lower),
+    ),
+)
