@@ -3,9 +3,10 @@
     unary           ReLU, GELU, Exp ...: one input, element by element
     unary_backward  their gradients
     power           Pow
+    prelu           PReLU, PReLUBackward
     binary          Add, Multiply, GreaterEqual ...: two inputs that broadcast
     select          Select
-    bias            BiasAdd
+    bias            BiasAdd, BiasAddBackward
     matmul          MatMul
     softmax         SoftMax; its gradient: softmax_backward
     log_softmax     LogSoftmax and its gradient
@@ -41,6 +42,7 @@ from benchgraph.ops import (
     matmul,
     movement,
     power,
+    prelu,
     quantize,
     reduce,
     reduce_norm,
@@ -76,6 +78,7 @@ _MODULES = (
     reduce_norm,
     movement,
     power,
+    prelu,
     cast,
     quantize,
     structural,

@@ -1,6 +1,11 @@
-"""BiasAdd: dst = src + bias, one number per channel. The channel is the last dim (NXC) or dim 1 (NCX)."""
+"""BiasAdd: dst = src + bias, one number per channel, and its gradient by bias. The channel is the last dim (NXC) or dim 1 (NCX).
+
+BiasAddBackward takes rank 2 or more, as BiasAdd does; oneDNN infers its shape from rank 4 on only, and runs it nowhere.
+"""
 
 from __future__ import annotations
+
+from math import prod, sqrt
 
 import numpy as np
 
@@ -57,6 +62,37 @@ def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Ar
     return near(moved, np.broadcast_to(want, moved.shape), 8 * rtol)
 
 
+# ---- BiasAddBackward -------------------------------------------------------------------------------------------------
+
+
+def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    diff_dst = ins[0].shape
+    if len(diff_dst) < 2:
+        raise InvalidShape(f"diff_dst {diff_dst} has rank {len(diff_dst)}", fix="BiasAddBackward takes rank 2 or more: batch and channel")
+    return ((diff_dst[channel_axis(attrs, len(diff_dst))],),)
+
+
+def _summed_axes(call: Call) -> tuple[int, ...]:
+    rank = len(call.ins[0].shape)
+    return tuple(i for i in range(rank) if i != channel_axis(call.attrs, rank))
+
+
+def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    return (d.op("ReduceSum", ins[0], attrs=Attrs(axes=_summed_axes(call))),)
+
+
+def _threshold_backward(call: Call) -> float:
+    """The walk of a sum, as for ReduceSum."""
+    return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 4
+
+
+def _weighted_totals_are_equal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """The numbers tell the channels apart, so that a sum over other dims does not pass."""
+    diff_dst, got = np.moveaxis(real(ins[0]), channel_axis(call.attrs, ins[0].ndim), -1), real(outs[0])
+    number = np.arange(1, got.size + 1)
+    return bool(abs(np.sum(diff_dst * number) - np.sum(got * number)) <= rtol * (np.sum(np.abs(got * number)) + 1))
+
+
 SPECS = (
     OpSpec(
         kind="BiasAdd",
@@ -81,5 +117,32 @@ SPECS = (
         ),
         laws=(Law("dst - src is the bias, the same along all but the channel", _moves_each_channel_alike),),
         decompose=decompose,
+    ),
+    OpSpec(
+        kind="BiasAddBackward",
+        role=Role.row,
+        inputs=(Port("diff_dst"),),
+        outputs=(Port("diff_bias"),),
+        types={"T": F},
+        attrs={"data_format": DATA_FORMAT},
+        infer=_infer_backward,
+        reference=lambda call, ins: (real(np.sum(real(ins[0]), axis=_summed_axes(call))),),
+        flops=lambda call: call.ins[0].elements,
+        threshold=_threshold_backward,
+        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        samples=(
+            Sample(((4, 17),), why="rank 2, a tail"),
+            Sample(((2, 5, 3, 7),), Attrs(data_format="NCX"), why="channel in dim 1: sums on both sides of it"),
+            Sample(((2, 3, 3, 16),), Attrs(data_format="NXC"), why="channel last, rank 4"),
+            Sample(((3, 4),), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
+            Sample(((1, 1),), why="sizes 1"),
+            Sample(((0, 3),), why="a sum of nothing is 0"),
+            Sample(((300, 5),), why="many numbers"),
+            Sample(((3, 33),), dtypes=(DType.bf16,), why="bf16"),
+            Sample(((2, 7, 5),), Attrs(data_format="NCX"), (DType.f16,), why="f16, channel in the middle"),
+        ),
+        laws=(Law("weighted with the channel's number, both sum to the same", _weighted_totals_are_equal),),
+        gradient_of="BiasAdd",
+        decompose=_decompose_backward,
     ),
 )

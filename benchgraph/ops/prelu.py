@@ -1,0 +1,215 @@
+"""PReLU: dst = src where src > 0, slope * src elsewhere; and its gradients by src and slope.
+
+How slope broadcasts to src: with one dim, it holds a number per channel of data_format, or, without per_channel_broadcast, a number per
+index of the last dim; a single number serves all. With more dims they are right-aligned, each equal to src's or 1. PReLUBackward has no
+attribute per_channel_broadcast: one dim is per channel. At src = 0 the gradients are slope * diff_dst and 0.
+
+oneDNN infers no more than that the outputs are shaped like the inputs; here a slope that does not fit is refused.
+"""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.bias import DATA_FORMAT, channel_axis
+from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.formulas import mul, where
+from benchgraph.ops.laws import near, real, relation
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.ir import BinOp, Expr
+
+FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one with src, and its addition to diff_slope
+
+
+def _axis(attrs: Attrs, rank: int) -> int:
+    """The dim of src along which a slope of one dim goes."""
+    return channel_axis(attrs, rank) if attrs.get("per_channel_broadcast", True) else rank - 1
+
+
+def aligned(attrs: Attrs, src: Shape, slope: Shape) -> Shape:
+    """slope's shape with the ones that make it broadcast to src as numpy has it. Raises InvalidShape when it does not fit."""
+    if len(slope) != 1 or slope == (1,):
+        broadcast_to(slope, src, "slope", "src")
+        return slope
+    axis = _axis(attrs, len(src))
+    if not src or slope[0] != src[axis]:
+        what = f"slope {slope} does not fit src {src}"
+        raise InvalidShape(what, fix=f"give slope the shape ({src[axis]},), the size of dim {axis}, or (1,)" if src else "use (1,)")
+    return slope + (1,) * (len(src) - 1 - axis)
+
+
+def _infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    aligned(attrs, ins[0].shape, ins[1].shape)
+    return (ins[0].shape,)
+
+
+def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src, slope = real(ins[0]), real(ins[1]).reshape(_slope_shape(call))
+    with np.errstate(all="ignore"):
+        return (np.where(src > 0, src, src * slope),)
+
+
+def _slope_shape(call: Call) -> Shape:
+    return aligned(call.attrs, call.ins[0].shape, call.ins[1].shape)
+
+
+def _is_canonical(call: Call) -> bool:
+    return _slope_shape(call) == call.ins[1].shape
+
+
+def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
+    src, slope = ins
+    return where(src, BinOp.gt, 0, src, mul(src, slope))
+
+
+def _reshaped(d: Decomposer, value: int, shape: Shape) -> int:
+    return value if d.type(value).shape == shape else d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
+
+
+def _decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """PReLU again, its slope reshaped so that it broadcasts by itself."""
+    return (d.op(call.kind, ins[0], _reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),)
+
+
+def _has_slope(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, slope = real(ins[0]), np.broadcast_to(real(ins[1]).reshape(_slope_shape(call)), call.ins[0].shape)
+    below = src < 0
+    return near(real(outs[0])[below] / src[below], slope[below], 8 * rtol)
+
+
+# ---- PReLUBackward ---------------------------------------------------------------------------------------------------
+
+
+def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, slope, diff_dst = (t.shape for t in ins)
+    aligned(attrs, src, slope)
+    if diff_dst != src:
+        raise InvalidShape(f"diff_dst {diff_dst} differs from src {src}", fix="give diff_dst the shape of src")
+    return src, slope
+
+
+def _summed_axes(call: Call) -> tuple[int, ...]:
+    """The dims of src over which diff_slope is a sum."""
+    src, slope = call.ins[0].shape, _slope_shape(call)
+    padded = (1,) * (len(src) - len(slope)) + slope
+    return tuple(i for i, (a, b) in enumerate(zip(src, padded, strict=True)) if a != b)
+
+
+def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src, slope, diff_dst = real(ins[0]), real(ins[1]).reshape(_slope_shape(call)), real(ins[2])
+    with np.errstate(all="ignore"):
+        diff_src = np.where(src > 0, diff_dst, diff_dst * slope)
+        shares = np.where(src > 0, 0.0, diff_dst * src)
+    return diff_src, np.sum(shares, axis=_summed_axes(call), keepdims=True).reshape(ins[1].shape)
+
+
+def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Products picked by src <= 0, in f32, for diff_slope may sum many of them; ReduceSum where slope broadcasts."""
+    src, slope, diff_dst = (v if d.type(v).dtype is DType.f32 else d.op("TypeCast", v, dtype=DType.f32) for v in ins)
+    zero = d.const(0.0)
+    is_sloped = d.op("GreaterEqual", zero, src, dtype=DType.boolean)
+    sloped = d.op("Multiply", diff_dst, _reshaped(d, slope, _slope_shape(call)))
+    diff_src = d.op("Select", is_sloped, sloped, diff_dst, dtype=DType.f32)
+    diff_slope = d.op("Select", is_sloped, d.op("Multiply", diff_dst, src), zero, dtype=DType.f32)
+    axes = _summed_axes(call)
+    if axes:
+        diff_slope = d.op("ReduceSum", diff_slope, attrs=Attrs(axes=axes, keep_dims=True))
+    diff_slope = _reshaped(d, diff_slope, call.ins[1].shape)
+    if call.outs[0].dtype is DType.f32:
+        return diff_src, diff_slope
+    return tuple(d.op("TypeCast", v, dtype=call.outs[0].dtype) for v in (diff_src, diff_slope))
+
+
+def _threshold_backward(call: Call) -> float:
+    """A rounded product per element, and the walk of their sum as for ReduceSum."""
+    return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6
+
+
+def _fill_backward(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """diff_dst has mean 1: diff_slope is then far from 0, where a relative error means something."""
+    return (fills.uniform(-1, 3) if port == 2 else fills.PLAIN)(call, port, rng)
+
+
+def _euler(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """dst is linear in slope and, scaled by a positive factor, in src: sums of slope * diff_slope and src * diff_src below 0 are equal."""
+    src, slope = real(ins[0]), real(ins[1])
+    by_slope, by_src = slope * real(outs[1]), (src * real(outs[0]))[src <= 0]
+    slack = rtol * (np.abs(by_slope).sum() + np.abs(by_src).sum() + 1)
+    return bool(abs(by_slope.sum() - by_src.sum()) <= slack)
+
+
+def _passes_above(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    above = real(ins[0]) > 0
+    return near(real(outs[0])[above], real(ins[2])[above], rtol)
+
+
+_NCX, _LAST = Attrs(data_format="NCX"), Attrs(data_format="NCX", per_channel_broadcast=False)
+_BF16, _F16 = (DType.bf16,) * 3, (DType.f16,) * 3
+_SHAPES = (
+    ((4, 17), (17,), Attrs(), None, "one slope per channel, which is last; a tail"),
+    ((2, 5, 3, 7), (5,), _NCX, None, "one slope per channel, which is dim 1"),
+    ((2, 3, 5, 3), (3,), Attrs(), None, "NXC: one slope per channel, dim 3"),
+    ((3, 33), (1,), _NCX, None, "one slope for all"),
+    ((3,), (3,), _NCX, None, "rank 1"),
+    ((2, 5, 16), (5, 1), Attrs(), None, "fewer dims than src, right-aligned"),
+    ((4, 6, 3, 4), (4, 1, 1, 4), _NCX, None, "two dims broadcast in the middle"),
+    ((3, 4, 5), (3, 4, 5), Attrs(), None, "a slope for every element"),
+    ((2, 7, 5, 3, 2), (1, 1, 1, 1, 1), _NCX, None, "rank 5 and a single slope of rank 5"),
+    ((4, 33), (33,), Attrs(), _BF16, "bf16"),
+    ((2, 7, 5), (7,), _NCX, _F16, "f16, channel in the middle"),
+)
+
+SPECS = (
+    OpSpec(
+        kind="PReLU",
+        role=Role.pointwise,
+        inputs=(Port("src"), Port("slope")),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={"data_format": DATA_FORMAT, "per_channel_broadcast": Attr("bool", default=True)},
+        infer=_infer,
+        reference=_reference,
+        flops=lambda call: FLOPS * call.outs[0].elements,
+        threshold=lambda call: 2.0,  # one correctly rounded product, as for Multiply
+        fill=fills.PLAIN,
+        samples=(
+            *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
+            Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
+            Sample(((0, 4), (4,)), why="no elements"),
+        ),
+        laws=(
+            relation("src itself above 0", lambda ins, dst, slack: (dst == ins[0]) | (ins[0] <= 0)),
+            Law("dst / src is the slope below 0", _has_slope),
+        ),
+        lower=Elementwise(_expr),
+        decompose=_decompose,
+        is_canonical=_is_canonical,
+    ),
+    OpSpec(
+        kind="PReLUBackward",
+        role=Role.row,
+        inputs=(Port("src"), Port("slope"), Port("diff_dst")),
+        outputs=(Port("diff_src"), Port("diff_slope")),
+        types={"T": F},
+        attrs={"data_format": DATA_FORMAT},
+        infer=_infer_backward,
+        reference=_reference_backward,
+        flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
+        threshold=_threshold_backward,
+        fill=_fill_backward,
+        samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
+        laws=(
+            Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),
+            Law("diff_dst itself where src is above 0", _passes_above),
+        ),
+        gradient_of="PReLU",
+        decompose=_decompose_backward,
+    ),
+)
