@@ -81,9 +81,9 @@ def _reference_inference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...
 
 
 def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Subtract, Divide, Multiply, Add; gamma over the deviation is found per channel."""
+    """Subtract, Multiply, Add; gamma over the deviation is found per channel."""
     gamma, beta, mean, variance = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[1:])
-    scale = d.op("Divide", gamma, normalize.deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
+    scale = d.op("Multiply", gamma, normalize.inverse_deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
     steps = (("Subtract", mean), ("Multiply", scale), ("Add", beta))
     return (normalize.in_steps(d, ins[0], steps, call.outs[0].dtype),)
 
@@ -126,9 +126,9 @@ def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """LayerNorm's ops along other axes; the running statistics on the side, in the same nest."""
     centred, mean, variance = normalize.centre(d, ins[0], _axes(call))
-    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     gamma_beta = tuple(normalize.reshaped(d, v, _per_channel(call)) for v in ins[3:])
-    dst = normalize.in_steps(d, centred, (("Divide", dev), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
     running = tuple(_running(d, call, old, batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
     stats = (normalize.stored(d, v, t) for v, t in zip((*running, mean, variance), call.outs[1:], strict=True))
     return (dst, *stats)
@@ -194,14 +194,14 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     """diff_gamma and diff_beta are the sums that diff_src needs anyway: one nest over channels."""
     src, diff_dst = ins[:2]
     mean, variance, *gamma = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[2:])
-    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
-    x = normalize.standardised(d, src, mean, dev)
+    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    x = normalize.standardised(d, src, mean, inverse)
     diff_gamma = normalize.fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
     diff_beta = normalize.fold(d, "ReduceSum", diff_dst, _axes(call))
     count = d.const(_folded(call))
     along, shift = d.op("Divide", diff_gamma, count), d.op("Divide", diff_beta, count)
     left = d.op("Subtract", diff_dst, shift, dtype=DType.f32)
-    steps = (("Subtract", d.op("Multiply", x, along)), ("Divide", dev), *(("Multiply", g) for g in gamma))
+    steps = (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse), *(("Multiply", g) for g in gamma))
     diff_src = normalize.in_steps(d, left, steps, call.outs[0].dtype)
     sums = (normalize.stored(d, v, t) for v, t in zip((diff_gamma, diff_beta), call.outs[1:], strict=False))
     return (diff_src, *sums)

@@ -73,8 +73,8 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     src = normalize.reshaped(d, ins[0], _grouped(call))
     gamma_beta = tuple(normalize.reshaped(d, v, _affine_shape(call)) for v in ins[1:])
     centred, mean, variance = normalize.centre(d, src, _axes(call))
-    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
-    dst = normalize.in_steps(d, centred, (("Divide", dev), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
     stats = (normalize.stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False))
     return (normalize.reshaped(d, dst, call.outs[0].shape), *stats)
 

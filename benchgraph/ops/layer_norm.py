@@ -73,10 +73,10 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Add: three passes over a row."""
+    """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply, Add: three passes over a row."""
     centred, mean, variance = normalize.centre(d, ins[0], row_axes(call))
-    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
-    dst = normalize.in_steps(d, centred, (("Divide", dev), *normalize.affine(ins[1:])), call.outs[0].dtype)
+    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype)
     return (dst, *(normalize.stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
 
 
@@ -139,13 +139,13 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     """Two means per row, then diff_src; diff_gamma and diff_beta are sums over rows, which is a nest of its own."""
     src, diff_dst = ins[:2]
     mean, variance = (normalize.reshaped(d, v, _kept(call)) for v in ins[2:4])
-    dev = normalize.deviation(d, variance, call.attrs.real("epsilon"))
+    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     g = d.op("Multiply", diff_dst, ins[4], dtype=DType.f32) if len(ins) > 4 else diff_dst
-    x = normalize.standardised(d, src, mean, dev)
-    diff_src = normalize.gradient(d, x, dev, g, row_axes(call), call.outs[0].dtype)
+    x = normalize.standardised(d, src, mean, inverse)
+    diff_src = normalize.gradient(d, x, inverse, g, row_axes(call), call.outs[0].dtype)
     if len(call.outs) == 1:
         return (diff_src,)
-    again = normalize.standardised(d, src, mean, dev)  # computed anew, so that no x of src's size goes from nest to nest
+    again = normalize.standardised(d, src, mean, inverse)  # computed anew, so that no x of src's size goes from nest to nest
     diff_gamma = normalize.sum_to(d, d.op("Multiply", diff_dst, again, dtype=DType.f32), call.outs[1])
     return diff_src, diff_gamma, normalize.sum_to(d, diff_dst, call.outs[2])
 

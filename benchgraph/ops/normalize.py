@@ -120,9 +120,9 @@ def centre(d: Decomposer, src: int, axes: tuple[int, ...]) -> tuple[int, int, in
     return centred, mean, fold(d, "ReduceMean", d.op("Square", centred), axes)
 
 
-def deviation(d: Decomposer, variance: int, epsilon: float) -> int:
-    """sqrt(variance + epsilon), f32."""
-    return d.op("Sqrt", d.op("Add", variance, d.const(epsilon), dtype=DType.f32))
+def inverse_deviation(d: Decomposer, variance: int, epsilon: float) -> int:
+    """1 / sqrt(variance + epsilon), f32: one division for all that it scales."""
+    return d.op("Divide", d.const(1.0), d.op("Sqrt", d.op("Add", variance, d.const(epsilon), dtype=DType.f32)))
 
 
 def in_steps(d: Decomposer, value: int, steps: tuple[tuple[str, int], ...], dtype: DType) -> int:
@@ -137,16 +137,16 @@ def affine(gamma_beta: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
     return tuple(zip(("Multiply", "Add"), gamma_beta, strict=False))
 
 
-def standardised(d: Decomposer, src: int, mean: int, dev: int) -> int:
-    """x = (src - mean) / dev with statistics that are given, f32."""
-    return d.op("Divide", d.op("Subtract", src, mean, dtype=DType.f32), dev)
+def standardised(d: Decomposer, src: int, mean: int, inverse: int) -> int:
+    """x = (src - mean) * inverse with statistics that are given, f32."""
+    return d.op("Multiply", d.op("Subtract", src, mean, dtype=DType.f32), inverse)
 
 
-def gradient(d: Decomposer, x: int, dev: int, g: int, axes: tuple[int, ...], dtype: DType) -> int:
-    """diff_src = (g - mean(g) - x * mean(g * x)) / dev, where g is diff_dst times gamma."""
+def gradient(d: Decomposer, x: int, inverse: int, g: int, axes: tuple[int, ...], dtype: DType) -> int:
+    """diff_src = (g - mean(g) - x * mean(g * x)) * inverse, where g is diff_dst times gamma."""
     along = fold(d, "ReduceMean", d.op("Multiply", g, x, dtype=DType.f32), axes)
     left = d.op("Subtract", g, fold(d, "ReduceMean", g, axes), dtype=DType.f32)
-    return in_steps(d, left, (("Subtract", d.op("Multiply", x, along)), ("Divide", dev)), dtype)
+    return in_steps(d, left, (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse)), dtype)
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Square, ReduceMean, Add, Sqrt, Divide, Multiply."""
+    """Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply."""
     power = normalize.fold(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
-    dev = normalize.deviation(d, power, call.attrs.real("epsilon"))
-    return (normalize.in_steps(d, ins[0], (("Divide", dev), *normalize.affine(ins[1:])), call.outs[0].dtype),)
+    inverse = normalize.inverse_deviation(d, power, call.attrs.real("epsilon"))
+    return (normalize.in_steps(d, ins[0], (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype),)
 
 
 def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:
