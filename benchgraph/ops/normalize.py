@@ -55,9 +55,9 @@ def check_stats(src: DType, others: tuple[DType, ...], names: str) -> str:
 def check_affine(attrs: Attrs, given: int, names: str) -> str:
     """use_affine says whether gamma (and beta) are there; given: how many of them are."""
     if attrs.flag("use_affine") and not given:
-        return f"use_affine is true, but there is no {names}; give it, or set use_affine to false"
+        return f"use_affine is true, but inputs are missing: {names}; add them, or set use_affine to false"
     if given and not attrs.flag("use_affine"):
-        return f"use_affine is false, but there is {names}; set use_affine to true, or remove the input"
+        return f"use_affine is false, but there are inputs {names}; set use_affine to true, or remove them"
     return ""
 
 
@@ -66,7 +66,7 @@ def check_forward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DTy
     if attrs.flag("keep_stats") and len(out_dtypes) != 3:
         return "keep_stats is true, but the outputs mean and variance are missing; add them, or set keep_stats to false"
     others = (*(dtype for dtype, _ in ins[1:]), *out_dtypes[1:])
-    return check_affine(attrs, len(ins) - 1, "gamma and beta") or check_stats(ins[0][0], others, "gamma, beta and statistics")
+    return check_affine(attrs, len(ins) - 1, "gamma, beta") or check_stats(ins[0][0], others, "gamma, beta and statistics")
 
 
 def expect_shape(name: str, t: TensorType, want: Shape, why: str) -> None:
