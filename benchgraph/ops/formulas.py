@@ -46,13 +46,13 @@ def sigmoid(x: Expr) -> Expr:
     return div(f32(1), add(f32(1), exp(unary(UnOp.neg, x))))
 
 
-def softplus(x: Expr) -> Expr:
-    """log(1 + e**x) as max(x, 0) + log(1 + t) with t = e**-|x| <= 1, so that nothing overflows.
+def softplus(x: Expr, beta: float) -> Expr:
+    """log(1 + e**(beta * x)) / beta as max(x, 0) + log(1 + t) / beta with t = e**-|beta * x| <= 1, so that nothing overflows.
 
-    log(1 + t) is log(w) * t / (w - 1) for w the rounded 1 + t, and t where w is 1: w - 1 is exact, and what the rounding took from w it
-    took from its logarithm too. A plain log(w) would be 0 for x < -17.
+    beta < 0 takes min instead of max. log(1 + t) is log(w) * t / (w - 1) for w the rounded 1 + t, and t where w is 1: w - 1 is exact, and
+    what the rounding took from w it took from its logarithm too. A plain log(w) would be 0 for beta * x < -17.
     """
-    t = exp(unary(UnOp.neg, unary(UnOp.abs, x)))
+    t = exp(unary(UnOp.neg, unary(UnOp.abs, mul(f32(beta), x))))
     w = add(f32(1), t)
     log1p = where(w, BinOp.eq, 1, t, div(mul(unary(UnOp.log, w), t), sub(w, f32(1))))
-    return add(binary(BinOp.max, f32(0), x), log1p)
+    return add(binary(BinOp.min if beta < 0 else BinOp.max, f32(0), x), div(log1p, f32(beta)))

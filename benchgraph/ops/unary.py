@@ -107,7 +107,8 @@ def _elu(attrs: Attrs, x: Expr) -> Expr:
 
 
 def _hard_swish(attrs: Attrs, x: Expr) -> Expr:
-    return mul(mul(x, within(add(x, f32(3)), 0, 6)), f32(1 / 6))
+    """The gate is divided first: x times 6 could overflow."""
+    return mul(x, mul(within(add(x, f32(3)), 0, 6), f32(1 / 6)))
 
 
 def _hard_sigmoid(attrs: Attrs, x: Expr) -> Expr:
@@ -290,7 +291,7 @@ SPECS = (
     ),
     _row(
         "SoftPlus",
-        lambda attrs, x: div(softplus(mul(f32(attrs.real("beta")), x)), f32(attrs.real("beta"))),
+        lambda attrs, x: softplus(x, attrs.real("beta")),
         lambda attrs, x: np.logaddexp(0, attrs.real("beta") * x) / attrs.real("beta"),
         TRANSCENDENTAL,
         (Law("log(exp(beta * dst) - 1) / beta is src", _recovers_softplus),),

@@ -161,7 +161,7 @@ def _abs(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
 
 
 def _clamp(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
-    return where(v, BinOp.le, attrs.real("min"), f32(0), where(v, BinOp.ge, attrs.real("max"), f32(0), diff))
+    return where(v, BinOp.gt, attrs.real("min"), where(v, BinOp.lt, attrs.real("max"), diff, f32(0)), f32(0))
 
 
 def _elu(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
@@ -251,7 +251,7 @@ def _sigmoid_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
 
 def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
     line = attrs.real("alpha") * x + attrs.real("beta")
-    return np.where((line > 0) & (line < 1), attrs.real("alpha") * diff, 0.0)
+    return np.where((line <= 0) | (line >= 1), 0.0, attrs.real("alpha") * diff)
 
 
 # ---- laws of one op --------------------------------------------------------------------------------------------------
