@@ -35,13 +35,15 @@ def _axis(attrs: Attrs, rank: int) -> int:
 
 def aligned(attrs: Attrs, src: Shape, slope: Shape) -> Shape:
     """slope's shape with the ones that make it broadcast to src as numpy has it. Raises InvalidShape when it does not fit."""
-    if len(slope) != 1 or slope == (1,):
+    if len(slope) != 1 or (slope == (1,) and src):
         broadcast_to(slope, src, "slope", "src")
         return slope
+    if not src:
+        raise InvalidShape(f"slope {slope} does not fit src {src}", fix="use rank 0")
     axis = _axis(attrs, len(src))
-    if not src or slope[0] != src[axis]:
+    if slope[0] != src[axis]:
         what = f"slope {slope} does not fit src {src}"
-        raise InvalidShape(what, fix=f"give slope the shape ({src[axis]},), the size of dim {axis}, or (1,)" if src else "use (1,)")
+        raise InvalidShape(what, fix=f"give slope the shape ({src[axis]},), the size of dim {axis}, or (1,)")
     return slope + (1,) * (len(src) - 1 - axis)
 
 
@@ -162,6 +164,7 @@ _SHAPES = (
     ((4, 6, 3, 4), (4, 1, 1, 4), _NCX, None, "two dims broadcast in the middle"),
     ((3, 4, 5), (3, 4, 5), Attrs(), None, "a slope for every element"),
     ((2, 7, 5, 3, 2), (1, 1, 1, 1, 1), _NCX, None, "rank 5 and a single slope of rank 5"),
+    ((0, 4), (4,), Attrs(), None, "no elements; diff_slope is 0"),
     ((4, 33), (33,), Attrs(), _BF16, "bf16"),
     ((2, 7, 5), (7,), _NCX, _F16, "f16, channel in the middle"),
 )
@@ -182,7 +185,6 @@ SPECS = (
         samples=(
             *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
             Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
-            Sample(((0, 4), (4,)), why="no elements"),
         ),
         laws=(
             relation("src itself above 0", lambda ins, dst, slack: (dst == ins[0]) | (ins[0] <= 0)),
