@@ -18,7 +18,7 @@
     reduce_norm     ReduceL1, ReduceL2
     movement        StaticTranspose, StaticReshape, Reorder
     cast            TypeCast
-    quantize        Quantize, Dequantize
+    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
     structural      End, Wildcard
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
@@ -36,6 +36,7 @@ from benchgraph.ops import (
     bias,
     binary,
     cast,
+    dynamic_quantize,
     group_norm,
     layer_norm,
     log_softmax,
@@ -81,6 +82,7 @@ _MODULES = (
     prelu,
     cast,
     quantize,
+    dynamic_quantize,
     structural,
 )
 

@@ -1,0 +1,270 @@
+"""DynamicQuantize: dst = saturate(round(src / scales + zps)). DynamicDequantize: dst = (src - zps) * scales. Both known at execution only.
+
+qtype per_tensor has one scale and zero point; per_channel one scale per index of `axis`, and as many zero points or one; per_group
+(DynamicDequantize only) one of both for every block of group_shape: scales and zps have src's rank, and in each dim as many entries as
+blocks fit src. Zero points may be absent, which means 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.cast import convert
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+
+_QTYPES = ("per_tensor", "per_channel")
+_ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
+_INTEGERS = (DType.u8, DType.s8)
+_PACKED = (DType.s4, DType.u4)
+SCALE = 0.1  # about what the test data is quantised with
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    for t, name in zip(ins[1:], ("scales", "zps"), strict=False):
+        match attrs.get("qtype"):
+            case "per_group":
+                normalize.expect_shape(name, t, _groups(attrs, src), f"while src {src} has groups {attrs.integers('group_shape')}")
+            case "per_channel" if t.elements != 1 or name == "scales":
+                channels = src[_axis(attrs, src)]
+                normalize.expect_shape(name, t, (channels,), f"while axis {attrs.integer('axis')} of src {src} has {channels} channels")
+            case _ if t.elements != 1:
+                raise InvalidShape(f"{name} has shape {t.shape} for qtype {attrs.get('qtype')}", fix=f"give {name} the shape (1,)")
+    return (src,)
+
+
+def _axis(attrs: Attrs, src: Shape) -> int:
+    axis = attrs.integer("axis")
+    if not -len(src) <= axis < len(src):
+        raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
+    return axis % len(src)
+
+
+def _groups(attrs: Attrs, src: Shape) -> Shape:
+    """How many groups src has along each dim. Raises InvalidShape."""
+    group = attrs.integers("group_shape")
+    if len(group) != len(src) or len(src) < 2:
+        raise InvalidShape(f"group_shape {group} does not fit src {src}", fix="give it one size per dim of src, which are two at least")
+    if any(g < 1 or d % g for d, g in zip(src, group, strict=True)):
+        raise InvalidShape(f"src {src} cannot be cut into groups {group}", fix="let every size of group_shape divide its dim")
+    return tuple(d // g for d, g in zip(src, group, strict=True))
+
+
+def _check_qtype(attrs: Attrs, known: tuple[str, ...]) -> str:
+    qtype = attrs.string("qtype")
+    if qtype not in known:
+        return f"attribute 'qtype' is '{qtype}'; choose {' or '.join(known)}"
+    if qtype == "per_group" and not attrs.integers("group_shape"):
+        return "attribute 'group_shape' is missing for qtype per_group; give it one size per dim of src"
+    return ""
+
+
+def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return _check_qtype(attrs, _QTYPES)
+
+
+def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return _check_qtype(attrs, (*_QTYPES, "per_group"))
+
+
+def _beside(call: Call, of: Shape) -> Shape:
+    """The shape in which scales or zps of shape `of` broadcast against src; not for groups."""
+    src = call.ins[0].shape
+    is_one = all(d == 1 for d in of)
+    return () if is_one else (*of, *(1,) * (len(src) - 1 - _axis(call.attrs, src)))
+
+
+def _split(call: Call) -> tuple[Shape, Shape]:
+    """src and its scales with every grouped dim as two, groups and what is in them; there the scales broadcast."""
+    src, scales = list[int](), list[int]()
+    for count, size in zip(_groups(call.attrs, call.ins[0].shape), call.attrs.integers("group_shape"), strict=True):
+        src += [count] if size == 1 else [size] if count == 1 else [count, size]
+        scales += [count] if size == 1 else [1] if count == 1 else [count, 1]
+    return tuple(src), tuple(scales)
+
+
+def _spread(call: Call, operand: Array) -> Reals:
+    """Scales or zps as they broadcast against src, in float64."""
+    values = real(operand)
+    if call.attrs.get("qtype") != "per_group":
+        return values.reshape(_beside(call, values.shape))
+    for axis, size in enumerate(call.attrs.integers("group_shape")):
+        values = np.repeat(values, size, axis=axis)
+    return values
+
+
+def _fill_zps(call: Call, port: int, rng: np.random.Generator) -> Array:
+    t = call.ins[port]
+    return rng.integers(int(max(t.dtype.range[0], -8)), 8, t.shape).astype(t.dtype.numpy)
+
+
+_SCALES = fills.uniform(SCALE / 2, SCALE * 2)
+
+
+# ---- DynamicQuantize -------------------------------------------------------------------------------------------------
+
+
+def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
+    """src in units of its scale, the zero point added."""
+    scaled = real(ins[0]) / _spread(call, ins[1])
+    return scaled + _spread(call, ins[2]) if len(ins) > 2 else scaled
+
+
+def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (convert(_steps(call, ins), call.outs[0].dtype),)
+
+
+def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
+    value = d.op("Divide", ins[0], _operand(d, call, ins[1]))
+    if len(ins) > 2:
+        value = d.op("Add", value, _operand(d, call, ins[2]))
+    return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
+
+
+def _operand(d: Decomposer, call: Call, value: int) -> int:
+    """Scales or zps as f32 in the shape that broadcasts."""
+    if d.type(value).dtype is not DType.f32:
+        value = d.op("TypeCast", value, dtype=DType.f32)
+    is_grouped = call.attrs.get("qtype") == "per_group"
+    return normalize.reshaped(d, value, _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
+
+
+def _fill_src(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Numbers that cover the integer range and more on both sides, where they saturate."""
+    low, high = call.outs[0].dtype.range
+    return fills.uniform((low - 16) * SCALE, (high + 16) * SCALE)(call, port, rng)
+
+
+def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
+    dst, (low, high) = real(outs[0]), call.outs[0].dtype.range
+    gap = np.abs(dst - np.clip(_steps(call, ins), low, high))
+    return bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst)) & (gap <= 0.5 + 256 * (rtol + DType.f32.eps))))
+
+
+# ---- DynamicDequantize -----------------------------------------------------------------------------------------------
+
+
+def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    return (real((src - _spread(call, ins[2]) if len(ins) > 2 else src) * _spread(call, ins[1])),)
+
+
+def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """TypeCast, Subtract, Multiply; per_group on src with every grouped dim as two, which moves no element."""
+    src = ins[0] if call.attrs.get("qtype") != "per_group" else normalize.reshaped(d, ins[0], _split(call)[0])
+    value = d.op("TypeCast", src, dtype=DType.f32)
+    if len(ins) > 2:
+        value = d.op("Subtract", value, _operand(d, call, ins[2]))
+    dst = d.op("Multiply", value, _operand(d, call, ins[1]), dtype=call.outs[0].dtype)
+    return (normalize.reshaped(d, dst, call.outs[0].shape),)
+
+
+def _divided_is_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Looked up group by group: the element at i belongs to the group at i // size."""
+    src, dst = real(ins[0]), real(outs[0])
+    if call.attrs.get("qtype") == "per_group":
+        at = np.ix_(*(np.arange(d) // g for d, g in zip(src.shape, call.attrs.integers("group_shape"), strict=True)))
+        scales, zps = real(ins[1])[at], real(ins[2])[at] if len(ins) > 2 else np.zeros(1)
+    else:
+        scales, zps = _spread(call, ins[1]), _spread(call, ins[2]) if len(ins) > 2 else np.zeros(1)
+    return near(dst / scales, src - zps, 4 * (rtol + DType.f32.eps))
+
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
+
+_f32, _u8, _s8, _s32 = DType.f32, DType.u8, DType.s8, DType.s32
+_CHANNEL, _MIDDLE, _LAST = (Attrs(qtype="per_channel", axis=axis) for axis in (0, 1, -1))
+
+
+def _grouped(*group: int) -> Attrs:
+    return Attrs(qtype="per_group", group_shape=group)
+
+
+_SAMPLES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+    ((5, 17), (1,), None, Attrs(), _u8, _u8, "one scale, no zero point, a tail"),
+    ((3, 33), (1,), (1,), Attrs(qtype="per_tensor"), _s8, _s8, "one scale and zero point"),
+    ((4, 16), (1,), (1,), Attrs(), _u8, _s32, "an s32 zero point"),
+    ((2, 4, 3), (4,), (4,), _MIDDLE, _u8, _u8, "a scale and zero point per channel in the middle"),
+    ((2, 5, 3), (3,), (1,), _LAST, _s8, _s32, "a scale per channel along the last axis, one zero point for all"),
+    ((7, 2), (7,), None, _CHANNEL, _s8, _s8, "the outermost axis, no zero points"),
+    ((1,), (1,), (1,), _CHANNEL, _u8, _s8, "sizes 1"),
+)
+_GROUPED: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+    ((8, 6), (2, 6), (2, 6), _grouped(4, 1), _s8, _s8, "groups along the first axis"),
+    ((2, 3, 4, 16), (2, 3, 4, 2), None, _grouped(1, 1, 1, 8), _u8, _u8, "groups along the last axis, no zero points"),
+    ((6, 15), (3, 3), (3, 3), _grouped(2, 5), _u8, _s32, "blocks in two dims"),
+    ((4, 9), (1, 9), (1, 9), _grouped(4, 1), _s8, _s8, "one group along an axis: per channel"),
+    ((3, 5), (1, 1), (1, 1), _grouped(3, 5), _s8, _u8, "one group: per tensor"),
+)
+
+
+def _quantize_samples() -> tuple[Sample, ...]:
+    return tuple(
+        Sample((src, scales, *((zps,) if zps else ())), attrs, (_f32, _f32, *((z,) if zps else ())), (q,), why)
+        for src, scales, zps, attrs, q, z, why in _SAMPLES
+    )
+
+
+def _dequantize_samples() -> tuple[Sample, ...]:
+    made = tuple(
+        Sample((src, scales, *((zps,) if zps else ())), attrs, (q, _f32, *((z,) if zps else ())), (_f32,), why)
+        for src, scales, zps, attrs, q, z, why in _SAMPLES + _GROUPED
+    )
+    return (
+        *made,
+        Sample(((8, 6), (2, 6), (2, 6)), _grouped(4, 1), (_u8, DType.bf16, _u8), (DType.bf16,), "bf16 scales and dst"),
+        Sample(((4, 15), (1,)), Attrs(), (_s8, DType.f16), (DType.f16,), "f16 scales and dst"),
+    )
+
+
+SPECS = (
+    OpSpec(
+        kind="DynamicQuantize",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"), Port("scales", "T1"), Port("zps", "T2")),
+        outputs=(Port("dst", "T3"),),
+        types={"T1": (DType.f32,), "T2": (*_INTEGERS, DType.s32), "T3": _INTEGERS},
+        attrs=_ATTRS,
+        num_inputs=(2, 3),
+        infer=infer,
+        reference=_quantize,
+        flops=lambda call: 2 * call.outs[0].elements,  # divide, add
+        threshold=lambda call: 4.0,  # a reciprocal, a product and a sum, each rounded once; at a tie dst may then go either way
+        fill=normalize.per_port(_fill_src, _SCALES, _fill_zps),
+        samples=_quantize_samples(),
+        laws=(Law("in range, and at most half a step from src", _is_nearest),),
+        converts=True,
+        check=_check_quantize,
+        decompose=_decompose_quantize,
+    ),
+    OpSpec(
+        kind="DynamicDequantize",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"), Port("scales", "T2"), Port("zps", "T3")),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": (*_INTEGERS, *_PACKED), "T2": F, "T3": (*_PACKED, *_INTEGERS, DType.s32)},
+        attrs={**_ATTRS, "group_shape": Attr("s64[]")},
+        num_inputs=(2, 3),
+        infer=infer,
+        reference=_dequantize,
+        flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
+        threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
+        fill=normalize.per_port(fills.PLAIN, _SCALES, _fill_zps),
+        samples=_dequantize_samples(),
+        laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
+        converts=True,
+        check=_check_dequantize,
+        decompose=_decompose_dequantize,
+    ),
+)

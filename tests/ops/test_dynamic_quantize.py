@@ -1,0 +1,103 @@
+"""DynamicQuantize and DynamicDequantize against their static namesakes, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidGraphOp, InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import call_of, check_op, spec, with_defaults
+from benchgraph.ops.spec import Sample
+
+f32, u8, s8, s32 = DType.f32, DType.u8, DType.s8, DType.s32
+SCALES, ZPS = (0.5, 0.25, 2.0), (0, 3, 7)
+
+
+@pytest.mark.parametrize(("qtype", "axis"), [("per_tensor", 1), ("per_channel", 1), ("per_channel", -2)])
+def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) -> None:
+    n = 1 if qtype == "per_tensor" else 3
+    src = np.random.default_rng(1).uniform(-20, 200, (4, 3, 5)).astype(np.float32).astype(np.float64)
+    attrs = Attrs(qtype=qtype, axis=axis)
+    fixed = attrs.updated(scales=SCALES[:n], zps=ZPS[:n])
+    given = np.array(SCALES[:n]), np.array(ZPS[:n], np.uint8)
+    shapes = ((4, 3, 5), (n,), (n,))
+    static = spec("Quantize").reference(call_of("Quantize", Sample(shapes[:1], fixed, out_dtypes=(u8,))), (src,))[0]
+    dynamic = call_of("DynamicQuantize", Sample(shapes, attrs, (f32, f32, u8), (u8,)))
+    assert np.array_equal(spec("DynamicQuantize").reference(dynamic, (src, *given))[0], static)
+    back = spec("Dequantize").reference(call_of("Dequantize", Sample(shapes[:1], fixed, (u8,), (f32,))), (static,))[0]
+    dynamic = call_of("DynamicDequantize", Sample(shapes, attrs, (u8, f32, u8), (f32,)))
+    assert np.array_equal(spec("DynamicDequantize").reference(dynamic, (static, *given))[0], back)
+
+
+@pytest.mark.parametrize("dtype", [DType.s4, DType.u4])
+def test_four_bit_integers_are_legal_sources_and_zero_points(dtype: DType) -> None:
+    attrs = Attrs(qtype="per_group", group_shape=(1, 1, 8, 1), axis=2)
+    check_op("DynamicDequantize", attrs, ((dtype, None), (DType.bf16, None), (dtype, None)), (DType.bf16,))
+    types = (TensorType(dtype, (1, 32, 128, 32)), *(TensorType(t, (1, 32, 16, 32)) for t in (DType.bf16, dtype)))
+    assert spec("DynamicDequantize").infer(with_defaults("DynamicDequantize", attrs), types) == ((1, 32, 128, 32),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "message"),
+    [
+        ("DynamicQuantize", {"qtype": "per_group"}, "attribute 'qtype' is 'per_group'; choose per_tensor or per_channel"),
+        ("DynamicDequantize", {"qtype": "x"}, "attribute 'qtype' is 'x'; choose per_tensor or per_channel or per_group"),
+        (
+            "DynamicDequantize",
+            {"qtype": "per_group"},
+            "attribute 'group_shape' is missing for qtype per_group; give it one size per dim of src",
+        ),
+    ],
+)
+def test_a_wrong_qtype_is_refused(kind: str, attrs: dict[str, object], message: str) -> None:
+    src, dst = (f32, u8) if kind == "DynamicQuantize" else (u8, f32)
+    with pytest.raises(InvalidGraphOp) as caught:
+        check_op(kind, Attrs(attrs), ((src, None), (f32, None)), (dst,))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attrs", "message"),
+    [
+        (((4, 8), (8,)), {}, "scales has shape (8,) for qtype per_tensor; give scales the shape (1,)"),
+        (
+            ((4, 8), (4,)),
+            {"qtype": "per_channel"},
+            "scales has shape (4,), while axis 1 of src (4, 8) has 8 channels; give scales the shape (8,)",
+        ),
+        (
+            ((4, 8), (8,), (4,)),
+            {"qtype": "per_channel"},
+            "zps has shape (4,), while axis 1 of src (4, 8) has 8 channels; give zps the shape (8,)",
+        ),
+        (((4, 8), (8,)), {"qtype": "per_channel", "axis": 2}, "axis 2 is out of range for src (4, 8); let axis name a dim of src"),
+        (
+            ((4, 8), (2, 4)),
+            {"qtype": "per_group", "group_shape": (2, 1)},
+            "scales has shape (2, 4), while src (4, 8) has groups (2, 1); give scales the shape (2, 8)",
+        ),
+        (
+            ((4, 8), (2, 8), (1, 8)),
+            {"qtype": "per_group", "group_shape": (2, 1)},
+            "zps has shape (1, 8), while src (4, 8) has groups (2, 1); give zps the shape (2, 8)",
+        ),
+        (
+            ((4, 8), (2, 8)),
+            {"qtype": "per_group", "group_shape": (3, 1)},
+            "src (4, 8) cannot be cut into groups (3, 1); let every size of group_shape divide its dim",
+        ),
+        (
+            ((4, 8), (2, 8)),
+            {"qtype": "per_group", "group_shape": (2,)},
+            "group_shape (2,) does not fit src (4, 8); give it one size per dim of src, which are two at least",
+        ),
+    ],
+)
+def test_wrong_shapes_are_refused(shapes: tuple[Shape, ...], attrs: dict[str, object], message: str) -> None:
+    types = tuple(TensorType(t, shape) for t, shape in zip((s8, f32, s32), shapes, strict=False))
+    with pytest.raises(InvalidShape) as caught:
+        spec("DynamicDequantize").infer(with_defaults("DynamicDequantize", Attrs(attrs)), types)
+    assert str(caught.value) == message
