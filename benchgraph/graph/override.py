@@ -90,15 +90,16 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
 
 
 def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
-    """Whether dim 0 of this operand lines up with dim 0 of the output (or, for rows and movements, of the only data operand).
+    """Whether dim 0 of this operand lines up with dim 0 of the output (or, for rows and movements, of the first operand).
 
+    Gradients of rows have the first operand's shape too; statistics have its leading dims.
     An operand whose dim 0 is 1 broadcasts, unless a batch of 1 is meant: it is the first operand, was computed, or is a whole tensor.
     """
     t = op.inputs[port]
     if not t.known_shape:
         return False
     if row.role not in (Role.anchor, Role.pointwise) and row.variadic is None:
-        return port == 0
+        return t.known_shape == op.inputs[0].known_shape[: len(t.known_shape)]
     if not op.outputs:
         return True
     out = op.outputs[0].known_shape

@@ -55,6 +55,14 @@ def test_at_batch_one_the_first_computed_and_whole_operands_carry_it() -> None:
     assert changed(graph("%2: f32[*] = Add#0(%0: f32[1,4,8], %1: f32[1,4,8] constant)"), 16) == [0]
 
 
+def test_gradients_of_rows_and_their_statistics_carry_it_and_parameters_do_not() -> None:
+    g = graph('%3: f32[*], %4: f32[*] = PReLUBackward#0(%0: f32[4,5,3], %1: f32[5], %2: f32[4,5,3]) {data_format="NCX"}')
+    assert changed(g, 16) == [0, 2]
+    assert changed(graph("%2: f32[*] = SoftMaxBackward#0(%0: f32[4,8], %1: f32[4,8])"), 16) == [0, 1]
+    ins = "%0: f32[4,3,8], %1: f32[4,3,8], %2: f32[4,3], %3: f32[4,3]"
+    assert changed(graph(f"%4: f32[*] = LayerNormBackward#0({ins}) {{use_affine=false}}"), 16) == [0, 1, 2, 3]
+
+
 def test_an_input_blocked_anywhere_does_not_carry_it() -> None:
     """x is also the weights of a matmul, so its dim 0 is not (only) the batch."""
     g = graph("%1: f32[*] = ReLU#0(%0: f32[4,4])", "%3: f32[*] = MatMul#1(%2: f32[4,4], %1)")
