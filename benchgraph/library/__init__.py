@@ -1,8 +1,8 @@
 """The oneDNN Graph programming model, and libraries under test.
 
-    engine.py tensor.py graph.py   what users program: Engine, Stream, Tensor, Graph -> Partition -> CompiledPartition
-    cache.py                       compiled partitions and bound buffers, bounded
-    protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
+engine.py tensor.py graph.py   what users program: Engine, Stream, Tensor, Graph -> Partition -> CompiledPartition
+cache.py                       compiled partitions and bound buffers, bounded
+protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
 """
 
 from __future__ import annotations
