@@ -87,12 +87,11 @@ class _LoopNest:
         chunk, i = self.storage.var("c"), self.storage.var("i")
         whole = min(CHUNK, total)
         flat = add(mul(chunk, whole), i)
-        region = Region(self.storage, self.domain, tuple(Span(Const(1)) for _ in extents))
         coords, inner = [Coord(loops[a]) for a in range(first)], dense_strides(extents[first:])
         for extent, step in zip(extents[first:], inner, strict=True):
             outermost = step * extent >= total
             coords.append(Coord(floordiv(flat, step) if outermost else mod(floordiv(flat, step), extent)))
-        region.coords = tuple(coords)
+        region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), tuple(coords))
         count = Const(whole) if total % whole == 0 else minimum(whole, sub(total, mul(chunk, whole)))
         body: Stmt = For(i, count, region.emit(self.node.ops))
         return self._over(loops, For(chunk, Const(-(-total // whole)), body, self.kind))

@@ -44,11 +44,14 @@ class _Phase:
 class Region:
     """Emits ops; create one per nest, call `emit` once."""
 
-    def __init__(self, storage: Storage, domain: Domain, spans: tuple[Span, ...]) -> None:
+    def __init__(self, storage: Storage, domain: Domain, spans: tuple[Span, ...], coords: tuple[Coord, ...] | None = None) -> None:
+        """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points."""
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
         self.spans = spans
-        self.coords = tuple(Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True))
+        self.coords = coords or tuple(
+            Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
+        )
         last = len(spans) - 1
         self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
