@@ -19,9 +19,9 @@ from llvmlite import ir
 
 from benchgraph.codegen import microkernel
 from benchgraph.codegen.expressions import evaluate, place
-from benchgraph.codegen.frame import LINE_BYTES, AliasScopes, Frame
+from benchgraph.codegen.frame import AliasScopes, Frame
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
-from benchgraph.core.target import Target
+from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Prefetch, Scope, Seq, Slice, Stmt, Store
 from benchgraph.tir.visit import exprs, tensors, variables, walk

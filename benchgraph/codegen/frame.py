@@ -8,10 +8,9 @@ from llvmlite import ir
 
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
 from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, mangled, poison, splat, stack, vector
-from benchgraph.core.target import Target
+from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.ir import Func, Scope, Tensor
 
-LINE_BYTES = 64  # thread arenas start on cache lines of their own
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
 

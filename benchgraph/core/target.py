@@ -26,6 +26,8 @@ class Isa:
     without: tuple[str, ...] = ()
 
 
+LINE_BYTES = 64  # of a cache line, on every CPU we know
+
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
 ISAS = {
     isa.name: isa

@@ -13,10 +13,10 @@ from __future__ import annotations
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Graph, Op
+from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
-F32_BYTES = 4
 # Cost of a byte by level, L1 = 1. Read bandwidth per core was measured at about 500 (L1), 200-280 (L2), 125 (L3) GB/s.
 L2_COST, L3_COST = 2.0, 4.0
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core.arrays import storage_bytes, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition
@@ -19,23 +20,11 @@ NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritt
 Array: TypeAlias = NDArray[np.generic]
 
 
-def storage_bytes(tensor: LogicalTensor) -> int:
-    """Bytes of a tensor in memory; s4 and u4 take a byte each there."""
-    return tensor.storage_elements * tensor.dtype.numpy.itemsize
-
-
 def storage(nbytes: int) -> NDArray[np.uint8]:
     """Raw aligned memory."""
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
-
-
-def view(memory: NDArray[np.uint8], tensor: LogicalTensor) -> Array:
-    """The tensor in the first bytes of this memory: its dtype, shape and strides."""
-    dtype = tensor.dtype.numpy
-    strides = [s * dtype.itemsize for s in tensor.known_strides]  # not as_strided: it has no name for ml_dtypes' float8_e5m2
-    return np.ndarray(tensor.known_shape, dtype, buffer=memory[: storage_bytes(tensor)], strides=strides)
 
 
 def allocate(tensor: LogicalTensor) -> Array:

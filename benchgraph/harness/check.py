@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from benchgraph.core.arrays import storage_bytes, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import NAN_BYTE, Array, last_uses, load_inputs, storage, storage_bytes, view
+from benchgraph.harness.buffers import NAN_BYTE, Array, last_uses, load_inputs, storage
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status

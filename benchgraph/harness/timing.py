@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from benchgraph.core.arrays import storage_bytes, view
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.buffers import Array, allocate, load_inputs, plan, storage, storage_bytes, view
+from benchgraph.harness.buffers import Array, allocate, load_inputs, plan, storage
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing, spread

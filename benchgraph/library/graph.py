@@ -20,7 +20,7 @@ from benchgraph.library.tensor import Tensor
 from benchgraph.partition import ir
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime.executable import Bound, Executable
+from benchgraph.runtime.executable import Array, Bound, Executable
 
 compiled_partitions: Cache[Executable] = Cache(1024)  # oneDNN's default capacity; keyed by ops, logical tensors, target, thread runtime
 BOUND_PER_THREAD = 16
@@ -208,7 +208,7 @@ class CompiledPartition:
         outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
         return self.executable.bind(ins, outs)
 
-    def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list:  # type: ignore[type-arg]
+    def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
         ids = tuple(t.logical.id for t in given)
         if ids != order:
             what = f"{role} tensors {list(ids)}, compiled with {list(order)}"

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from benchgraph.core.arrays import storage_bytes, view
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.library.engine import Engine
@@ -27,7 +28,7 @@ class Tensor:
             fix = "ask the compiled partition for its logical tensor"
             raise InvalidArguments("its dims must be known and its layout strided", where=where, fix=fix)
         self.logical, self.engine = logical, engine
-        self.array = _over(logical, engine.allocate(storage_bytes(logical))) if handle is None else _checked(logical, handle, where)
+        self.array = view(engine.allocate(storage_bytes(logical)), logical) if handle is None else _checked(logical, handle, where)
 
     @classmethod
     def scalar(cls, logical: LogicalTensor, value: ArrayLike, engine: Engine | None = None) -> Tensor:
@@ -38,17 +39,6 @@ class Tensor:
         self.logical, self.engine = logical, engine or Engine()
         self.array = np.array(value, logical.dtype.numpy).reshape(())
         return self
-
-
-def storage_bytes(logical: LogicalTensor) -> int:
-    """Bytes from the first element to the end of the last one the strides reach; s4 and u4 take a byte each in numpy."""
-    return logical.storage_elements * logical.dtype.numpy.itemsize
-
-
-def _over(logical: LogicalTensor, memory: NDArray[np.uint8]) -> NDArray[np.generic]:
-    dtype = logical.dtype.numpy
-    strides = [s * dtype.itemsize for s in logical.known_strides]
-    return np.ndarray(logical.known_shape, dtype, memory.data, strides=strides)
 
 
 def _checked(logical: LogicalTensor, handle: NDArray[np.generic], where: str) -> NDArray[np.generic]:

@@ -17,7 +17,6 @@ from benchgraph.lower.access import Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import lower_loops
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Alloc, Func, Module, Stmt, Tensor
 
@@ -76,5 +75,5 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...]) 
 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:
-    has_kernel = any(isinstance(spec(op.kind).lower, Contraction) for op in node.ops)
+    has_kernel = any(spec(op.kind).is_contraction for op in node.ops)
     return GemmNest(storage, node).lower() if has_kernel else lower_loops(storage, node)

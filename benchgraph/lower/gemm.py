@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
@@ -25,11 +26,8 @@ from benchgraph.gir.matrix import matrix_dims
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Prefetch, Slice, Stmt, Store, Tensor
-
-LINE_BYTES = 64  # of a cache line, everywhere we run
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
@@ -39,7 +37,7 @@ class GemmNest:
 
     def __init__(self, storage: Storage, node: Fused) -> None:
         self.storage, self.node, self.g = storage, node, storage.g
-        kernel = next(op for op in node.ops if isinstance(spec(op.kind).lower, Contraction))
+        kernel = next(op for op in node.ops if spec(op.kind).is_contraction)
         self.rows: Shape = self.g.value(kernel.outs[0]).shape[:-1]
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
@@ -64,7 +62,7 @@ class GemmNest:
         return (*self._batch_point(), Span(rows, self.mo, self.mb))
 
     def _stage(self, stage: Stage) -> Stmt:
-        if isinstance(spec(stage.ops[0].kind).lower, Contraction):
+        if spec(stage.ops[0].kind).is_contraction:
             return self._kernel_stage(stage)
         return self._columns(stage, self._task())
 

@@ -222,3 +222,11 @@ class OpSpec:
     @property
     def is_elementwise(self) -> bool:
         return isinstance(self.lower, Elementwise)
+
+    @property
+    def is_contraction(self) -> bool:
+        return isinstance(self.lower, Contraction)
+
+    @property
+    def is_movement(self) -> bool:
+        return isinstance(self.lower, Movement)

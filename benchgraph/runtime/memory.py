@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.codegen.frame import LINE_BYTES
 from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.target import LINE_BYTES
 
 HUGE_BYTES = 2 << 20  # a huge page on x86-64
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.passes.propagate_layout import is_contraction
 from benchgraph.ops import spec
 
 
@@ -22,7 +21,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     moved: dict[int, tuple[Op, int]] = {}  # id of the MatMul op -> (the Multiply before it, which operand is the scale)
     for op in g.nodes:
         assert isinstance(op, Op)
-        scaling = g.producer.get(op.ins[0]) if is_contraction(op) else None
+        scaling = g.producer.get(op.ins[0]) if spec(op.kind).is_contraction else None
         if isinstance(scaling, Op) and (position := _scale_operand(g, scaling, op)) is not None:
             moved[id(op)] = (scaling, position)
     if not moved:

@@ -18,7 +18,6 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op
 from benchgraph.gir.nests import in_order, reachable, with_borders
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction, Movement
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
@@ -39,7 +38,7 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
 def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | None:
     """first and second as one nest, or None. second runs after first and reads something of it."""
     shared = set(first.outs) & set(second.ins)
-    if not shared or g.value(first.outs[0]).is_constant or not any(map(_is_kernel, (*first.ops, *second.ops))):
+    if not shared or g.value(first.outs[0]).is_constant or not any(spec(op.kind).is_contraction for op in (*first.ops, *second.ops)):
         return None
     if _packs_weight_of(g, first, second) and _batches(g, first) == _batches(g, second) and prod(_batches(g, second)) >= target.cores:
         pack = replace(first.stages[0], anchors=(Anchor.batch,))
@@ -47,18 +46,10 @@ def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | No
     rows, other = _rows(g, first), _rows(g, second)
     if rows is None or rows != other or prod(rows) < target.cores:
         return None
-    in_place = {v for op in first.ops if not _moves(op) for v in op.outs}
+    in_place = {v for op in first.ops if not spec(op.kind).is_movement for v in op.outs}
     if not shared <= in_place or not all(_reads_by_row(g, op, shared, rows) for op in second.ops):
         return None
     return replace(first, stages=first.stages + second.stages)
-
-
-def _is_kernel(op: Op) -> bool:
-    return isinstance(spec(op.kind).lower, Contraction)
-
-
-def _moves(op: Op) -> bool:
-    return isinstance(spec(op.kind).lower, Movement)
 
 
 def _rows(g: Graph, node: Fused) -> Shape | None:
@@ -79,20 +70,22 @@ def _batches(g: Graph, node: Fused) -> Shape:
 
 
 def _packs_weight_of(g: Graph, pack: Fused, user: Fused) -> bool:
-    if len(pack.ops) != 1 or not _moves(pack.ops[0]):
+    if len(pack.ops) != 1 or not spec(pack.ops[0].kind).is_movement:
         return False
     packed = pack.ops[0].outs[0]
     readers = [op for op in user.ops if packed in op.ins]
-    return pack.outs == (packed,) and all(_is_kernel(op) and op.ins[0] != packed for op in readers) and packed not in g.outs
+    return pack.outs == (packed,) and all(spec(op.kind).is_contraction and op.ins[0] != packed for op in readers) and packed not in g.outs
 
 
 def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
     """Each row of op's result needs only the same row of the shared values."""
+    row = spec(op.kind)
     for position, v in enumerate(op.ins):
         if g.root(v) not in shared:
             continue
         value = g.value(v)
-        if value.view is not None or value.shape[:-1] != rows or _moves(op) or (_is_kernel(op) and position == 1):
+        is_weight = row.is_contraction and position == 1
+        if value.view is not None or value.shape[:-1] != rows or row.is_movement or is_weight:
             return False
     return True
 

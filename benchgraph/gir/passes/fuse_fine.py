@@ -15,7 +15,6 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, with_borders
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
@@ -49,7 +48,7 @@ def _fits(g: Graph, group: list[Op], op: Op) -> bool:
     domain = trace(g, [*group, op])
     if domain is None:
         return False
-    has_kernel = isinstance(spec(group[0].kind).lower, Contraction)
+    has_kernel = spec(group[0].kind).is_contraction
     return not has_kernel or domain.reduced <= {len(domain.extents) - 1}
 
 

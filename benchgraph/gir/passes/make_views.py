@@ -14,7 +14,6 @@ from benchgraph.core.target import Target
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
-from benchgraph.ops.spec import Contraction, Movement
 
 
 def make_views(g: Graph, target: Target) -> Graph:
@@ -23,11 +22,11 @@ def make_views(g: Graph, target: Target) -> Graph:
     changed: dict[int, Value] = {}
     gone: set[int] = set()
     for node in reversed(g.nodes):
-        if isinstance(node, Op) and isinstance(spec(node.kind).lower, Movement) and _can_write_through(g, node, border):
+        if isinstance(node, Op) and spec(node.kind).is_movement and _can_write_through(g, node, border):
             changed[node.ins[0]] = _view(g, node, of=node.outs[0])
             gone.add(id(node))
     for node in g.nodes:
-        is_movement = isinstance(node, Op) and isinstance(spec(node.kind).lower, Movement)
+        is_movement = isinstance(node, Op) and spec(node.kind).is_movement
         if is_movement and id(node) not in gone and node.outs[0] not in border and node.outs[0] not in changed:
             assert isinstance(node, Op)
             changed[node.outs[0]] = _view(g, node, of=node.ins[0])
@@ -49,7 +48,7 @@ def _can_write_through(g: Graph, op: Op, border: set[int]) -> bool:
     producer = g.producer.get(src.id)
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or src.constness != dst.constness:
         return False
-    if isinstance(producer, Op) and isinstance(spec(producer.kind).lower, Contraction):
+    if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, op.attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
     return True

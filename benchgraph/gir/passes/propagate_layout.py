@@ -19,7 +19,6 @@ from benchgraph.gir.ir import Constness, Graph, Layout, Node, Op, Value, plain
 from benchgraph.gir.matrix import matrix_dims
 from benchgraph.gir.schedule import panel
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction
 
 
 def column_blocked(rank: int, block: int) -> Layout:
@@ -33,7 +32,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and is_contraction(op):
+        if isinstance(op, Op) and spec(op.kind).is_contraction:
             src, wei = op.ins
             if matrix_dims(g, src) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
@@ -43,10 +42,6 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         nodes.append(op)
     return g if tuple(nodes) == g.nodes else replace(g, values=tuple(values.values()), nodes=tuple(nodes))
-
-
-def is_contraction(op: Op) -> bool:
-    return isinstance(spec(op.kind).lower, Contraction)
 
 
 def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout) -> int:
@@ -62,7 +57,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     viewed = {v.view.base for v in g.values if v.view is not None}
     changed: dict[int, Value] = {}
     for op in g.nodes:
-        if not isinstance(op, Op) or not is_contraction(op):
+        if not isinstance(op, Op) or not spec(op.kind).is_contraction:
             continue
         n = g.value(op.outs[0]).shape[-1]
         nb = panel(n, target)
@@ -83,7 +78,7 @@ def _pointwise_chain(g: Graph, start: int, viewed: set[int]) -> tuple[int, ...] 
         chain[id] = None
         for user in g.consumers[id]:
             assert isinstance(user, Op)
-            if is_contraction(user):
+            if spec(user.kind).is_contraction:
                 if user.ins[1] == id:
                     return None
                 feeds_one = True

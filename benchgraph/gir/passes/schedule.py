@@ -12,7 +12,6 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
-from benchgraph.gir.passes.propagate_layout import is_contraction
 from benchgraph.gir.schedule import column_block, rows_per_task
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -24,7 +23,7 @@ def schedule(g: Graph, target: Target) -> Graph:
 
 
 def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
-    kernels = [stage for stage in node.stages if is_contraction(stage.ops[0])]
+    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).is_contraction]
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
@@ -58,7 +57,7 @@ def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target
 
 
 def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:
-    if not is_contraction(stage.ops[0]):
+    if not spec(stage.ops[0].kind).is_contraction:
         return stage
     wei = g.value(stage.ops[0].ins[1])
     nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(wei.shape[-1], target)
