@@ -16,7 +16,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Fill, Law, OpSpec, Port, Reduction, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decompose, F, Fill, Law, OpSpec, Port, Reduction, Role, Sample
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -91,10 +91,18 @@ SAMPLES = (
 )
 
 
-def _row(
-    kind: str, lower: Reduction, fold: Fold, threshold: Callable[[Call], float], law: Law, fill: Fill = fills.PLAIN, extra: int = 0
+def reduction_row(
+    kind: str,
+    how: Reduction | Decompose,
+    fold: Fold,
+    threshold: Callable[[Call], float],
+    laws: tuple[Law, ...],
+    *,
+    fill: Fill = fills.PLAIN,
+    per_src: int = 1,
+    per_dst: int = 0,
 ) -> OpSpec:
-    """extra: operations per element of dst besides one per element of src."""
+    """The row of a fold over the attribute axes. per_src, per_dst: operations per element of src and of dst."""
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         return (real(np.asarray(fold(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
@@ -109,13 +117,14 @@ def _row(
         num_inputs=(1, 2),
         infer=infer,
         reference=reference,
-        flops=lambda call: call.ins[0].elements + extra * call.outs[0].elements,
+        flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
         threshold=threshold,
         fill=fill,
         samples=SAMPLES,
-        laws=(law,),
+        laws=laws,
         check=check,
-        lower=lower,
+        lower=how if isinstance(how, Reduction) else None,
+        decompose=None if isinstance(how, Reduction) else how,
     )
 
 
@@ -156,43 +165,43 @@ def _logs_add(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol:
 _NO_CANCELLING = fills.uniform(-1, 3)  # mean 1: a sum over everything is then far from 0, where a relative error means something
 
 SPECS = (
-    _row(
+    reduction_row(
         "ReduceSum",
         Reduction(BinOp.add, 0.0),
         lambda x, axes: x.sum(axis=axes),
         _walk,
-        _totals("dst sums to the sum of src", per_element=False),
-        _NO_CANCELLING,
+        (_totals("dst sums to the sum of src", per_element=False),),
+        fill=_NO_CANCELLING,
     ),
-    _row(
+    reduction_row(
         "ReduceMean",
         Reduction(BinOp.add, 0.0, _mean_of),
         lambda x, axes: x.mean(axis=axes),
         _walk,
-        _totals("dst times the count sums to the sum of src", per_element=True),
-        _NO_CANCELLING,
-        extra=1,
+        (_totals("dst times the count sums to the sum of src", per_element=True),),
+        fill=_NO_CANCELLING,
+        per_dst=1,
     ),
-    _row(
+    reduction_row(
         "ReduceMax",
         Reduction(BinOp.max, -inf),
         lambda x, axes: x.max(axis=axes, initial=-inf),
         _exact,
-        _bounds("a bound of src from above, and reached", 1),
+        (_bounds("a bound of src from above, and reached", 1),),
     ),
-    _row(
+    reduction_row(
         "ReduceMin",
         Reduction(BinOp.min, inf),
         lambda x, axes: x.min(axis=axes, initial=inf),
         _exact,
-        _bounds("a bound of src from below, and reached", -1),
+        (_bounds("a bound of src from below, and reached", -1),),
     ),
-    _row(
+    reduction_row(
         "ReduceProd",
         Reduction(BinOp.mul, 1.0),
         lambda x, axes: x.prod(axis=axes),
         _walk,
-        Law("logarithms add", _logs_add),
-        _fill_product,
+        (Law("logarithms add", _logs_add),),
+        fill=_fill_product,
     ),
 )

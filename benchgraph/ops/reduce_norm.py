@@ -5,18 +5,14 @@ The threshold is that of a sum, sqrt(n) + 4; the root halves what the sum of squ
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import sqrt
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.reduce import SAMPLES, check, folded, infer, reduced_axes
-from benchgraph.ops.spec import Array, Attr, Call, Decompose, Decomposer, F, Law, OpSpec, Port, Role
-
-Fold = Callable[[Reals, tuple[int, ...]], Array | np.float64]
+from benchgraph.ops.reduce import folded, reduced_axes, reduction_row
+from benchgraph.ops.spec import Array, Call, Decomposer, Law
 
 
 def _decompose_l1(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -55,33 +51,13 @@ def _norms(power: int) -> tuple[Law, ...]:
     )
 
 
-def _row(kind: str, power: int, reduce: Fold, decompose: Decompose, extra: int) -> OpSpec:
-    """extra: operations per element of dst."""
-
-    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        return (real(np.asarray(reduce(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
-
-    return OpSpec(
-        kind=kind,
-        role=Role.row,
-        inputs=(Port("src", "T1"), Port("axes", "T2")),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": F, "T2": (DType.s32,)},
-        attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
-        num_inputs=(1, 2),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: 2 * call.ins[0].elements + extra * call.outs[0].elements,
-        threshold=lambda call: sqrt(folded(call)) + 4,
-        fill=fills.PLAIN,
-        samples=SAMPLES,
-        laws=_norms(power),
-        check=check,
-        decompose=decompose,
-    )
+def _threshold(call: Call) -> float:
+    return sqrt(folded(call)) + 4
 
 
 SPECS = (
-    _row("ReduceL1", 1, lambda x, axes: np.abs(x).sum(axis=axes), _decompose_l1, 0),
-    _row("ReduceL2", 2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _decompose_l2, 1),
+    reduction_row("ReduceL1", _decompose_l1, lambda x, axes: np.abs(x).sum(axis=axes), _threshold, _norms(1), per_src=2),
+    reduction_row(
+        "ReduceL2", _decompose_l2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _threshold, _norms(2), per_src=2, per_dst=1
+    ),
 )
