@@ -1,6 +1,8 @@
 """The oneDNN Graph programming model, and libraries under test.
 
-engine.py tensor.py graph.py   what users program: Engine, Stream, Tensor, Graph -> Partition -> CompiledPartition
+engine.py tensor.py            what users program: Engine, Stream, Tensor, and
+graph.py partition.py          Graph -> Partition
+compiled_partition.py          -> CompiledPartition
 cache.py                       compiled partitions and bound buffers, bounded
 protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
 """

@@ -15,7 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, InvalidShape, OutOfMemory, Status
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, PropertyType
 from benchgraph.library.engine import Allocator
-from benchgraph.library.graph import compiled_partitions
+from benchgraph.library.partition import compiled_partitions
 from benchgraph.partition.ir import Policy
 
 SRC, WEI, ACC = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9)), LogicalTensor(2, DType.f32)

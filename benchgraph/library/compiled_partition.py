@@ -1,0 +1,66 @@
+"""Compiled partitions: machine code for one partition and set of shapes, and its execution on tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.library.cache import Cache
+from benchgraph.library.engine import Stream
+from benchgraph.library.tensor import Tensor
+from benchgraph.partition import ir
+from benchgraph.runtime.executable import Array, Bound, Executable
+
+BOUND_PER_THREAD = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPartition:
+    """Machine code for one partition and set of shapes. Threads may execute it concurrently."""
+
+    description: ir.Partition
+    given_inputs: tuple[int, ...]
+    given_outputs: tuple[int, ...]
+    executable: Executable
+    _per_thread: threading.local = field(default_factory=threading.local, repr=False)
+
+    @cached_property
+    def _tensors(self) -> dict[int, LogicalTensor]:
+        return {t.id: t for t in (*self.description.inputs, *self.description.outputs)}
+
+    def query_logical_tensor(self, id: int) -> LogicalTensor:
+        """A port with everything known: dims, strides, size. Raises InvalidArguments for an id that is no port."""
+        if id not in self._tensors:
+            known = ", ".join(map(str, self._tensors))
+            raise InvalidArguments(f"tensor {id} is no port of the partition", where="query_logical_tensor", fix=f"ports are {known}")
+        return self._tensors[id]
+
+    def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory."""
+        tensors = (*inputs, *outputs)
+        bound, _ = self._bounds().get(tuple(map(id, tensors)), lambda: (self._bind(inputs, outputs), tensors))
+        bound()
+
+    def _bounds(self) -> Cache[tuple[Bound, tuple[Tensor, ...]]]:
+        """This thread's bound buffers, by the identity of the tensors, which they keep alive: a Bound serves one call at a time."""
+        if not hasattr(self._per_thread, "bounds"):
+            self._per_thread.bounds = Cache(BOUND_PER_THREAD)
+        found: Cache[tuple[Bound, tuple[Tensor, ...]]] = self._per_thread.bounds
+        return found
+
+    def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Bound:
+        ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
+        outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
+        return self.executable.bind(ins, outs)
+
+    def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
+        ids = tuple(t.logical.id for t in given)
+        if ids != order:
+            what = f"{role} tensors {list(ids)}, compiled with {list(order)}"
+            raise InvalidArguments(what, where="execute", fix="pass the tensors in the order of compile")
+        by_id = {t.logical.id: t.array for t in given}
+        return [by_id[port.id] for port in ports]
