@@ -21,8 +21,8 @@
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
     structural      End, Wildcard
 
-Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), fills (test data), laws, kinds
-(oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
+Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), spatial (data formats, windows), fills (test data),
+laws, kinds (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
 normalize (what the norms share).
 """
 

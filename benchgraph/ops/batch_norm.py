@@ -18,9 +18,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
-from benchgraph.ops.bias import DATA_FORMAT, channel_axis
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.normalize import NOT_CENTRED, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 
 INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'

@@ -15,14 +15,8 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import near, real
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
-
-DATA_FORMAT = Attr("string", default="NXC", choices=("NCX", "NXC"))
-
-
-def channel_axis(attrs: Attrs, rank: int) -> int:
-    """Where data_format puts the channel; up to rank 2 both formats are the same."""
-    return 1 if attrs.get("data_format") == "NCX" and rank > 2 else rank - 1
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
+from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 
 
 def _bias_shape(attrs: Attrs, src: Shape) -> Shape:

@@ -15,9 +15,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
-from benchgraph.ops.bias import DATA_FORMAT, channel_axis
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, Rows
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, OpSpec, Port, Role, Sample
 
 FLOPS = 7  # per element: sum, subtract, square, sum, divide, scale, shift

@@ -18,10 +18,10 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.bias import DATA_FORMAT, channel_axis
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -1,0 +1,121 @@
+"""Spatial arithmetic: axes of both data formats, pads from auto_pad, how many windows there are, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape
+from benchgraph.ops.spatial import ONES, Windows, channel_axis, check_pads, data_shape, spatial_axes, spatial_dims, windows
+
+NCX, NXC = Attrs(data_format="NCX"), Attrs(data_format="NXC")
+
+
+def geometry(**attrs: object) -> Attrs:
+    return Attrs({"strides": (1,), "pads_begin": (0,), "pads_end": (0,), **attrs})
+
+
+@pytest.mark.parametrize(("attrs", "channel", "spatial"), [(NCX, 1, (2, 3)), (NXC, 3, (1, 2)), (Attrs(), 3, (1, 2))])
+def test_axes(attrs: Attrs, channel: int, spatial: Shape) -> None:
+    assert channel_axis(attrs, 4) == channel
+    assert spatial_axes(attrs, 4) == spatial
+
+
+@pytest.mark.parametrize("attrs", [NCX, NXC])
+def test_a_shape_is_put_together_as_it_is_taken_apart(attrs: Attrs) -> None:
+    shape = data_shape(attrs, 2, 3, (5, 7, 9))
+    assert (shape[0], shape[channel_axis(attrs, 5)], spatial_dims(attrs, shape)) == (2, 3, (5, 7, 9))
+
+
+def test_a_source_without_spatial_dims_is_refused() -> None:
+    with pytest.raises(InvalidShape, match=r"shape \(2, 3\) has rank 2; give it a batch, a channel and at least one spatial dim"):
+        spatial_dims(NXC, (2, 3))
+
+
+def test_pads_are_as_given_and_none_when_the_list_is_empty() -> None:
+    assert windows(geometry(pads_begin=(2,), pads_end=(1,)), (8,), (3,)) == Windows((3,), (1,), (1,), (2,), (1,))
+    assert windows(geometry(pads_begin=(), pads_end=()), (8,), (3,)).pads_end == (0,)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 6, 7, 13])
+def test_same_gives_a_window_for_every_stride_begun_and_splits_the_pads_evenly(size: int, kernel: int, dilation: int, stride: int) -> None:
+    for auto, sign in (("SAME_UPPER", 1), ("SAME_LOWER", -1)):
+        found = windows(geometry(strides=(stride,), dilations=(dilation,), auto_pad=auto, pads_begin=(9,)), (size,), (kernel,))
+        assert found.count((size,)) == (-(-size // stride),)
+        odd = found.pads_end[0] - found.pads_begin[0]
+        assert odd in (0, sign), "the odd one goes to the end of UPPER and to the begin of LOWER"
+
+
+def test_valid_takes_all_pads_away() -> None:
+    found = windows(geometry(pads_begin=(2,), pads_end=(1,), auto_pad="VALID"), (8,), (3,))
+    assert (found.pads_begin, found.pads_end) == ((0,), (0,))
+
+
+def test_transposed_pads_depend_on_kernel_and_stride_only() -> None:
+    for size in (4, 5, 6):
+        found = windows(geometry(strides=(3,), auto_pad="SAME_UPPER"), (size,), (5,), transposed=True)
+        assert (found.pads_begin, found.pads_end) == ((1,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "floor", "ceil"),
+    [
+        (7, 3, 2, 3, 3),
+        (8, 3, 2, 3, 4),
+        (3, 1, 3, 1, 2),  # the last window starts behind src
+        (3, 3, 2, 1, 1),
+        (0, 2, 1, 0, 0),
+    ],
+)
+def test_count(size: int, kernel: int, stride: int, floor: int, ceil: int) -> None:
+    found = windows(geometry(strides=(stride,)), (size,), (kernel,))
+    assert (found.count((size,)), found.count((size,), ceil=True)) == ((floor,), (ceil,))
+
+
+def test_dilations_are_one_when_absent_or_the_default() -> None:
+    for attrs in (geometry(), geometry(dilations=ONES), geometry(dilations=(1,))):
+        assert windows(attrs, (9,), (3,)).reach == (3,)
+    assert windows(geometry(dilations=(4,)), (9,), (3,)).reach == (9,)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        (geometry(strides=(1, 1)), "attribute 'strides' is (1, 1), for a source with 1 spatial dim; give"),
+        (
+            geometry(dilations=(1, 2)),
+            "attribute 'dilations' is (1, 2), for a source with 1 spatial dim; give",
+        ),
+        (
+            geometry(pads_begin=(1, 1)),
+            "attribute 'pads_begin' is (1, 1), for a source with 1 spatial dim; give",
+        ),
+        (
+            geometry(pads_end=(0, 0), auto_pad="VALID"),
+            "attribute 'pads_end' is (0, 0), for a source with 1 spatial dim; give",
+        ),
+        (geometry(strides=(0,)), "attribute 'strides' is (0,); give it sizes of 1 or more"),
+        (geometry(dilations=(0,)), "attribute 'dilations' is (0,); give it sizes of 1 or more"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(attrs: Attrs, message: str) -> None:
+    with pytest.raises(InvalidShape) as caught:
+        windows(attrs, (8,), (3,))
+    assert str(caught.value).startswith(message)
+    assert caught.value.fix in ("give it one number per spatial dim", "give it sizes of 1 or more")
+
+
+def test_a_kernel_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InvalidShape, match=r"kernel is \(3,\), for a source with 2 spatial dims"):
+        windows(geometry(strides=(1, 1), pads_begin=(), pads_end=()), (8, 8), (3,))
+    with pytest.raises(InvalidShape, match="a window spans 9 along spatial dim 0, where src with its pads has 8; make the kernel"):
+        windows(geometry(dilations=(4,)), (8,), (3,)).count((8,))
+
+
+def test_negative_pads_are_refused_when_the_op_is_added() -> None:
+    assert check_pads(geometry()) == ""
+    assert check_pads(geometry(pads_end=(0, -1))) == "attribute 'pads_end' is (0, -1); give it sizes of 0 or more"
