@@ -23,8 +23,9 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _flag(parse: Callable[[str], object], help: str) -> dict[str, object]:
-    return {"parse": parse, "help": help}
+def _flag(parse: Callable[[str], object], help: str, *also: str) -> dict[str, object]:
+    """also: names that oneDNN gives the variable; read, in this order, where BENCHGRAPH_<FIELD> is not set."""
+    return {"parse": parse, "help": f"{help} (also {', '.join(also)})" if also else help, "also": also}
 
 
 def _choice(help: str, *choices: str) -> dict[str, object]:
@@ -38,7 +39,7 @@ def _choice(help: str, *choices: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Config:
-    """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it and explains it in --help."""
+    """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it, explains it in --help and says what oneDNN calls it."""
 
     debug: int = field(
         default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly")
@@ -49,6 +50,15 @@ class Config:
     threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
     runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
     isa: str = field(default="auto", metadata=_choice("instruction set", "auto", "avx512", "avx2", "portable"))
+    compiled_partition_cache_capacity: int = field(
+        default=1024,
+        metadata=_flag(
+            _natural,
+            "compiled partitions kept for reuse; 0 keeps none",
+            "ONEDNN_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
+            "DNNL_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
+        ),
+    )
 
 
 def from_environment(environ: dict[str, str] | None = None) -> Config:
@@ -56,8 +66,8 @@ def from_environment(environ: dict[str, str] | None = None) -> Config:
     env = os.environ if environ is None else environ
     found: dict[str, object] = {}
     for f in fields(Config):
-        name = PREFIX + f.name.upper()
-        if name not in env:
+        name = next((n for n in (PREFIX + f.name.upper(), *f.metadata["also"]) if n in env), None)
+        if name is None:
             continue
         try:
             found[f.name] = f.metadata["parse"](env[name])

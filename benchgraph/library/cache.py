@@ -5,18 +5,25 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.runtime.executable import Executable
 
 V = TypeVar("V")
 
 
 class Cache(Generic[V]):
-    """At most `capacity` values; 0 keeps none. hits, misses: look-ups so far."""
+    """At most `capacity` values; 0 keeps none. hits, misses: look-ups so far; one that waits for another thread's value is a hit.
 
-    def __init__(self, capacity: int) -> None:
+    capacity may be a function, asked when the capacity is first needed.
+    """
+
+    def __init__(self, capacity: int | Callable[[], int]) -> None:
         self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._pending: dict[Hashable, Future[V]] = {}
         self._lock = threading.Lock()
         self._capacity = capacity
         self.hits = self.misses = 0
@@ -26,6 +33,8 @@ class Cache(Generic[V]):
 
     @property
     def capacity(self) -> int:
+        if not isinstance(self._capacity, int):
+            self._capacity = self._capacity()
         return self._capacity
 
     @capacity.setter
@@ -38,19 +47,57 @@ class Cache(Generic[V]):
             self._trim()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value for a key, made if it is not there. Two threads that miss together both make it; one of the values is kept."""
+        """The value for a key, made if it is not there. A thread that finds another one making it waits and shares the value.
+
+        What `make` raises reaches its caller alone: threads that waited try again. With capacity 0 every caller makes its own.
+        """
+        while True:
+            with self._lock:
+                if key in self._values:
+                    self.hits += 1
+                    self._values.move_to_end(key)
+                    return self._values[key]
+                pending = self._pending.get(key)
+                if pending is None:
+                    self.misses += 1
+                    mine: Future[V] = Future()
+                    if self.capacity:
+                        self._pending[key] = mine
+                    break
+            if pending.exception() is None:
+                with self._lock:
+                    self.hits += 1
+                return pending.result()
+        return self._made(key, make, mine)
+
+    def _made(self, key: Hashable, make: Callable[[], V], announced: Future[V]) -> V:
+        try:
+            value = make()
+        except BaseException as bad:
+            with self._lock:
+                self._pending.pop(key, None)
+            announced.set_exception(bad)
+            raise
         with self._lock:
-            if key in self._values:
-                self.hits += 1
-                self._values.move_to_end(key)
-                return self._values[key]
-            self.misses += 1
-        value = make()
-        with self._lock:
-            value = self._values.setdefault(key, value)
+            self._pending.pop(key, None)
+            self._values[key] = value
             self._trim()
+        announced.set_result(value)
         return value
 
     def _trim(self) -> None:
-        while len(self._values) > self._capacity:
+        while len(self._values) > self.capacity:
             self._values.popitem(last=False)
+
+
+compiled_partitions: Cache[Executable] = Cache(lambda: config().compiled_partition_cache_capacity)
+
+
+def get_compiled_partition_cache_capacity() -> int:
+    """How many compiled partitions are kept for reuse."""
+    return compiled_partitions.capacity
+
+
+def set_compiled_partition_cache_capacity(capacity: int) -> None:
+    """Keep at most this many compiled partitions; 0 clears and disables. Raises InvalidArguments for a negative number."""
+    compiled_partitions.capacity = capacity

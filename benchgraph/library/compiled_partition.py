@@ -20,12 +20,13 @@ BOUND_PER_THREAD = 16
 
 @dataclass(frozen=True, eq=False)
 class CompiledPartition:
-    """Machine code for one partition and set of shapes. Threads may execute it concurrently."""
+    """Machine code for one partition and set of shapes. Threads may execute it concurrently. from_cache: nothing was compiled for it."""
 
     description: ir.Partition
     given_inputs: tuple[int, ...]
     given_outputs: tuple[int, ...]
     executable: Executable
+    from_cache: bool = False
     _per_thread: threading.local = field(default_factory=threading.local, repr=False)
 
     @cached_property

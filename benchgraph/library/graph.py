@@ -61,7 +61,7 @@ class Graph:
         """Every op in exactly one partition, in an order in which they can run. May be called again, also with another policy."""
         if self._final is None:
             raise InvalidGraph("the graph is not finalized", where="get_partitions", fix="call finalize() first")
-        return tuple(Partition(p, self.engine_kind) for p in partitions(self._final, policy))
+        return tuple(Partition(p, self.engine_kind, self.fpmath_mode) for p in partitions(self._final, policy))
 
 
 def _check_alike(graph: ApiGraph) -> None:

@@ -10,13 +10,11 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph import infer_shapes
-from benchgraph.library.cache import Cache
+from benchgraph.library.cache import compiled_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine
 from benchgraph.partition import ir
 from benchgraph.runtime.executable import Executable
-
-compiled_partitions: Cache[Executable] = Cache(1024)  # oneDNN's default capacity; keyed by ops, logical tensors, target, thread runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +23,7 @@ class Partition:
 
     description: ir.Partition
     engine_kind: str
+    fpmath_mode: str = "strict"
 
     @property
     def id(self) -> int:
@@ -74,9 +73,16 @@ class Partition:
             inputs=tuple(known.tensors[t.id] for t in ins),
             outputs=tuple(known.tensors[t.id] for t in outs),
         )
-        key = (replace(made, id=0), engine.target, config().runtime)
-        executable = compiled_partitions.get(key, lambda: compile_partition(made, engine.target))
-        return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), executable)
+        compiled = False
+
+        def compile_it() -> Executable:
+            nonlocal compiled
+            compiled = True
+            return compile_partition(made, engine.target)
+
+        key = (replace(made, id=0), self.fpmath_mode, engine.target, config().runtime)
+        executable = compiled_partitions.get(key, compile_it)
+        return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), executable, from_cache=not compiled)
 
 
 def _strided(t: LogicalTensor) -> LogicalTensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -10,13 +11,20 @@ import numpy as np
 import pytest
 
 from benchgraph import Engine, Graph, LogicalTensor, Op, Stream, Tensor
+from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, InvalidShape, OutOfMemory, Status
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, PropertyType
+from benchgraph.library.cache import (
+    compiled_partitions,
+    get_compiled_partition_cache_capacity,
+    set_compiled_partition_cache_capacity,
+)
+from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Allocator
-from benchgraph.library.partition import compiled_partitions
 from benchgraph.partition.ir import Policy
+from benchgraph.runtime.executable import Executable
 
 SRC, WEI, ACC = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9)), LogicalTensor(2, DType.f32)
 DST = LogicalTensor(3, DType.f32)
@@ -217,6 +225,56 @@ def test_compiling_the_same_again_is_a_hit() -> None:
     assert compiled_partitions.hits == before + 1
     assert a.executable is b.executable
     assert second.compile([replace(SRC, shape=(6, 16)), WEI], [DST], Engine()).executable is not a.executable
+
+
+def test_eight_threads_that_compile_the_same_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.3: a compilation of the same key under way in another thread is awaited."""
+    compilations, together = [], threading.Barrier(8)
+
+    def counted(*args: object) -> Executable:
+        compilations.append(args)
+        return compile_partition(*args)
+
+    monkeypatch.setattr("benchgraph.library.partition.compile_partition", counted)
+    (partition,) = finalized(replace(MATMUL, id=79), replace(RELU, id=80)).get_partitions()
+
+    def compile_it(_: int) -> CompiledPartition:
+        together.wait()
+        return partition.compile([SRC, WEI], [DST], Engine())
+
+    with ThreadPoolExecutor(8) as pool:
+        compiled = list(pool.map(compile_it, range(8)))
+    assert len(compilations) == 1
+    assert sorted(c.from_cache for c in compiled) == [False] + [True] * 7
+    assert len({id(c.executable) for c in compiled}) == 1
+
+
+def test_the_math_mode_is_part_of_what_is_compiled() -> None:
+    ops, partitions = (replace(MATMUL, id=81), replace(RELU, id=82)), []
+    for mode in ("strict", "bf16", "strict"):
+        g = Graph(fpmath_mode=mode)
+        for op in ops:
+            g.add_op(op)
+        g.finalize()
+        partitions += g.get_partitions()
+    compiled = [p.compile([SRC, WEI], [DST], Engine()) for p in partitions]
+    assert [c.from_cache for c in compiled] == [False, False, True]
+
+
+def test_the_capacity_of_compiled_partitions_can_be_asked_and_set() -> None:
+    """S2-6: shrinking evicts; 0 clears and disables."""
+    before = get_compiled_partition_cache_capacity()
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
+    try:
+        set_compiled_partition_cache_capacity(0)
+        assert len(compiled_partitions) == 0
+        assert not any(partition.compile([SRC, WEI], [DST], Engine()).from_cache for _ in range(2))
+        set_compiled_partition_cache_capacity(1)
+        assert [partition.compile([SRC, WEI], [DST], Engine()).from_cache for _ in range(2)] == [False, True]
+        with pytest.raises(InvalidArguments, match="a cache of capacity -1"):
+            set_compiled_partition_cache_capacity(-1)
+    finally:
+        set_compiled_partition_cache_capacity(before)
 
 
 def test_executing_again_on_the_same_tensors_binds_nothing(data: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
