@@ -15,7 +15,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": {"tir"},
     "graph": {"ops"},
     "partition": {"graph", "ops"},
-    "gir": {"partition", "ops"},
+    "gir": {"partition", "ops", "tir"},
     "lower": {"gir", "ops", "tir"},
     "codegen": {"tir"},
     "runtime": {"codegen", "tir"},

@@ -182,12 +182,11 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
         m=s.m,
         n=s.n,
         k=s.k,
-        batch=s.batch,
-        src_row_stride=src.row_stride,
-        src_batch_stride=src.batch_stride,
-        wei_row_stride=wei.row_stride,
-        wei_batch_stride=wei.batch_stride,
-        acc_row_stride=acc.row_stride,
+        batch=tuple(zip(s.batch, src.strides[2:], wei.strides[2:], strict=True)),
+        src_row_stride=src.strides[0],
+        src_col_stride=src.strides[1],
+        wei_row_stride=wei.strides[0],
+        acc_row_stride=acc.strides[0],
         accumulate=s.accumulate,
     )
     function = microkernel.define(f.builder.module, kernel, f.target)

@@ -38,15 +38,19 @@ So: panels of `Target.panel_width` columns, accumulators in three quarters of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from math import ceil, gcd
+from typing import TypeAlias
 
 from llvmlite import ir
 
 from benchgraph.codegen.intrinsics import F32, I1, I32, I64, PTR, VOID, call, constant, fma, has_fma, mangled, splat, vector
 from benchgraph.core.target import Target
+
+BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
+Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]  # (src, wei, sums) -> sums
 
 F32_BYTES = 4
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
@@ -57,31 +61,32 @@ ACCUMULATORS_IN_FLIGHT = 8  # that keep the multipliers busy: latency 4, two per
 class Kernel:
     """One batch-reduce GEMM: acc[m, n] (+)= sum over batch b, k of src_b[m, k] * wei_b[k, n].
 
-    Strides are in elements; columns have unit stride. accumulate False overwrites acc. acc overlaps neither src nor wei.
+    Strides are in elements; columns of wei and acc have unit stride. batch: for each of its axes, outermost first, the extent and the
+    strides of src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei.
     """
 
     m: int
     n: int
     k: int
     _: KW_ONLY
-    batch: int = 1
+    batch: tuple[BatchAxis, ...] = ()
     src_row_stride: int
-    src_batch_stride: int = 0
+    src_col_stride: int = 1
     wei_row_stride: int
-    wei_batch_stride: int = 0
     acc_row_stride: int
     accumulate: bool = False
 
     def __post_init__(self) -> None:
-        if min(self.m, self.n, self.k, self.batch) < 1:
+        if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
             raise ValueError(f"extents of a microkernel are positive: {self}")
 
     @property
     def name(self) -> str:
         """Unique among kernels, valid as a symbol."""
-        src, wei = f"s{self.src_row_stride}_{self.src_batch_stride}", f"w{self.wei_row_stride}_{self.wei_batch_stride}"
-        shape = f"{self.batch}x{self.m}x{self.n}x{self.k}"
-        return f"brgemm_{shape}_{src}_{wei}_a{self.acc_row_stride}" + ("_acc" if self.accumulate else "")
+        batch = "".join(f"_b{extent}_{src}_{wei}" for extent, src, wei in self.batch)
+        src = f"s{self.src_row_stride}_{self.src_col_stride}"
+        name = f"brgemm_{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
+        return name.replace("-", "m") + ("_acc" if self.accumulate else "")
 
 
 @dataclass(frozen=True)
@@ -168,10 +173,19 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
 
 def _canonical(kernel: Kernel) -> Kernel:
-    """Fewer kernels for the same work: a batch that continues along k is a longer k, and a batch of one has no strides."""
-    if kernel.src_batch_stride == kernel.k and kernel.wei_batch_stride == kernel.k * kernel.wei_row_stride:
-        kernel = replace(kernel, k=kernel.k * kernel.batch, batch=1)
-    return kernel if kernel.batch > 1 else replace(kernel, src_batch_stride=0, wei_batch_stride=0)
+    """Fewer kernels for the same work: an axis of the batch that continues along the next one, or along k, makes that one longer; where
+    k is 1, the last axis takes its place."""
+    axes: list[BatchAxis] = []
+    for axis in (a for a in kernel.batch if a[0] > 1):
+        axes.append(axis)
+        if len(axes) > 1 and axes[-2][1:] == (axis[0] * axis[1], axis[0] * axis[2]):
+            axes[-2:] = [(axes[-2][0] * axis[0], *axis[1:])]
+    if axes and kernel.k == 1:
+        k, src_stride, wei_stride = axes.pop()
+        kernel = replace(kernel, k=k, src_col_stride=src_stride, wei_row_stride=wei_stride)
+    elif axes and axes[-1][1:] == (kernel.k * kernel.src_col_stride, kernel.k * kernel.wei_row_stride):
+        kernel = replace(kernel, k=kernel.k * axes.pop()[0])
+    return replace(kernel, batch=tuple(axes))
 
 
 @dataclass(frozen=True)
@@ -204,22 +218,34 @@ class _Emitter:
         places = [(self.element(acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
         zero = constant(vector(F32, self.target.lanes), 0.0)
         sums = [self.load(*place) if self.kernel.accumulate else zero for place in places]
-        sums = self.loop(self.kernel.batch, sums, partial(self.reduce, panels, rows, src, wei))
+        sums = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, sums)
         for total, place in zip(sums, places, strict=True):
             self.store(total, *place)
 
-    def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        """Batch entry b: all of K."""
+    def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """All entries along these axes of the batch, by `tile` each."""
+        if not axes:
+            return tile(src, wei, sums)
+        extent, src_stride, wei_stride = axes[0]
+
+        def entry(b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            places = self.element(src, self.affine(b, src_stride)), self.element(wei, self.affine(b, wei_stride))
+            return self.batch(axes[1:], tile, *places, sums)
+
+        return self.loop(extent, sums, entry)
+
+    def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """One batch entry: all of K."""
         kernel = self.kernel
-        src = self.element(src, self.affine(b, kernel.src_batch_stride))
-        wei = self.element(wei, self.affine(b, kernel.wei_batch_stride))
         unroll = min(kernel.k, 2 if panels.vectors > 1 and has_fma(self.target.isa) else 1)
 
         def steps(count: int, i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             first = self.affine(i, unroll)
-            step_src, step_wei = self.element(src, first), self.element(wei, self.affine(first, kernel.wei_row_stride))
+            strides = kernel.src_col_stride, kernel.wei_row_stride
+            starts = [self.element(p, self.affine(first, stride)) for p, stride in zip((src, wei), strides, strict=True)]
             for k in range(count):
-                sums = self.step(panels, rows, self.element(step_src, k), self.element(step_wei, k * kernel.wei_row_stride), sums)
+                at_src, at_wei = (self.element(p, k * stride) for p, stride in zip(starts, strides, strict=True))
+                sums = self.step(panels, rows, at_src, at_wei, sums)
             return sums
 
         whole, rest = divmod(kernel.k, unroll)

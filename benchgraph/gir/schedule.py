@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from benchgraph.core.target import Target
+from benchgraph.gir.product import Product
 
 F32_BYTES = 4
 # Rows of a task beyond which nothing is gained. Measured on a Zen 4 core: MLP_2 at batch 128 runs alike with 16 to 128 rows (a longer
@@ -27,9 +28,14 @@ def panel(n: int, target: Target) -> int:
     return min(n, ceil(n / count / lanes) * lanes)
 
 
-def column_block(n: int, target: Target) -> int:
-    """Columns of one microkernel call on plain (unpacked) weights."""
-    return panel(n, target)
+def column_block(p: Product, target: Target) -> int:
+    """Columns of one microkernel call, and of one panel of packed weights. It divides the columns of a group, if there are several."""
+    n = p.columns
+    block = panel(n, target)
+    if n == p.call.outs[0].shape[-1] or n % block == 0:
+        return block
+    whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
+    return next(whole_vectors, n)
 
 
 def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool) -> int:

@@ -9,8 +9,7 @@ from math import prod
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Layout, Value
-from benchgraph.ops import spec
-from benchgraph.ops.spec import Movement
+from benchgraph.gir.product import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
 
@@ -86,14 +85,10 @@ class Storage:
         """(tensor, index) of a value's element; coordinates along dims of size 1 are taken as 0."""
         v = self.g.value(id)
         coords = tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(v.shape, coords, strict=True))
-        if v.view is None:
-            return self.tensor(id), physical_index(v.layout, coords)
-        view = v.view
-        movement = spec(view.kind).lower
-        assert isinstance(movement, Movement)
-        move = movement.target if view.inverse else movement.source
-        moved = move(view.attrs, view.src_shape, view.dst_shape, tuple(c.value for c in coords))
-        return self.place(view.base, tuple(Coord(e) for e in moved))
+        if v.view is not None:
+            coords = tuple(Coord(e) for e in root_index(self.g, id, tuple(c.value for c in coords)))
+            v = self.g.value(self.g.root(id))
+        return self.tensor(v.id), physical_index(v.layout, coords)
 
     def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:
         """The element in the value's own dtype; compile-time scalars become literals."""

@@ -15,6 +15,7 @@ Every temporary is declared at its full logical shape; shrink-tensors cuts it do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -22,7 +23,7 @@ from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
-from benchgraph.gir.matrix import matrix_dims
+from benchgraph.gir.product import K, Product, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
@@ -103,7 +104,7 @@ class GemmNest:
             entry = (*self.batch[:-1], add(self.batch[-1], 1))
             yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row.value, part)), lines)
         result = self.g.value(self.node.stages[-1].ops[-1].outs[0])
-        if operands and self.g.root(result.id) in self.g.outs and matrix_dims(self.g, result.id) is not None:
+        if operands and self.g.root(result.id) in self.g.outs and has_rows(self.g, result.id):
             where, index = self.storage.place(result.id, (*(Coord(var) for var in self.batch), row, Coord(ZERO)))
             yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)
 
@@ -141,44 +142,47 @@ class GemmNest:
         return If(is_whole, whole, self._call(op, no, width, nb, tail))
 
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
-        src = self.g.value(op.ins[0])
-        k = src.shape[-1]
-        kb = src.layout.blocks[0][1] if src.layout.blocks else k
+        p = product(self.g, op)
+        src_layout = self.g.value(op.ins[0]).layout
+        k, kb = p.reduced[-1], src_layout.blocks[0][1] if src_layout.blocks else p.reduced[-1]
         batch = tuple(Coord(var) for var in self.batch)
-        m0, n0 = Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb)
-        a = self._operand(op.ins[0], (*batch, m0, Coord(ZERO, ZERO, kb)), blocks=k // kb > 1)
-        b = self._operand(op.ins[1], (*batch, Coord(ZERO), n0), step=kb if k // kb > 1 else 0)
-        acc = self._result(op.outs[0], (*batch, m0, n0))
-        if acc is not None:
-            return Brgemm(a, b, acc, rows, width, kb, k // kb)
-        return self._through_scratch(op, a, b, no, nb, Brgemm(a, b, a, rows, width, kb, k // kb))
+        start = (*batch, Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
+        a, b = (self._operand(op, p, port, start, kb) for port in (0, 1))
+        extents = tuple(extent for _, extent in p.batch)
+        if kb < k:
+            (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
+            a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb)))
+            extents = (*extents, k // kb)
+        call = Brgemm(a, b, a, rows, width, kb, extents)
+        acc = self._result(op, start)
+        return self._through_scratch(op, no, nb, call) if acc is None else replace(call, acc=acc)
 
-    def _operand(self, id: int, coords: tuple[Coord, ...], *, blocks: bool = False, step: int = 0) -> Slice:
-        """The slice of an operand. blocks: batch entries are its column blocks; step: they are this many rows apart."""
-        dims = matrix_dims(self.g, id)
-        assert dims is not None, "propagate-layout leaves no unreadable operand"
-        where, index = self.storage.place(id, coords)
-        layout = self.g.value(id).layout
-        if blocks:
-            return Slice(where, index, dims.row, dims.col, layout.order.index(len(layout.order) - 1), 1)
-        return Slice(where, index, dims.row, dims.col, dims.row if step else 0, step)
+    def _operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], kb: int) -> Slice:
+        """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. kb: how k is split in a blocked src."""
+        axes = operand_axes(self.g, op, port)
+        assert axes is not None, "propagate-layout leaves no unreadable operand"
+        index = p.how.index(p.call, tuple(c.value for c in start), (ZERO,) * len(p.over))[port]
+        known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: Coord(ZERO, ZERO, kb)}
+        coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
+        where, place = self.storage.place(op.ins[port], coords)
+        return Slice(where, place, axes)
 
-    def _result(self, id: int, coords: tuple[Coord, ...]) -> Slice | None:
-        dims = matrix_dims(self.g, id)
-        if dims is None or self.g.value(self.g.root(id)).dtype is not DType.f32:
+    def _result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
+        axes = result_axes(self.g, op)
+        if axes is None or self.g.value(self.g.root(op.outs[0])).dtype is not DType.f32:
             return None
-        where, index = self.storage.place(id, coords)
-        return Slice(where, index, dims.row, dims.col)
+        where, index = self.storage.place(op.outs[0], coords)
+        return Slice(where, index, axes)
 
-    def _through_scratch(self, op: Op, a: Slice, b: Slice, no: Expr, nb: int, call: Brgemm) -> Stmt:
+    def _through_scratch(self, op: Op, no: Expr, nb: int, call: Brgemm) -> Stmt:
         """A result whose rows or columns the microkernel cannot step along: compute into a tile, then copy it element by element."""
         v = self.g.value(op.outs[0])
         scratch: Tensor = self.storage.scratch(v, DType.f32)
         rank = len(v.shape)
         start = (*self.batch, mul(self.mo, self.mb), mul(no, nb))
-        acc = Slice(scratch, start, rank - 2, rank - 1)
+        acc = Slice(scratch, start, ((rank - 2, 1), (rank - 1, 1)))
         i, j = self.storage.var("i"), self.storage.var("j")
         at: tuple[Expr, ...] = (*self.batch, add(start[-2], i), add(start[-1], j))
         copy: Store = self.storage.store(v.id, tuple(Coord(e) for e in at), Load(scratch, at))
         loops = For(i, Const(call.m), For(j, Const(call.n), copy))
-        return seq(Brgemm(a, b, acc, call.m, call.n, call.k, call.batch), loops)
+        return seq(replace(call, acc=acc), loops)

@@ -24,6 +24,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.ir import Expr
 
 _MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")
 
@@ -106,6 +107,11 @@ def is_canonical(call: Call) -> bool:
     all_f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
     is_plain = not (call.attrs.get("transpose_a") or call.attrs.get("transpose_b"))
     return len(call.ins) == 2 and all_f32 and is_plain and len(ranks) == 1 and min(ranks) >= 2
+
+
+def _operands(call: Call, at: tuple[Expr, ...], over: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    *batch, m, n = at
+    return (*batch, m, *over), (*batch, *over, n)
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -208,7 +214,7 @@ SPECS = (
         samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
         laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
         check=check,
-        lower=Contraction(),
+        lower=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
         decompose=decompose,
         is_canonical=is_canonical,
     ),

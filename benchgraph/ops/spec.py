@@ -129,7 +129,16 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Contraction:
-    """The batch-reduce GEMM template: dst[..., m, n] = sum over k of src[..., m, k] * wei[..., k, n]. f32 operands of equal rank >= 2."""
+    """The batch-reduce GEMM template: dst[..., m, n] = sum over reduced axes of src[...] * wei[...]. f32 operands, dst of rank >= 2.
+
+    reduced(call): the extents of the reduced axes; the last one is the microkernel's k, the others are its batch.
+    index(call, at, over): the index of src and of wei for the index `at` of dst and `over` of the reduced axes, affine in both, but that
+    src may depend on the column n by n // columns(call): so many columns in a row share their elements of src (those of a group).
+    """
+
+    reduced: Callable[[Call], Shape]
+    index: Callable[[Call, tuple[Expr, ...], tuple[Expr, ...]], tuple[tuple[Expr, ...], tuple[Expr, ...]]]
+    columns: Callable[[Call], int]
 
 
 @dataclass(frozen=True)

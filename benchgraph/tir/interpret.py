@@ -190,12 +190,11 @@ class _Writer:
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
     def piece(self, p: Slice | Flat, rows: int, cols: int, ranges: Ranges) -> str:
-        """Source for (tensor, first index, how rows, columns and batches step, rows, cols)."""
+        """Source for (tensor, first index, how rows, columns and batch step, rows, cols)."""
         name = self.name(p.tensor.name, "t")
         if isinstance(p, Flat):
-            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.row_stride}, {p.batch_stride}, {rows}, {cols})"
-        dims = f"{p.row_dim}, {p.col_dim}, {p.batch_dim}, {p.batch_step}"
-        return f"piece({name}, {self.index(p.index, ranges)}, {dims}, {rows}, {cols})"
+            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols})"
+        return f"piece({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 

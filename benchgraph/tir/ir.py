@@ -234,37 +234,38 @@ class Store:
     mask: Expr | None = None
 
 
+Axis: TypeAlias = tuple[int, int]  # (dim, step)
+
+
 @dataclass(frozen=True)
 class Slice:
-    """A 2-d piece of a tensor, or a batch of them, for a microkernel: where it starts and how it steps.
+    """A piece of a tensor for a microkernel: where it starts and how it steps.
 
-    index: the first element. row_dim, col_dim: the dims of the tensor that rows and columns run along, so that passes may change the
-    tensor's strides freely. batch_dim, batch_step: batch entry b starts b * batch_step further along batch_dim.
+    index: the first element. axes: for its rows, its columns and each axis of the batch, the dim of the tensor that it runs along and by
+    how many indices a step goes, (0, 0) for a batch axis along which the operand does not move. Dims, not strides, so that passes may
+    change the tensor's strides freely.
     """
 
     tensor: Tensor
     index: tuple[Expr, ...]
-    row_dim: int
-    col_dim: int
-    batch_dim: int = 0
-    batch_step: int = 0
+    axes: tuple[Axis, ...]
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A Slice after flatten-index: the tensor is 1-d and the strides are numbers of elements."""
+    """A Slice after flatten-index: the tensor is 1-d; strides, in elements, are those of rows, columns and each axis of the batch."""
 
     tensor: Tensor
     offset: Expr
-    row_stride: int
-    batch_stride: int = 0
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
 
-    Extents are numbers: one call, one kernel. accumulate False overwrites acc. Columns of src, wei and acc are unit stride.
+    batch: the extents of its axes; () is a plain GEMM. Extents are numbers: one call, one kernel. accumulate False overwrites acc, whose
+    slice has no batch. Columns of wei and acc are unit stride.
     """
 
     src: Slice | Flat
@@ -273,7 +274,7 @@ class Brgemm:
     m: int
     n: int
     k: int
-    batch: int = 1
+    batch: tuple[int, ...] = ()
     accumulate: bool = False
 
 

@@ -48,11 +48,11 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
         case Store():
             yield Access(s.tensor, s.index, tuple(_lanes(i) for i in s.index), True, ranges)
         case Brgemm():
-            yield _operand(s.src, s.m, s.k, s.batch, False, ranges)
-            yield _operand(s.wei, s.k, s.n, s.batch, False, ranges)
+            yield _operand(s.src, (s.m, s.k, *s.batch), False, ranges)
+            yield _operand(s.wei, (s.k, s.n, *s.batch), False, ranges)
             if s.accumulate:
-                yield _operand(s.acc, s.m, s.n, 1, False, ranges)
-            yield _operand(s.acc, s.m, s.n, 1, True, ranges)
+                yield _operand(s.acc, (s.m, s.n), False, ranges)
+            yield _operand(s.acc, (s.m, s.n), True, ranges)
 
 
 def _lanes(i: Expr) -> Range:
@@ -60,24 +60,19 @@ def _lanes(i: Expr) -> Range:
     return min(last, 0), max(last, 0)
 
 
-def _operand(p: Slice | Flat, rows: int, cols: int, batch: int, is_store: bool, ranges: Ranges) -> Access:
+def _operand(p: Slice | Flat, extents: Sequence[int], is_store: bool, ranges: Ranges) -> Access:
     index = p.index if isinstance(p, Slice) else (p.offset,)
-    return Access(p.tensor, index, slice_spans(p, rows, cols, batch), is_store, ranges)
+    return Access(p.tensor, index, slice_spans(p, extents), is_store, ranges)
 
 
-def slice_spans(p: Slice | Flat, rows: int, cols: int, batch: int) -> tuple[Range, ...]:
-    """How far a microkernel's operand reaches from its first element, (least, most) along each dim."""
-    if isinstance(p, Flat):
-        return (_reach((rows - 1) * p.row_stride, cols - 1, (batch - 1) * p.batch_stride),)
-    steps = {d: [0, 0, 0] for d in range(len(p.index))}
-    steps[p.row_dim][0] = rows - 1
-    steps[p.col_dim][1] = cols - 1
-    steps[p.batch_dim][2] = (batch - 1) * p.batch_step
-    return tuple(_reach(*step) for step in steps.values())
-
-
-def _reach(*steps: int) -> Range:
-    return sum(min(n, 0) for n in steps), sum(max(n, 0) for n in steps)
+def slice_spans(p: Slice | Flat, extents: Sequence[int]) -> tuple[Range, ...]:
+    """How far a microkernel's operand reaches from its first element, (least, most) along each dim. extents: of rows, columns, batch."""
+    axes = p.axes if isinstance(p, Slice) else tuple((0, stride) for stride in p.strides)
+    rank = len(p.index) if isinstance(p, Slice) else 1
+    reach = [[0, 0] for _ in range(rank)]
+    for (dim, step), extent in zip(axes, extents, strict=True):
+        reach[dim][step > 0] += (extent - 1) * step
+    return tuple((least, most) for least, most in reach)
 
 
 def position(i: Expr) -> Linear:

@@ -135,19 +135,23 @@ def _mask(mask: Expr | None) -> str:
 def _brgemm(s: Brgemm) -> str:
     sign = "+=" if s.accumulate else "="
     src, wei, acc = _slice(s.src, s.m, s.k), _slice(s.wei, s.k, s.n), _slice(s.acc, s.m, s.n)
-    batch = "" if s.batch == 1 else f" batch {s.batch} (src {_batch(s.src)}, wei {_batch(s.wei)})"
+    size = "x".join(str(extent) for extent in s.batch)
+    batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
     return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}"
 
 
 def _slice(s: Slice | Flat, rows: int, cols: int) -> str:
     if isinstance(s, Flat):
-        return f"{s.tensor.name}[{_expr(s.offset)}, {s.row_stride}]"
-    span = {s.row_dim: f":+{rows}", s.col_dim: f":+{cols}"}
+        columns = "" if s.strides[1] == 1 else f", {s.strides[1]}"
+        return f"{s.tensor.name}[{_expr(s.offset)}, {s.strides[0]}{columns}]"
+    span = {dim: f":+{extent}" + (f"*{step}" if step != 1 else "") for extent, (dim, step) in zip((rows, cols), s.axes, strict=False)}
     return f"{s.tensor.name}[{', '.join(_expr(i) + span.get(d, '') for d, i in enumerate(s.index))}]"
 
 
 def _batch(s: Slice | Flat) -> str:
-    return f"by {s.batch_stride}" if isinstance(s, Flat) else f"dim {s.batch_dim} by {s.batch_step}"
+    if isinstance(s, Flat):
+        return f"by {'x'.join(str(stride) for stride in s.strides[2:])}"
+    return "dim " + ", ".join(f"{dim} by {step}" for dim, step in s.axes[2:])
 
 
 def _expr(e: Expr, least: int = 0) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.ir import BinOp
+from benchgraph.tir.ir import Axis, BinOp
 
 Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
-Piece: TypeAlias = Callable[[int], Value]  # batch entry -> 2-d view
+Piece: TypeAlias = Callable[[tuple[int, ...]], Value]  # batch entry -> 2-d view
 
 
 def shuffler(seed: int) -> Callable[[int], list[int]]:
@@ -116,42 +116,40 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
     return functools.reduce(_FOLD[op], v)
 
 
-def piece(t: Value, index: tuple[int, ...], row_dim: int, col_dim: int, batch_dim: int, batch_step: int, rows: int, cols: int) -> Piece:
+def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int) -> Piece:
     """Batch entry -> the rows x cols view of t that a Slice means."""
 
-    def entry(b: int) -> Value:
+    def entry(batch: tuple[int, ...]) -> Value:
         at = list(index)
-        at[batch_dim] += b * batch_step
-        spans: list[Any] = [natural(i) for i in at]
-        for dim, extent in ((row_dim, rows), (col_dim, cols)):
-            if at[dim] + extent > t.shape[dim]:
-                raise IndexError(f"a slice ends at {at[dim] + extent} in a dim of size {t.shape[dim]}")
-            spans[dim] = slice(at[dim], at[dim] + extent)
-        view = t[tuple(spans)]
-        return view if row_dim < col_dim else view.T
+        for b, (dim, step) in zip(batch, axes[2:], strict=False):
+            at[dim] += b * step
+        ends = list(at)
+        for extent, (dim, step) in zip((rows, cols), axes[:2], strict=True):
+            ends[dim] += (extent - 1) * step
+        for end, size in zip((*map(natural, at), *map(natural, ends)), t.shape * 2, strict=True):
+            if end >= size:
+                raise IndexError(f"a slice reaches {end} in a dim of size {size}")
+        strides = tuple(t.strides[dim] * step for dim, step in axes[:2])
+        return as_strided(t[tuple(slice(i, None) for i in at)], (rows, cols), strides)
 
     return entry
 
 
-def flat_piece(t: Value, offset: int, row_stride: int, batch_stride: int, rows: int, cols: int) -> Piece:
-    def entry(b: int) -> Value:
-        start = natural(offset + b * batch_stride)
-        end = start + (rows - 1) * row_stride + cols
-        if end > t.size:
-            raise IndexError(f"a slice ends at {end} in a tensor of {t.size}")
-        return as_strided(t[start:], (rows, cols), (row_stride * t.itemsize, t.itemsize))
+def flat_piece(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int) -> Piece:
+    def entry(batch: tuple[int, ...]) -> Value:
+        start = natural(offset + sum(b * stride for b, stride in zip(batch, strides[2:], strict=False)))
+        end = start + (rows - 1) * strides[0] + (cols - 1) * strides[1]
+        if natural(end) >= t.size:
+            raise IndexError(f"a slice reaches {end} in a tensor of {t.size}")
+        return as_strided(t[start:], (rows, cols), tuple(stride * t.itemsize for stride in strides[:2]))
 
     return entry
 
 
-def brgemm(src: Piece, wei: Piece, acc: Piece, batch: int, accumulate: bool) -> None:
-    total = functools.reduce(np.add, _products(src, wei, batch))
-    out = acc(0)
+def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulate: bool) -> None:
+    total = functools.reduce(np.add, (src(b) @ wei(b) for b in np.ndindex(*batch)))
+    out = acc(())
     out[...] = out + total if accumulate else total
-
-
-def _products(src: Piece, wei: Piece, batch: int) -> Iterator[Value]:
-    return (src(b) @ wei(b) for b in range(batch))
 
 
 NAMES: dict[str, Any] = {

@@ -313,34 +313,41 @@ def _prefetch(s: Prefetch, scope: _Scope) -> None:
 
 
 def _brgemm(s: Brgemm, scope: _Scope) -> None:
-    if min(s.m, s.n, s.k, s.batch) < 1:
+    if min(s.m, s.n, s.k, *s.batch) < 1:
         _fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
-    for piece, rows, cols, batch in ((s.src, s.m, s.k, s.batch), (s.wei, s.k, s.n, s.batch), (s.acc, s.m, s.n, 1)):
+    for piece, extents in ((s.src, (s.m, s.k, *s.batch)), (s.wei, (s.k, s.n, *s.batch)), (s.acc, (s.m, s.n))):
         _tensor(s, piece.tensor, scope)
         if piece.tensor.dtype is not DType.f32:
             _fail(s, scope, f"the operand {piece.tensor.name} is {piece.tensor.dtype.value}; the microkernel takes f32")
         if isinstance(piece, Flat):
-            _flat(s, piece, rows, cols, batch, scope)
+            _flat(s, piece, extents, scope)
         else:
-            _slice(s, piece, rows, cols, batch, scope)
+            _slice(s, piece, extents, scope)
 
 
-def _flat(s: Brgemm, piece: Flat, rows: int, cols: int, batch: int, scope: _Scope) -> None:
+def _flat(s: Brgemm, piece: Flat, extents: tuple[int, ...], scope: _Scope) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
         _fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
-    (span,) = slice_spans(piece, rows, cols, batch)
+    if len(piece.strides) != len(extents):
+        _fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(extents)} axes")
+    if piece is not s.src and piece.strides[1] != 1 and extents[1] > 1:
+        _fail(s, scope, f"the columns of {piece.tensor.name} have stride {piece.strides[1]}, not 1")
+    (span,) = slice_spans(piece, extents)
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm, piece: Slice, rows: int, cols: int, batch: int, scope: _Scope) -> None:
-    t, rank, dims = piece.tensor, len(piece.tensor.shape), (piece.row_dim, piece.col_dim, piece.batch_dim)
+def _slice(s: Brgemm, piece: Slice, extents: tuple[int, ...], scope: _Scope) -> None:
+    t, rank, axes = piece.tensor, len(piece.tensor.shape), piece.axes
     if len(piece.index) != rank:
         _fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
-    if piece.row_dim == piece.col_dim or not all(0 <= d < rank for d in dims):
-        _fail(s, scope, f"rows, columns, batch along dims {dims} do not make a slice of rank {rank}; flat tensors take flat slices")
-    if t.strides[piece.col_dim] != 1 and cols > 1:
-        _fail(s, scope, f"the columns of {t.name} have stride {t.strides[piece.col_dim]}, not 1")
-    for d, (i, span) in enumerate(zip(piece.index, slice_spans(piece, rows, cols, batch), strict=True)):
+    if len(axes) != len(extents) or (axes[0][0] == axes[1][0] and axes[0][1] and axes[1][1]) or not all(0 <= d < rank for d, _ in axes):
+        _fail(s, scope, f"rows, columns, batch along {axes} do not make a slice of rank {rank}; flat tensors take flat slices")
+    dim, step = axes[1]
+    if piece is not s.src and t.strides[dim] * step != 1 and extents[1] > 1:
+        _fail(s, scope, f"the columns of {t.name} have stride {t.strides[dim] * step}, not 1")
+    if piece is s.acc and axes[0][1] != 1 and extents[0] > 1:
+        _fail(s, scope, f"the rows of {t.name} are {axes[0][1]} indices apart, not 1")
+    for d, (i, span) in enumerate(zip(piece.index, slice_spans(piece, extents), strict=True)):
         _scalar(s, i, INDEX, scope)
         _in_bounds(s, t, d, i, span, scope, masked=False)

@@ -279,7 +279,9 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
     m, n, k, batch = 3, 20, 5, 2
     src, wei, dst = param("src", F32, 200), param("wei", F32, 400), param("dst", F32, 100)
     acc = Tensor("acc", F32, (m * 32,), (1,), Scope.shared, offset=64)
-    call = Brgemm(Flat(src, Const(2), 12, 50), Flat(wei, Const(3), 24, 150), Flat(acc, Const(0), 32), m, n, k, batch=batch)
+    call = Brgemm(
+        Flat(src, Const(2), (12, 1, 50)), Flat(wei, Const(3), (24, 1, 150)), Flat(acc, Const(0), (32, 1)), m, n, k, batch=(batch,)
+    )
     copy = For(VAR_I, Const(m), For(VAR_J, Const(n), Store(dst, (add(mul(VAR_I, n), VAR_J),), Load(acc, (add(mul(VAR_I, 32), VAR_J),)))))
     a, b = values(11, 200), values(12, 400)
     func = Func("main", (src, wei, dst), seq(call, replace(call, accumulate=True), copy), shared_bytes=64 + m * 32 * 4)
@@ -295,7 +297,7 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:
     x = param("x", F32, 4)
-    piece = Slice(x, (Const(0),), 0, 0)
+    piece = Slice(x, (Const(0),), ((0, 1), (0, 1)))
     with pytest.raises(TypeError, match="flatten-index"):
         emit(Module(Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))), host())
 

@@ -46,9 +46,10 @@ def twin(kernel: Kernel, src: np.ndarray, wei: np.ndarray, acc: np.ndarray) -> n
     for m in range(kernel.m):
         for n in range(kernel.n):
             total = float(acc[m * kernel.acc_row_stride + n]) if kernel.accumulate else 0.0
-            for b in range(kernel.batch):
-                row = src[b * kernel.src_batch_stride + m * kernel.src_row_stride :][: kernel.k].astype(np.float64)
-                column = wei[b * kernel.wei_batch_stride + n :: kernel.wei_row_stride][: kernel.k].astype(np.float64)
+            for at in np.ndindex(*(extent for extent, _, _ in kernel.batch)):
+                b, w = (sum(i * axis[side] for i, axis in zip(at, kernel.batch, strict=True)) for side in (1, 2))
+                row = src[b + m * kernel.src_row_stride :: kernel.src_col_stride][: kernel.k].astype(np.float64)
+                column = wei[w + n :: kernel.wei_row_stride][: kernel.k].astype(np.float64)
                 total += float(row @ column)
             out[m * kernel.acc_row_stride + n] = total
     return out
@@ -56,8 +57,10 @@ def twin(kernel: Kernel, src: np.ndarray, wei: np.ndarray, acc: np.ndarray) -> n
 
 def sizes(kernel: Kernel) -> tuple[int, int, int]:
     """Elements from the first to the last one that src, wei and acc reach."""
-    src = (kernel.batch - 1) * kernel.src_batch_stride + (kernel.m - 1) * kernel.src_row_stride + kernel.k
-    wei = (kernel.batch - 1) * kernel.wei_batch_stride + (kernel.k - 1) * kernel.wei_row_stride + kernel.n
+    src = (kernel.m - 1) * kernel.src_row_stride + (kernel.k - 1) * kernel.src_col_stride + 1
+    wei = (kernel.k - 1) * kernel.wei_row_stride + kernel.n
+    src += sum((extent - 1) * stride for extent, stride, _ in kernel.batch)
+    wei += sum((extent - 1) * stride for extent, _, stride in kernel.batch)
     return src, wei, (kernel.m - 1) * kernel.acc_row_stride + kernel.n
 
 
@@ -79,10 +82,9 @@ def run(kernel: Kernel, target: Target, *operands: np.ndarray) -> None:
 
 def dense(m: int, n: int, k: int, batch: int = 1, *, gap: int = 0, accumulate: bool = False) -> Kernel:
     """Row-major operands, batch entries one after the other, `gap` unused elements after each row and each entry."""
-    return Kernel(
-        m, n, k, batch=batch, src_row_stride=k + gap, src_batch_stride=m * (k + gap) + gap, wei_row_stride=n + gap,
-        wei_batch_stride=k * (n + gap) + gap, acc_row_stride=n + gap, accumulate=accumulate,
-    )  # fmt: skip
+    strides = m * (k + gap) + gap, k * (n + gap) + gap
+    row_strides = {"src_row_stride": k + gap, "wei_row_stride": n + gap, "acc_row_stride": n + gap}
+    return Kernel(m, n, k, batch=((batch, *strides),), **row_strides, accumulate=accumulate)
 
 
 def integers(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -185,9 +187,42 @@ def test_a_kernel_is_defined_once_per_module() -> None:
 
 def test_a_batch_that_continues_along_k_is_a_longer_k() -> None:
     module = ir.Module()
-    blocked = Kernel(4, 16, 8, batch=3, src_row_stride=24, src_batch_stride=8, wei_row_stride=16, wei_batch_stride=128, acc_row_stride=16)
+    blocked = Kernel(4, 16, 8, batch=((3, 8, 128),), src_row_stride=24, wei_row_stride=16, acc_row_stride=16)
     plain = Kernel(4, 16, 24, src_row_stride=24, wei_row_stride=16, acc_row_stride=16)
     assert define(module, blocked, host()) is define(module, plain, host())
+
+
+def test_axes_of_the_batch_that_continue_each_other_are_one() -> None:
+    module = ir.Module()
+    axes = Kernel(
+        4, 16, 8, batch=((2, 300, 1000), (1, 7, 7), (3, 100, 400), (4, 25, 100)), src_row_stride=9, wei_row_stride=16, acc_row_stride=16
+    )
+    merged = replace(axes, batch=((2, 300, 1000), (12, 25, 100)))
+    assert define(module, axes, host()) is define(module, merged, host())
+
+
+def window(m: int, n: int, k: int, *, step: int = 1, accumulate: bool = False) -> Kernel:
+    """A row of a 3 x 2 convolution of stride `step` over k channels in rows of 2 * step * m pixels: two axes of batch, overlapping rows."""
+    batch = ((3, (2 + step * m) * k, 2 * k * n), (2, k, k * n))
+    return Kernel(m, n, k, batch=batch, src_row_stride=step * k, wei_row_stride=n, acc_row_stride=n, accumulate=accumulate)
+
+
+def transposed(m: int, n: int, k: int) -> Kernel:
+    """src by columns, as the gradient by weights reads it."""
+    return Kernel(m, n, k, batch=((5, m * k, 0),), src_row_stride=1, src_col_stride=m, wei_row_stride=n, acc_row_stride=n)
+
+
+@target_of_every_isa
+@pytest.mark.parametrize(
+    "kernel", [window(7, 16, 3), window(13, 70, 5, step=2), window(1, 5, 1, accumulate=True), transposed(9, 33, 4), transposed(64, 64, 7)],
+    ids=name_of,
+)  # fmt: skip
+def test_axes_of_the_batch_and_columns_of_src_may_have_any_stride(kernel: Kernel, target: Target) -> None:
+    rng = np.random.default_rng(kernel.m)
+    src, wei, acc = (integers(rng, size) for size in sizes(kernel))
+    want = twin(kernel, src, wei, acc)
+    run(kernel, target, src, wei, acc)
+    np.testing.assert_array_equal(acc, want)
 
 
 def test_an_empty_kernel_is_refused() -> None:

@@ -39,6 +39,8 @@ from benchgraph.tir.ir import (
 TARGET = Target(ISAS["avx512"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=4)
 F32 = DType.f32
 ZERO = Const(0)
+ROWS_COLS = ((0, 1), (1, 1))
+LAST_TWO = ((1, 1), (2, 1))
 
 
 def param(name: str, *shape: int, dtype: DType = F32, strides: tuple[int, ...] | None = None) -> Tensor:
@@ -78,7 +80,9 @@ def matmul_relu() -> Func:
     def tile(n0: Expr, width: int) -> Stmt:
         def call(m: int) -> Stmt:
             start = mul(mo, 32)
-            return Brgemm(Slice(x, (start, ZERO), 0, 1), Slice(w, (ZERO, n0), 0, 1), Slice(t, (start, n0), 0, 1), m, width, 24)
+            return Brgemm(
+                Slice(x, (start, ZERO), ROWS_COLS), Slice(w, (ZERO, n0), ROWS_COLS), Slice(t, (start, n0), ROWS_COLS), m, width, 24
+            )
 
         whole = binary(BinOp.le, add(mul(mo, 32), 32), Const(70))
         m, n = add(mul(mo, 32), i), add(n0, j)
@@ -94,9 +98,9 @@ def batch_reduce() -> Func:
     """acc = sum over 3 blocks of K, added to twice; the weights are packed [N/16][K][16]."""
     x, w, y = param("x", 8, 24), param("w", 2, 24, 16), param("y", 8, 32)
     acc = tensor("acc", F32, (8, 32))
-    src, wei = Slice(x, (ZERO, ZERO), 0, 1, 1, 8), Slice(w, (no, ZERO, ZERO), 1, 2, 1, 8)
-    out = Slice(acc, (ZERO, mul(no, 16)), 0, 1)
-    calls = [Brgemm(src, wei, out, 8, 16, 8, 3), Brgemm(src, wei, out, 8, 16, 8, 3, accumulate=True)]
+    src, wei = Slice(x, (ZERO, ZERO), (*ROWS_COLS, (1, 8))), Slice(w, (no, ZERO, ZERO), (*LAST_TWO, (1, 8)))
+    out = Slice(acc, (ZERO, mul(no, 16)), ROWS_COLS)
+    calls = [Brgemm(src, wei, out, 8, 16, 8, (3,)), Brgemm(src, wei, out, 8, 16, 8, (3,), accumulate=True)]
     copy = loop(i, 8, loop(j, 32, put(y, i, j, value=at(acc, i, j))))
     return Func("batch_reduce", (x, w, y), seq(Alloc(acc), loop(no, 2, *calls), copy))
 
@@ -110,7 +114,7 @@ def attention() -> Func:
     m0 = mul(mo, 8)
     m = add(m0, i)
     scores = [
-        Brgemm(Slice(x, (b, m0, ZERO), 1, 2), Slice(w, (b, ZERO, n0), 1, 2), Slice(s, (b, m0, n0), 1, 2), 8, n, K)
+        Brgemm(Slice(x, (b, m0, ZERO), LAST_TWO), Slice(w, (b, ZERO, n0), LAST_TWO), Slice(s, (b, m0, n0), LAST_TWO), 8, n, K)
         for n0, n in ((ZERO, 16), (Const(16), 4))
     ]
     row = loop(
@@ -133,7 +137,7 @@ def attention() -> Func:
         ),
         loop(j, N, put(pr, b, m, j, value=binary(BinOp.div, at(e, b, m, j), at(sm, b, m, 0)))),
     )
-    out = Brgemm(Slice(pr, (b, m0, ZERO), 1, 2), Slice(v, (b, ZERO, ZERO), 1, 2), Slice(y, (b, m0, ZERO), 1, 2), 8, K, N)
+    out = Brgemm(Slice(pr, (b, m0, ZERO), LAST_TWO), Slice(v, (b, ZERO, ZERO), LAST_TWO), Slice(y, (b, m0, ZERO), LAST_TWO), 8, K, N)
     nest = parallel(b, B, parallel(mo, 2, *scores, row, out))
     return Func("attention", (x, w, v, mask, y), seq(*(Alloc(t) for t in (s, t1, t2, e, pr, mx, sm)), nest))
 

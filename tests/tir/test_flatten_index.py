@@ -32,12 +32,12 @@ def test_parameter_is_as_long_as_its_strides_reach() -> None:
 
 
 def test_batch_of_slices_becomes_a_stride() -> None:
-    """batch_dim 1 is the row dim of the packed weights [N/16][K][16]: 8 rows of 16."""
+    """The batch runs along dim 1, the row dim of the packed weights [N/16][K][16]: 8 rows of 16."""
     call = next(s for s in walk(flatten_index(batch_reduce(), TARGET).body) if isinstance(s, Brgemm))
     assert isinstance(call.src, Flat)
     assert isinstance(call.wei, Flat)
-    assert (call.src.row_stride, call.src.batch_stride) == (24, 8)
-    assert (call.wei.row_stride, call.wei.batch_stride) == (16, 128)
+    assert call.src.strides == (24, 1, 8)
+    assert call.wei.strides == (16, 1, 128)
     assert print_tir(call.wei.offset) == "no*384"
 
 

@@ -11,7 +11,7 @@ from benchgraph.tir.ir import BinOp, Brgemm, Expr, For, Func, LoopKind, Slice, S
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, ZERO, assert_same, at, i, j, k, loop, mo, p, parallel, param, put, q, r, two_stages
+from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, mo, p, parallel, param, put, q, r, two_stages
 
 X, Y, T = param("x", 8, 8), param("y", 8, 8), param("t", 8, 8)
 
@@ -76,7 +76,9 @@ def test_second_loop_that_overwrites_what_the_first_reads_stays_apart() -> None:
 
 
 def test_blocks_of_rows_merge_also_through_a_microkernel() -> None:
-    call = Brgemm(Slice(X, (mul(mo, 2), ZERO), 0, 1), Slice(X, (ZERO, ZERO), 0, 1), Slice(T, (mul(mo, 2), ZERO), 0, 1), 2, 8, 8)
+    call = Brgemm(
+        Slice(X, (mul(mo, 2), ZERO), ROWS_COLS), Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(T, (mul(mo, 2), ZERO), ROWS_COLS), 2, 8, 8
+    )
     second = parallel(p, 4, loop(i, minimum(2, sub(8, mul(p, 2))), loop(j, 8, use(add(mul(p, 2), i), j, at(T, add(mul(p, 2), i), j)))))
     assert loops(merged(parallel(mo, 4, call), second))[0] == "parallel for mo in 4 {"
     assert len(loops(merged(parallel(mo, 4, call), second))) == 3

@@ -100,7 +100,7 @@ def test_overlapping_buffers_are_caught_by_the_interpreter() -> None:
 
 def test_operands_of_one_microkernel_call_are_apart() -> None:
     """src is used for the last time where acc is used for the first time."""
-    src, wei, acc = (Flat(t, ZERO, 8) for t in (a, buffer("w"), b))
+    src, wei, acc = (Flat(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
     call = Brgemm(src, wei, acc, 8, 8, 8)
     fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
     f = planned(Alloc(a), Alloc(wei.tensor), Alloc(b), *fill, call, *(put(Y, n, value=at(b, n)) for n in range(64)))

@@ -13,7 +13,25 @@ from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import walk
-from tests.tir.programs import PROGRAMS, TARGET, ZERO, assert_same, at, attention, i, j, k, loop, matmul_relu, mo, no, parallel, param, put
+from tests.tir.programs import (
+    PROGRAMS,
+    ROWS_COLS,
+    TARGET,
+    ZERO,
+    assert_same,
+    at,
+    attention,
+    i,
+    j,
+    k,
+    loop,
+    matmul_relu,
+    mo,
+    no,
+    parallel,
+    param,
+    put,
+)
 
 X, Y = param("x", 64, 64), param("y", 64, 64)
 T = tensor("t", DType.f32, (64, 64))
@@ -74,7 +92,9 @@ def test_ragged_tile_uses_the_upper_bound() -> None:
 
 
 def test_microkernel_slices_count_in_full() -> None:
-    call = Brgemm(Slice(X, (mul(mo, 16), ZERO), 0, 1), Slice(X, (ZERO, ZERO), 0, 1), Slice(T, (mul(mo, 16), ZERO), 0, 1), 16, 32, 64)
+    call = Brgemm(
+        Slice(X, (mul(mo, 16), ZERO), ROWS_COLS), Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(T, (mul(mo, 16), ZERO), ROWS_COLS), 16, 32, 64
+    )
     m = add(mul(mo, 16), i)
     assert shape(T, loop(mo, 4, call, loop(i, 16, loop(j, 32, put(Y, m, j, value=at(T, m, j)))))) == (16, 32)
 
@@ -82,8 +102,8 @@ def test_microkernel_slices_count_in_full() -> None:
 def test_batch_of_slices_counts_in_full() -> None:
     """Entries 8 apart along the columns, which are the batch dim too: 3*8 columns are read, at any row block."""
     fill = loop(i, 16, loop(j, 24, put(T, add(mul(mo, 16), i), j, value=at(X, i, j))))
-    src = Slice(T, (mul(mo, 16), ZERO), 0, 1, 1, 8)
-    call = Brgemm(src, Slice(X, (ZERO, ZERO), 0, 1, 0, 8), Slice(Y, (mul(mo, 16), ZERO), 0, 1), 16, 32, 8, 3)
+    src = Slice(T, (mul(mo, 16), ZERO), (*ROWS_COLS, (1, 8)))
+    call = Brgemm(src, Slice(X, (ZERO, ZERO), (*ROWS_COLS, (0, 8))), Slice(Y, (mul(mo, 16), ZERO), ROWS_COLS), 16, 32, 8, (3,))
     assert shape(T, loop(mo, 4, fill, call)) == (16, 24)
 
 

@@ -72,9 +72,9 @@ def test_expression(e: Expr, text: str) -> None:
 
 
 def test_flat_batch_reduce_shows_strides() -> None:
-    flat = Flat(X, i, 4, 64)
+    flat = Flat(X, i, (4, 1, 64))
     text = "brgemm (2x3x4) x[i, 4] += x[i, 4] @ x[i, 4] batch 5 (src by 64, wei by 64)"
-    assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, 5, accumulate=True)) == text
+    assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, (5,), accumulate=True)) == text
 
 
 @pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)

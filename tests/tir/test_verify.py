@@ -35,7 +35,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.verify import VerifyError, verify
-from tests.tir.programs import PROGRAMS, ZERO, at, i, j, loop, mo, param, put, relu
+from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put, relu
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
 V, H = param("v", 64), param("h", 8, dtype=DType.bf16)
@@ -54,8 +54,8 @@ def value(e: Expr) -> Stmt:
 
 
 def gemm(src: Slice | Flat | None = None, acc: Slice | Flat | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
-    whole = Slice(X, (ZERO, ZERO), 0, 1)
-    return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), 0, 1), m, n, k)
+    whole = Slice(X, (ZERO, ZERO), ROWS_COLS)
+    return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), ROWS_COLS), m, n, k)
 
 
 BAD: dict[str, tuple[Stmt, str]] = {
@@ -99,13 +99,14 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "too_near": (put(Y, -1, 0, value=x), "index `-1` of y reaches -1..-1, outside dim 0"),
     "vector_too_far": (Store(V, (Ramp(Const(56), 1, 16),), WIDE), "reaches 56..71, outside dim 0 of size 64"),
     "gemm_extent": (gemm(m=0), "must be positive"),
-    "gemm_too_far": (gemm(Slice(X, (Const(6), ZERO), 0, 1)), "index `6` + 0..3 of x reaches 6..6, outside dim 0 of size 8"),
-    "gemm_dtype": (gemm(Flat(H, ZERO, 1)), "the operand h is bf16; the microkernel takes f32"),
-    "gemm_columns": (gemm(Slice(X, (ZERO, ZERO), 1, 0)), "the columns of x have stride 8, not 1"),
-    "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), 1, 1)), "do not make a slice of rank 2"),
-    "gemm_slice_of_flat": (gemm(Slice(V, (ZERO,), 0, 1)), "flat tensors take flat slices"),
-    "gemm_flat_of_matrix": (gemm(Flat(X, ZERO, 8)), "a flat slice of x, which has rank 2"),
-    "gemm_flat_too_far": (gemm(Flat(V, ZERO, 32)), "`0` + 0..99 of v"),
+    "gemm_too_far": (gemm(Slice(X, (Const(6), ZERO), ROWS_COLS)), "index `6` + 0..3 of x reaches 6..6, outside dim 0 of size 8"),
+    "gemm_dtype": (gemm(Flat(H, ZERO, (1, 1))), "the operand h is bf16; the microkernel takes f32"),
+    "gemm_columns": (gemm(acc=Slice(Y, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of y have stride 8, not 1"),
+    "gemm_acc_rows": (gemm(acc=Slice(Y, (ZERO, ZERO), ((0, 2), (1, 1)))), "the rows of y are 2 indices apart, not 1"),
+    "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), ((1, 1), (1, 1)))), "do not make a slice of rank 2"),
+    "gemm_slice_of_flat": (gemm(Slice(V, (ZERO,), ROWS_COLS)), "flat tensors take flat slices"),
+    "gemm_flat_of_matrix": (gemm(Flat(X, ZERO, (8, 1))), "a flat slice of x, which has rank 2"),
+    "gemm_flat_too_far": (gemm(Flat(V, ZERO, (32, 1))), "`0` + 0..99 of v"),
 }  # fmt: skip
 
 

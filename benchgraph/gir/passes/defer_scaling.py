@@ -13,6 +13,7 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.product import product
 from benchgraph.ops import spec
 
 
@@ -21,7 +22,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     moved: dict[int, tuple[Op, int]] = {}  # id of the MatMul op -> (the Multiply before it, which operand is the scale)
     for op in g.nodes:
         assert isinstance(op, Op)
-        scaling = g.producer.get(op.ins[0]) if spec(op.kind).is_contraction else None
+        scaling = g.producer.get(op.ins[0]) if spec(op.kind).is_contraction and product(g, op).is_row_wise else None
         if isinstance(scaling, Op) and (position := _scale_operand(g, scaling, op)) is not None:
             moved[id(op)] = (scaling, position)
     if not moved:
@@ -35,17 +36,17 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
         if id(op) in moved:
             scaling, position = moved[id(op)]
             out = g.value(op.outs[0])
-            product = builder.new_value(out.dtype, out.shape)
-            nodes.append(replace(op, ins=(scaling.ins[1 - position], op.ins[1]), outs=(product,)))
-            op = replace(scaling, ins=(product, scaling.ins[position]), outs=op.outs)
+            unscaled = builder.new_value(out.dtype, out.shape)
+            nodes.append(replace(op, ins=(scaling.ins[1 - position], op.ins[1]), outs=(unscaled,)))
+            op = replace(scaling, ins=(unscaled, scaling.ins[position]), outs=op.outs)
         nodes.append(op)
     return replace(g, nodes=tuple(nodes), values=tuple(builder.values.values()))
 
 
-def _scale_operand(g: Graph, scaling: Op, product: Op) -> int | None:
+def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
     """Which operand of `scaling` is one number per row of the product's src, if scaling later is right and cheaper."""
-    src, out = g.value(scaling.outs[0]), g.value(product.outs[0])
-    if not spec(scaling.kind).is_product or g.consumers[src.id] != (product,) or src.id in g.outs or product.ins[1] == src.id:
+    src, out = g.value(scaling.outs[0]), g.value(matmul.outs[0])
+    if not spec(scaling.kind).is_product or g.consumers[src.id] != (matmul,) or src.id in g.outs or matmul.ins[1] == src.id:
         return None
     if src.shape[-1] <= out.shape[-1] or src.shape[:-1] != out.shape[:-1]:
         return None

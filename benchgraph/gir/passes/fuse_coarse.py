@@ -17,6 +17,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op
 from benchgraph.gir.nests import in_order, reachable, with_borders
+from benchgraph.gir.product import product
 from benchgraph.ops import spec
 
 
@@ -74,7 +75,9 @@ def _packs_weight_of(g: Graph, pack: Fused, user: Fused) -> bool:
         return False
     packed = pack.ops[0].outs[0]
     readers = [op for op in user.ops if packed in op.ins]
-    return pack.outs == (packed,) and all(spec(op.kind).is_contraction and op.ins[0] != packed for op in readers) and packed not in g.outs
+    if pack.outs != (packed,) or packed in g.outs:
+        return False
+    return all(spec(op.kind).is_contraction and op.ins[0] != packed and product(g, op).has_wei_per_batch for op in readers)
 
 
 def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
@@ -84,8 +87,8 @@ def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
         if g.root(v) not in shared:
             continue
         value = g.value(v)
-        is_weight = row.is_contraction and position == 1
-        if value.view is not None or value.shape[:-1] != rows or row.is_movement or is_weight:
+        needs_more = row.is_movement or (row.is_contraction and (position == 1 or not product(g, op).is_row_wise))
+        if value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
     return True
 

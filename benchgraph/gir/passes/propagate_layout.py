@@ -16,8 +16,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Constness, Graph, Layout, Node, Op, Value, plain
-from benchgraph.gir.matrix import matrix_dims
-from benchgraph.gir.schedule import panel
+from benchgraph.gir.product import K, operand_axes, product
+from benchgraph.gir.schedule import column_block
 from benchgraph.ops import spec
 
 
@@ -34,11 +34,11 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     for op in g.nodes:
         if isinstance(op, Op) and spec(op.kind).is_contraction:
             src, wei = op.ins
-            if matrix_dims(g, src) is None:
+            if operand_axes(g, op, 0) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
-            if g.value(wei).is_constant or matrix_dims(g, wei) is None:
-                shape = g.value(wei).shape
-                wei = _reordered(values, nodes, wei, column_blocked(len(shape), panel(shape[-1], target)))
+            if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
+                layout = column_blocked(len(g.value(wei).shape), column_block(product(g, op), target))
+                wei = _reordered(values, nodes, wei, layout)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         nodes.append(op)
     return g if tuple(nodes) == g.nodes else replace(g, values=tuple(values.values()), nodes=tuple(nodes))
@@ -59,8 +59,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     for op in g.nodes:
         if not isinstance(op, Op) or not spec(op.kind).is_contraction:
             continue
-        n = g.value(op.outs[0]).shape[-1]
-        nb = panel(n, target)
+        n, nb = g.value(op.outs[0]).shape[-1], column_block(product(g, op), target)
         chain = _pointwise_chain(g, op.outs[0], viewed)
         if chain is not None and n % nb == 0:
             changed |= {v: replace(g.value(v), layout=column_blocked(len(g.value(v).shape), nb)) for v in chain}
@@ -79,7 +78,7 @@ def _pointwise_chain(g: Graph, start: int, viewed: set[int]) -> tuple[int, ...] 
         for user in g.consumers[id]:
             assert isinstance(user, Op)
             if spec(user.kind).is_contraction:
-                if user.ins[1] == id:
+                if user.ins[1] == id or product(g, user).operands[0][-1] != K:
                     return None
                 feeds_one = True
             elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:

@@ -12,6 +12,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
+from benchgraph.gir.product import product
 from benchgraph.gir.schedule import column_block, rows_per_task
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -60,5 +61,5 @@ def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:
     if not spec(stage.ops[0].kind).is_contraction:
         return stage
     wei = g.value(stage.ops[0].ins[1])
-    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(wei.shape[-1], target)
+    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, stage.ops[0]), target)
     return replace(stage, anchors=choose_anchors(g, stage.ops, mb, nb, target), nb=nb)

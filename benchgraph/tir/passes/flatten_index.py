@@ -58,7 +58,7 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
         if isinstance(p, Flat):
             return p
         strides = p.tensor.strides
-        return Flat(_flat(p.tensor), _position(p.tensor, p.index, ranges), strides[p.row_dim], p.batch_step * strides[p.batch_dim])
+        return Flat(_flat(p.tensor), _position(p.tensor, p.index, ranges), tuple(strides[dim] * step for dim, step in p.axes))
 
     s = map_exprs(s, expr)
     match s:

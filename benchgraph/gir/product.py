@@ -1,0 +1,153 @@
+"""A tunable op's iteration space: which axes its product runs over, and how each of them steps through the buffers of its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.affine import step
+from benchgraph.ops.spec import Call, Contraction, Movement
+from benchgraph.tir.ir import Const, Expr, Var
+
+Index = tuple[Expr, ...]
+Axis = tuple[int, int]  # (dim of the buffer, indices per step)
+M, N, K = Var("$m"), Var("$n"), Var("$k")
+
+
+@dataclass(frozen=True)
+class Product:
+    """dst[at] = sum over `over` of src[...] * wei[...], all indices symbolic.
+
+    at: $b0 ..., M, N. over: $r0 ..., K, with 0 for axes of extent 1, so that a 1x1 convolution is seen to be a plain product.
+    """
+
+    call: Call
+    how: Contraction
+
+    @property
+    def at(self) -> Index:
+        return (*(Var(f"$b{i}") for i in range(len(self.call.outs[0].shape) - 2)), M, N)
+
+    @cached_property
+    def reduced(self) -> Shape:
+        return self.how.reduced(self.call)
+
+    @property
+    def over(self) -> Index:
+        names = (*(Var(f"$r{i}") for i in range(len(self.reduced) - 1)), K)
+        return tuple(Const(0) if extent == 1 and name != K else name for name, extent in zip(names, self.reduced, strict=True))
+
+    @property
+    def batch(self) -> tuple[tuple[Expr, int], ...]:
+        """The reduced axes besides K, with their extents; those of extent 1 are left out."""
+        return tuple((axis, extent) for axis, extent in zip(self.over[:-1], self.reduced, strict=False) if extent != 1)
+
+    @cached_property
+    def operands(self) -> tuple[Index, Index]:
+        """The index of src and of wei, 0 along their dims of size 1."""
+        indices = self.how.index(self.call, self.at, self.over)
+        src, wei = (_zeroed(t.shape, index) for index, t in zip(indices, self.call.ins, strict=True))
+        return src, wei
+
+    @property
+    def columns(self) -> int:
+        """Columns of one group."""
+        return self.how.columns(self.call)
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Each row of dst needs the same row of src, whole, and nothing else of it."""
+        return self._matches(self.operands[0], (*self.at[:-1], K))
+
+    @property
+    def has_wei_per_batch(self) -> bool:
+        """Each batch entry of dst has its own matrix of wei, or all have one."""
+        return self._matches(self.operands[1], (*self.at[:-2], K, N))
+
+    def _matches(self, index: Index, wanted: Index) -> bool:
+        zero = Const(0)
+        return len(self.batch) == 0 and len(index) == len(wanted) and all(i in (w, zero) for i, w in zip(index, wanted, strict=True))
+
+
+def _zeroed(shape: Shape, index: Index) -> Index:
+    """0 along dims of size 1."""
+    return tuple(Const(0) if extent == 1 else i for extent, i in zip(shape, index, strict=True))
+
+
+def product(g: Graph, op: Op) -> Product:
+    how = spec(op.kind).lower
+    assert isinstance(how, Contraction), op.kind
+    return Product(Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs)), how)
+
+
+def root_index(g: Graph, id: int, index: Index) -> Index:
+    """The index in the root's logical shape of the element at `index` of a value, through all its views."""
+    value = g.value(id)
+    while value.view is not None:
+        view = value.view
+        movement = spec(view.kind).lower
+        assert isinstance(movement, Movement)
+        move = movement.target if view.inverse else movement.source
+        value = g.value(view.base)
+        index = _zeroed(value.shape, move(view.attrs, view.src_shape, view.dst_shape, index))
+    return index
+
+
+def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...]) -> tuple[Axis, ...] | None:
+    """For each of the axes, the dim of the value's buffer that it runs along and by how many indices; (0, 0) for one that does not move.
+
+    None when one of them moves along several dims, or not evenly. A dim in blocks is taken along by one index only, inside a block.
+    """
+    root, at = g.value(g.root(id)), root_index(g, id, index)
+    blocks = {axis: len(root.layout.order) + place for place, (axis, _) in enumerate(root.layout.blocks)}
+    found: list[Axis] = []
+    for axis in axes:
+        if not isinstance(axis, Var):
+            found.append((0, 0))
+            continue
+        steps = [(dim, step(i, axis)) for dim, i in enumerate(at)]
+        moving = [(dim, by) for dim, by in steps if by != 0]
+        if len(moving) > 1:
+            return None
+        dim, by = moving[0] if moving else (0, 0)
+        if by is None or (by and dim in blocks and at[dim] != axis):
+            return None
+        found.append((0, 0) if not by else (blocks[dim], 1) if dim in blocks else (root.layout.order.index(dim), by))
+    return tuple(found)
+
+
+def result_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
+    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there."""
+    out = g.value(op.outs[0])
+    at = _zeroed(out.shape, product(g, op).at)
+    axes = buffer_axes(g, out.id, at, at[-2:])
+    return axes if axes is not None and axes[0][1] in (0, 1) and has_unit_stride(g, out.id, axes[1]) else None
+
+
+def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
+    """As `buffer_axes`, of src (0): M, K and the batch, or of wei (1): K, N and the batch; None when the microkernel cannot read it."""
+    p = product(g, op)
+    wanted = ((M, K), (K, N))[port]
+    id = op.ins[port]
+    axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)))
+    return axes if axes is not None and (port == 0 or has_unit_stride(g, id, axes[1])) else None
+
+
+def has_rows(g: Graph, id: int) -> bool:
+    """Whether the last axis of a value goes from element to element of memory."""
+    shape = g.value(id).shape
+    at = _zeroed(shape, tuple(Var(f"$i{i}") for i in range(len(shape))))
+    axes = buffer_axes(g, id, at, at[-1:])
+    return axes is not None and has_unit_stride(g, id, axes[0])
+
+
+def has_unit_stride(g: Graph, id: int, axis: Axis) -> bool:
+    """Whether an axis of a value's buffer goes from element to element of memory, or nowhere."""
+    root = g.value(g.root(id))
+    physical = root.layout.physical(root.shape)
+    strides = root.strides if root.strides is not None else dense_strides(physical)
+    dim, by = axis
+    return by == 0 or strides[dim] * by == 1
