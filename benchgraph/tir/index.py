@@ -100,15 +100,36 @@ def _index(e: Binary, ranges: Ranges) -> Expr:
 
 
 def _recombine(form: Linear) -> Linear:
-    """k*c*(x // c) + k*(x % c) -> k*x."""
+    """k*c*(x // c) + k*(x % c) -> k*x, and k*c*(x // (a*c)) + k*(x // a % c) -> k*(x // a): flat indices cut into dims and joined again.
+
+    In the remainder x may have lost multiples of the divisor.
+    """
     for atom, k in form.terms.items():
         match atom:
             case Binary(BinOp.mod, x, Const(value=c)):
-                whole = Binary(BinOp.floordiv, x, Const(c))
-                if form.terms.get(whole) == k * c:
-                    pair = Linear({atom: k, whole: int(k * c)})
-                    return _recombine(form.minus(pair).plus(linear(x).times(k)))
+                for whole, weight in form.terms.items():
+                    joined = _joined(x, int(c), whole) if weight == k * c else None
+                    if joined is not None:
+                        pair = Linear({atom: k, whole: weight})
+                        return _recombine(form.minus(pair).plus(linear(joined).times(k)))
     return form
+
+
+def _joined(x: Expr, c: int, whole: Expr) -> Expr | None:
+    """What c*whole + x % c is, when whole is the quotient that belongs to the remainder."""
+    match whole, x:
+        case Binary(BinOp.floordiv, y, Const(value=d)), _ if d == c and _congruent(x, y, c):
+            return y
+        case Binary(BinOp.floordiv, y, Const(value=d)), Binary(BinOp.floordiv, z, Const(value=a)) if d == a * c and _congruent(
+            z, y, int(d)
+        ):
+            return Binary(BinOp.floordiv, y, Const(a))
+    return None
+
+
+def _congruent(x: Expr, y: Expr, c: int) -> bool:
+    gap = linear(x).minus(linear(y))
+    return gap.constant % c == 0 and all(k % c == 0 for k in gap.terms.values())
 
 
 def _floordiv(form: Linear, c: int, ranges: Ranges) -> Expr:

@@ -19,6 +19,7 @@ from benchgraph.tir.visit import substitute
 from tests.tir.programs import TARGET, at, i, j, k, loop, p, param, put, split_and_join
 
 x = at(param("x", 8), i)
+flat_83 = add(mul(i, 4096), j)
 RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2)}
 
 
@@ -40,6 +41,10 @@ RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2)}
         (mod(mod(j, 32), 8), "j%8"),
         (add(mul(floordiv(j, 4), 4), mod(j, 4)), "j"),
         (add(mul(floordiv(j, 4), 128), mul(mod(j, 4), 32)), "j*32"),
+        (add(mul(floordiv(flat_83, 83), 83), mod(flat_83, 83)), "i*4096 + j"),
+        (add(add(mul(floordiv(j, 35), 35), mul(mod(floordiv(j, 7), 5), 7)), mod(j, 7)), "j"),
+        (add(mul(floordiv(j, 35), 35), mul(mod(floordiv(j, 7), 4), 7)), "j//35*35 + j//7%4*7"),  # 4*7 is not 35
+        (add(mul(floordiv(j, 7), 7), mod(add(j, 1), 7)), "(j + 1)%7 + j//7*7"),
         (minimum(j, 64), "j"),
         (minimum(j, add(i, 64)), "j"),
         (minimum(32, sub(90, mul(k, 32))), "min(32, 90 - k*32)"),
