@@ -64,8 +64,9 @@ def _after_reduction(op: Op, axes: Axes, folded: tuple[int, ...]) -> Axes:
 
 
 def _join(g: Graph, d: Domain, op: Op) -> bool:
-    if any(g.root(v) in d.scattered or (g.value(v).view is not None and g.root(v) in d.axes and v not in d.axes) for v in op.ins):
-        return False
+    made = {g.root(v) for v in (*d.axes, *d.scattered)}
+    if any(v not in d.axes and g.root(v) in made for v in op.ins):
+        return False  # it reads at other indices, or through other views, what iterations of this nest write
     match spec(op.kind).lower:
         case Elementwise():
             return _join_elementwise(g, d, op)

@@ -167,6 +167,12 @@ def movement(b: GraphBuilder) -> None:
 
 
 @case
+def square_transposed_between(b: GraphBuilder) -> None:
+    """ReLU writes through the transposition. Exp has the same extents, but reads what other iterations wrote: a nest of its own."""
+    b.op("Exp", b.op("StaticTranspose", b.op("ReLU", b.input((9, 9))), order=[1, 0]))
+
+
+@case
 def strided_input(b: GraphBuilder) -> None:
     """A user tensor with gaps and permuted strides as src of a product."""
     b.op("MatMul", b.input((5, 16), strides=(24, 1)), b.input((16, 20), strides=(1, 16)))
