@@ -87,7 +87,7 @@ def _index(e: Binary, ranges: Ranges) -> Expr:
     divisor = constant(e.b)
     match e.op:
         case BinOp.add | BinOp.sub | BinOp.mul:
-            return to_expr(_recombine(linear(e)), ranges)
+            return to_expr(_recombine(linear(e), ranges), ranges)
         case BinOp.floordiv if divisor is not None and divisor > 0:
             return _floordiv(linear(e.a), divisor, ranges)
         case BinOp.mod if divisor is not None and divisor > 0:
@@ -99,37 +99,21 @@ def _index(e: Binary, ranges: Ranges) -> Expr:
     return e
 
 
-def _recombine(form: Linear) -> Linear:
-    """k*c*(x // c) + k*(x % c) -> k*x, and k*c*(x // (a*c)) + k*(x // a % c) -> k*(x // a): flat indices cut into dims and joined again.
-
-    In the remainder x may have lost multiples of the divisor.
-    """
+def _recombine(form: Linear, ranges: Ranges) -> Linear:
+    """k*c*(x // c) + k*(x % c) -> k*x, where x // c may be spelled as its canonical form, of several terms."""
     for atom, k in form.terms.items():
         match atom:
             case Binary(BinOp.mod, x, Const(value=c)):
-                for whole, weight in form.terms.items():
-                    joined = _joined(x, int(c), whole) if weight == k * c else None
-                    if joined is not None:
-                        pair = Linear({atom: k, whole: weight})
-                        return _recombine(form.minus(pair).plus(linear(joined).times(k)))
+                whole = linear(_floordiv(linear(x), int(c), ranges))
+                joined = form.minus(Linear({atom: k})).minus(whole.times(int(k * c))).plus(linear(x).times(k))
+                if _divisions(joined) < _divisions(form):
+                    return _recombine(joined, ranges)
     return form
 
 
-def _joined(x: Expr, c: int, whole: Expr) -> Expr | None:
-    """What c*whole + x % c is, when whole is the quotient that belongs to the remainder."""
-    match whole, x:
-        case Binary(BinOp.floordiv, y, Const(value=d)), _ if d == c and _congruent(x, y, c):
-            return y
-        case Binary(BinOp.floordiv, y, Const(value=d)), Binary(BinOp.floordiv, z, Const(value=a)) if d == a * c and _congruent(
-            z, y, int(d)
-        ):
-            return Binary(BinOp.floordiv, y, Const(a))
-    return None
-
-
-def _congruent(x: Expr, y: Expr, c: int) -> bool:
-    gap = linear(x).minus(linear(y))
-    return gap.constant % c == 0 and all(k % c == 0 for k in gap.terms.values())
+def _divisions(form: Linear) -> int:
+    """How many of the terms divide."""
+    return sum(isinstance(atom, Binary) and atom.op in (BinOp.floordiv, BinOp.mod) for atom in form.terms)
 
 
 def _floordiv(form: Linear, c: int, ranges: Ranges) -> Expr:
@@ -138,9 +122,9 @@ def _floordiv(form: Linear, c: int, ranges: Ranges) -> Expr:
     rest = Linear({a: k for a, k in form.terms.items() if k % c}, form.constant % c)
     lo, hi = linear_bounds(rest, ranges)
     if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
-        return to_expr(_recombine(whole.plus(Linear({}, int(lo // c)))), ranges)
+        return to_expr(_recombine(whole.plus(Linear({}, int(lo // c))), ranges), ranges)
     quotient = _reduced_floordiv(rest, c, ranges)
-    return to_expr(_recombine(whole.plus(linear(quotient))), ranges)
+    return to_expr(_recombine(whole.plus(linear(quotient)), ranges), ranges)
 
 
 def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
@@ -148,9 +132,11 @@ def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
     if common > 1:  # (g*x + k) // (g*d) == (x + k // g) // d
         smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
         return _floordiv(smaller, c // common, ranges)
-    match list(rest.terms.items()), rest.constant:
-        case [(Binary(BinOp.floordiv, x, Const(value=inner)), 1)], 0:
-            return _floordiv(linear(x), int(inner) * c, ranges)
+    for atom, k in rest.terms.items():
+        match atom, k:
+            case Binary(BinOp.floordiv, x, Const(value=inner)), 1:  # (a + x // n) // c == (a*n + x) // (n*c)
+                others = rest.minus(Linear({atom: 1}))
+                return _floordiv(others.times(int(inner)).plus(linear(x)), int(inner) * c, ranges)
     e = to_expr(rest, ranges)
     return e if c == 1 else Binary(BinOp.floordiv, e, Const(c))
 
@@ -161,15 +147,16 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
     for candidate in (kept, rest):
         lo, hi = linear_bounds(candidate, ranges)
         if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
-            return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c))), ranges)
-    common = gcd(c, rest.constant, *rest.terms.values())
+            return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c)), ranges), ranges)
+    # As floordiv leaves the same terms as they are, k*c*(x // c) and k*(x % c) have one x, and recombine.
+    common = gcd(c, kept.constant, *kept.terms.values())
     if common > 1:
-        smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
+        smaller = Linear({a: k // common for a, k in kept.terms.items()}, kept.constant // common)
         return to_expr(linear(_mod(smaller, c // common, ranges)).times(common), ranges)
-    match list(rest.terms.items()), rest.constant:
+    match list(kept.terms.items()), kept.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
             return _mod(linear(x), c, ranges)
-    return Binary(BinOp.mod, to_expr(rest, ranges), Const(c))
+    return Binary(BinOp.mod, to_expr(kept, ranges), Const(c))
 
 
 def _difference(e: Binary, ranges: Ranges) -> Range:

@@ -20,7 +20,8 @@ from tests.tir.programs import TARGET, at, i, j, k, loop, p, param, put, split_a
 
 x = at(param("x", 8), i)
 flat_83 = add(mul(i, 4096), j)
-RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2)}
+RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2), "c": (0, 7), "e": (0, 4095)}
+element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chunks
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2)}
         (mul(add(i, 2), 4), "i*4 + 8"),
         (floordiv(add(mul(i, 64), j), 64), "i"),
         (mod(add(mul(i, 64), j), 64), "j"),
-        (mod(add(mul(i, 65), j), 64), "(i + j)%64"),
+        (mod(add(mul(i, 65), j), 64), "(i*65 + j)%64"),  # not (i + j)%64: (i*65 + j)//64 is next to it often, and the two recombine
         (floordiv(add(mul(i, 64), add(j, 1)), 64), "i + (j + 1)//64"),
         (floordiv(mul(i, 32), 64), "i//2"),
         (mod(mul(i, 32), 64), "i%2*32"),
@@ -44,6 +45,7 @@ RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2)}
         (add(mul(floordiv(flat_83, 83), 83), mod(flat_83, 83)), "i*4096 + j"),
         (add(add(mul(floordiv(j, 35), 35), mul(mod(floordiv(j, 7), 5), 7)), mod(j, 7)), "j"),
         (add(mul(floordiv(j, 35), 35), mul(mod(floordiv(j, 7), 4), 7)), "j//35*35 + j//7%4*7"),  # 4*7 is not 35
+        (add(add(mul(floordiv(element, 96), 96), mul(mod(floordiv(element, 32), 3), 32)), mod(element, 32)), "c*4096 + e"),
         (add(mul(floordiv(j, 7), 7), mod(add(j, 1), 7)), "(j + 1)%7 + j//7*7"),
         (minimum(j, 64), "j"),
         (minimum(j, add(i, 64)), "j"),
