@@ -17,23 +17,74 @@ The packages, in the order in which data flows through them:
     compile.py  the compiler on one screen      cli.py  the command line
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchgraph.core.dtypes import DType
+    from benchgraph.core.errors import BenchgraphError, Status
+    from benchgraph.core.tensor import (
+        MAX_NDIMS,
+        UNKNOWN_DIM,
+        UNKNOWN_NDIMS,
+        UNKNOWN_SIZE,
+        LayoutType,
+        LogicalTensor,
+        PropertyType,
+    )
+    from benchgraph.library.compiled_partition import CompiledPartition
+    from benchgraph.library.engine import Allocator, Engine, Stream
+    from benchgraph.library.fpmath import FpmathMode
+    from benchgraph.library.graph import Graph
+    from benchgraph.library.op import Op
+    from benchgraph.library.partition import Partition
+    from benchgraph.library.tensor import ALLOCATE, Tensor
+    from benchgraph.partition.ir import Policy
+
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "Engine": "benchgraph.library.engine",
-    "Stream": "benchgraph.library.engine",
-    "Graph": "benchgraph.library.graph",
-    "Op": "benchgraph.graph.ir",
-    "LogicalTensor": "benchgraph.core.tensor",
-    "Tensor": "benchgraph.library.tensor",
+_HOMES = {
+    "core.dtypes": ("DType",),
+    "core.errors": ("BenchgraphError", "Status"),
+    "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
+    "library.compiled_partition": ("CompiledPartition",),
+    "library.engine": ("Allocator", "Engine", "Stream"),
+    "library.fpmath": ("FpmathMode",),
+    "library.graph": ("Graph",),
+    "library.op": ("Op",),
+    "library.partition": ("Partition",),
+    "library.tensor": ("ALLOCATE", "Tensor"),
+    "partition.ir": ("Policy",),
 }
-__all__ = ["Engine", "Graph", "LogicalTensor", "Op", "Stream", "Tensor"]
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [
+    "ALLOCATE",
+    "MAX_NDIMS",
+    "UNKNOWN_DIM",
+    "UNKNOWN_NDIMS",
+    "UNKNOWN_SIZE",
+    "Allocator",
+    "BenchgraphError",
+    "CompiledPartition",
+    "DType",
+    "Engine",
+    "FpmathMode",
+    "Graph",
+    "LayoutType",
+    "LogicalTensor",
+    "Op",
+    "Partition",
+    "Policy",
+    "PropertyType",
+    "Status",
+    "Stream",
+    "Tensor",
+]
 
 
 def __getattr__(name: str) -> object:
     """The programming model's names, imported when first used: `benchgraph --help` needs neither numpy nor LLVM."""
-    if name not in _PUBLIC:
+    if name not in _HOME:
         raise AttributeError(f"module 'benchgraph' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_PUBLIC[name]), name)
+    return getattr(import_module(f"benchgraph.{_HOME[name]}"), name)

@@ -40,3 +40,56 @@ def test_the_help_names_them_all() -> None:
     assert (variable, default) == (CAPACITY, "1024")
     assert ONEDNN in help
     assert DNNL in help
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("0", ()),
+        ("1", ("exec",)),
+        ("2", ("create", "exec")),
+        ("none", ()),
+        ("profile_exec", ("exec",)),
+        ("profile_create", ("create",)),
+        ("profile", ("create", "exec")),
+        ("all", ("create", "exec")),
+        ("profile_create,profile_exec", ("create", "exec")),
+        ("error,check,dispatch,warn", ()),
+        ("debuginfo=3", ()),
+        ("profile,filter=graph", ("create", "exec")),
+        ("profile,filter=prim|conv", ()),
+        ("filter=gr.*h,1", ("exec",)),
+    ],
+)
+def test_verbose_has_onednns_grammar(text: str, events: tuple[str, ...]) -> None:
+    assert from_environment({"ONEDNN_VERBOSE": text}).verbose == events
+
+
+def test_our_name_wins_over_onednns() -> None:
+    both = {"BENCHGRAPH_VERBOSE": "none", "ONEDNN_VERBOSE": "all", "DNNL_VERBOSE": "1"}
+    assert from_environment(both).verbose == ()
+    del both["BENCHGRAPH_VERBOSE"]
+    assert from_environment(both).verbose == ("create", "exec")
+
+
+def test_dump_and_fpmath_mode_are_read_under_onednns_names() -> None:
+    found = from_environment({"ONEDNN_GRAPH_DUMP": "graph,subgraph", "ONEDNN_DEFAULT_FPMATH_MODE": "bf16"})
+    assert (found.dump, found.default_fpmath_mode) == (("graph", "subgraph"), "bf16")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ONEDNN_VERBOSE", "loud"),
+        ("BENCHGRAPH_VERBOSE", "3"),
+        ("ONEDNN_VERBOSE", "1,filter=("),
+        ("ONEDNN_GRAPH_DUMP", "graph,ops"),
+        ("DNNL_DEFAULT_FPMATH_MODE", "f64"),
+        ("BENCHGRAPH_THREADS", "-1"),
+    ],
+)
+def test_a_bad_value_names_the_variable_and_its_meaning(name: str, value: str) -> None:
+    with pytest.raises(InvalidArguments) as raised:
+        from_environment({name: value})
+    assert str(raised.value).startswith(f"{name}: bad value {value!r}; ")
+    assert raised.value.fix in {help for _, _, help in table()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -28,13 +29,48 @@ def _flag(parse: Callable[[str], object], help: str, *also: str) -> dict[str, ob
     return {"parse": parse, "help": f"{help} (also {', '.join(also)})" if also else help, "also": also}
 
 
-def _choice(help: str, *choices: str) -> dict[str, object]:
+_VERBOSE = {"profile_exec": ("exec",), "profile_create": ("create",), "profile": ("create", "exec"), "all": ("create", "exec")}
+_LEVELS = {"0": "none", "1": "profile_exec", "2": "profile"}
+_QUIET = frozenset({"none", "error", "warn", "check", "dispatch"})  # oneDNN's words for what we raise instead of print
+
+
+def _events(text: str) -> tuple[str, ...]:
+    """ONEDNN_VERBOSE's grammar: 0, 1, 2, or a comma list of flags; `filter=REGEX` must match the word `graph`."""
+    found, shown = set[str](), True
+    for word in _names(text):
+        flag, _, value = _LEVELS.get(word, word).partition("=")
+        if flag == "filter":
+            shown = _matches(value, "graph")
+        elif flag not in _QUIET and flag != "debuginfo":
+            if flag not in _VERBOSE:
+                raise ValueError(text)
+            found.update(_VERBOSE[flag])
+    return tuple(sorted(found)) if shown else ()
+
+
+def _matches(pattern: str, word: str) -> bool:
+    try:
+        return re.search(pattern, word) is not None
+    except re.error as bad:
+        raise ValueError(pattern) from bad
+
+
+def _subset(*choices: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        if not set(found := _names(text)) <= set(choices):
+            raise ValueError(text)
+        return found
+
+    return parse
+
+
+def _choice(help: str, *choices: str, also: tuple[str, ...] = ()) -> dict[str, object]:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
         return text
 
-    return _flag(parse, f"{help}: {', '.join(choices)}")
+    return _flag(parse, f"{help}: {', '.join(choices)}", *also)
 
 
 @dataclass(frozen=True)
@@ -57,6 +93,27 @@ class Config:
             "compiled partitions kept for reuse; 0 keeps none",
             "ONEDNN_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
             "DNNL_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
+        ),
+    )
+    verbose: tuple[str, ...] = field(
+        default=(),
+        metadata=_flag(
+            _events,
+            "log compilations and executions of partitions: none (0), profile_exec (1), profile (2), profile_create, all; filter=REGEX",
+            "ONEDNN_VERBOSE",
+            "DNNL_VERBOSE",
+        ),
+    )
+    dump: tuple[str, ...] = field(
+        default=(),
+        metadata=_flag(_subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"),
+    )
+    default_fpmath_mode: str = field(
+        default="strict",
+        metadata=_choice(
+            "floating-point math mode of graphs that name none",
+            *("strict", "bf16", "f16", "tf32", "any"),
+            also=("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
         ),
     )
 

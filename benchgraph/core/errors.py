@@ -8,13 +8,15 @@ from enum import Enum
 
 
 class Status(Enum):
-    """oneDNN's status codes (dnnl_status_t); names and values are theirs."""
+    """oneDNN's status codes (dnnl_status_t); names and values are theirs. We never return last_impl_reached or not_required."""
 
     success = 0
     out_of_memory = 1
     invalid_arguments = 2
     unimplemented = 3
+    last_impl_reached = 4
     runtime_error = 5
+    not_required = 6
     invalid_graph = 7
     invalid_graph_op = 8
     invalid_shape = 9
@@ -79,6 +81,12 @@ class Unimplemented(BenchgraphError):
 
 class OutOfMemory(BenchgraphError):
     status = Status.out_of_memory
+
+
+class ExecutionFailed(BenchgraphError):
+    """Compiled code was entered and did not run to its end: the user's thread pool failed."""
+
+    status = Status.runtime_error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

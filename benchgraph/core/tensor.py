@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
+from operator import index
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments
 
+UNKNOWN_NDIMS = -1  # DNNL_GRAPH_UNKNOWN_NDIMS
 UNKNOWN_DIM = -(2**63)  # DNNL_GRAPH_UNKNOWN_DIM
+UNKNOWN_SIZE = 2**64 - 1  # SIZE_MAX, oneDNN's answer for the size of a layout that is not settled
 MAX_NDIMS = 12  # DNNL_MAX_NDIMS
+MAX_ID = 2**64 - 1  # ids are size_t
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -58,13 +63,17 @@ def dense_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+HOST_SCALARS = (DType.f32, DType.s32, DType.s64)  # graph-api.md section 2.2: what a host scalar may be
+
+
 @dataclass(frozen=True)
 class LogicalTensor:
-    """A tensor's metadata.
+    """A tensor's metadata. A new one with the same id carries new facts: dims that were unknown, the layout a partition chose.
 
-    shape: None when even the rank is unknown; dims of unknown size are UNKNOWN_DIM.
+    shape: None when even the rank is unknown; dims of unknown size are UNKNOWN_DIM. Any sequence will do.
     strides: in elements, None when unknown (row-major is meant once the shape is known).
-    layout_id: only for opaque layouts.
+    layout_id: only for opaque layouts. property_type: undef means variable; a host_scalar is a single number that the user passes by value.
+    Raises InvalidArguments for what cannot be: more than 12 dims, a negative one, strides of another rank, a host scalar with dims.
     """
 
     id: int
@@ -75,9 +84,100 @@ class LogicalTensor:
     property_type: PropertyType = PropertyType.undef
     layout_id: int = 0
 
+    def __post_init__(self) -> None:
+        where = f"logical tensor {self.id}"
+        _check_kinds(self, where)
+        for name in ("shape", "strides"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _integers(value, name, where))
+        if self.shape is not None:
+            _check_dims(self.shape, where)
+            if self.strides is not None and len(self.strides) != len(self.shape):
+                what = f"{len(self.strides)} strides for {len(self.shape)} dims"
+                raise InvalidArguments(what, where=where, fix="give one stride, in elements, per dim")
+        if self.layout_id and self.layout_type is not LayoutType.opaque:
+            what = f"layout id {self.layout_id} with a layout that is {self.layout_type.value}"
+            raise InvalidArguments(what, where=where, fix="only opaque layouts have an id")
+        if self.property_type is PropertyType.host_scalar and (self.shape != () or self.dtype not in HOST_SCALARS):
+            known = " or ".join(d.value for d in HOST_SCALARS)
+            raise InvalidArguments("a host scalar that is no single number", where=where, fix=f"give it shape () and dtype {known}")
+
+    @classmethod
+    def of_rank(
+        cls,
+        id: int,
+        dtype: DType,
+        ndims: int,
+        layout_type: LayoutType = LayoutType.strided,
+        property_type: PropertyType = PropertyType.undef,
+    ) -> LogicalTensor:
+        """A tensor of which only the number of dims is known, or, with UNKNOWN_NDIMS, not even that."""
+        if not UNKNOWN_NDIMS <= ndims <= MAX_NDIMS:
+            where, fix = f"logical tensor {id}", f"use 0 to {MAX_NDIMS}, or {UNKNOWN_NDIMS} for an unknown rank"
+            raise InvalidArguments(f"{ndims} dims", where=where, fix=fix)
+        shape = None if ndims == UNKNOWN_NDIMS else (UNKNOWN_DIM,) * ndims
+        return cls(id, dtype, shape, layout_type=layout_type, property_type=property_type)
+
+    @property
+    def ndims(self) -> int:
+        return UNKNOWN_NDIMS if self.shape is None else len(self.shape)
+
+    def get_dims(self) -> Shape:
+        """The dims, UNKNOWN_DIM where a size is unknown. Raises InvalidArguments when the rank is."""
+        if self.shape is None:
+            raise InvalidArguments(
+                "its rank is unknown", where=f"logical tensor {self.id}", fix="give it a shape, or query it after compile"
+            )
+        return self.shape
+
+    def get_strides(self) -> Shape:
+        """The strides in elements, UNKNOWN_DIM where unknown. InvalidArguments when the layout is not strided or the rank unknown."""
+        if self.layout_type is not LayoutType.strided:
+            what = f"its layout is {self.layout_type.value}"
+            raise InvalidArguments(what, where=f"logical tensor {self.id}", fix="only strided layouts have strides")
+        dims = self.get_dims()
+        if self.strides is None and UNKNOWN_DIM in dims:
+            return (UNKNOWN_DIM,) * len(dims)
+        return self.known_strides
+
+    def get_layout_id(self) -> int:
+        """The id of an opaque layout. Raises InvalidArguments for any other."""
+        if self.layout_type is not LayoutType.opaque:
+            what = f"its layout is {self.layout_type.value}"
+            raise InvalidArguments(what, where=f"logical tensor {self.id}", fix="only opaque layouts have an id")
+        return self.layout_id
+
+    def get_mem_size(self) -> int:
+        """Bytes that memory for the tensor must have; UNKNOWN_SIZE while dims or layout are open.
+
+        Strided: the largest dim * stride (a dim of 1 counts as dense), as oneDNN does, which covers the padding after the last row; no
+        less than what overlapping strides reach. Two s4 or u4 share a byte.
+        """
+        if self.layout_type is not LayoutType.strided or not self.has_known_shape:
+            return UNKNOWN_SIZE
+        spans = (d * (1 if d == 1 else s) for d, s in zip(self.known_shape, self.known_strides, strict=True))
+        return self.dtype.nbytes(max(self.storage_elements, *spans, 0) if self.storage_elements else 0)
+
+    def is_equal(self, other: LogicalTensor) -> bool:
+        """Whether a tensor of one may be used as the other without a reorder: same id, dtype, dims, property and physical layout."""
+        same = (self.id, self.dtype, self.shape, self.is_constant) == (other.id, other.dtype, other.shape, other.is_constant)
+        return same and self.is_host_scalar == other.is_host_scalar and self._layout == other._layout
+
+    @property
+    def _layout(self) -> tuple[LayoutType, Shape | int | None]:
+        """What tells layouts apart; strides that are not given are those of a row-major tensor."""
+        if self.layout_type is LayoutType.strided and self.shape is not None:
+            return self.layout_type, self.get_strides()
+        return self.layout_type, self.layout_id
+
     @property
     def is_constant(self) -> bool:
         return self.property_type is PropertyType.constant
+
+    @property
+    def is_host_scalar(self) -> bool:
+        return self.property_type is PropertyType.host_scalar
 
     @property
     def has_known_shape(self) -> bool:
@@ -112,3 +212,26 @@ class LogicalTensor:
 
     def with_shape(self, shape: Shape, strides: Shape | None = None) -> LogicalTensor:
         return replace(self, shape=shape, strides=strides)
+
+
+def _check_kinds(t: LogicalTensor, where: str) -> None:
+    if not isinstance(t.id, int) or not 0 <= t.id <= MAX_ID:
+        raise InvalidArguments(f"the id is {t.id!r}", where=where, fix=f"use an integer from 0 to {MAX_ID}")
+    for name, kind in (("dtype", DType), ("layout_type", LayoutType), ("property_type", PropertyType)):
+        if not isinstance(value := getattr(t, name), kind):
+            raise InvalidArguments(f"{name} is {value!r}", where=where, fix=f"use one of {', '.join(map(str, kind))}")
+
+
+def _integers(values: object, name: str, where: str) -> Shape:
+    try:
+        return tuple(map(index, values))  # type: ignore[call-overload]
+    except TypeError as bad:
+        raise InvalidArguments(f"{name} is {values!r}", where=where, fix="give a sequence of integers") from bad
+
+
+def _check_dims(shape: Shape, where: str) -> None:
+    if len(shape) > MAX_NDIMS:
+        raise InvalidArguments(f"{len(shape)} dims", where=where, fix=f"oneDNN allows {MAX_NDIMS}")
+    for dim in shape:
+        if dim < 0 and dim != UNKNOWN_DIM:
+            raise InvalidArguments(f"a dim of {dim}", where=where, fix="a dim is 0 or more; UNKNOWN_DIM stands for an unknown one")

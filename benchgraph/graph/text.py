@@ -18,6 +18,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 from benchgraph.core.attrs import Attrs, AttrValue
@@ -43,6 +44,12 @@ def print_graph(graph: Graph) -> str:
             head.append(f"{key}={_value(ports)}")
     seen: dict[int, LogicalTensor] = {}
     return "\n".join([f"graph {' '.join(head)} {{", *(f"  {_op(op, seen)}" for op in graph.ops), "}"]) + "\n"
+
+
+def print_tensor(t: LogicalTensor) -> str:
+    """A logical tensor for messages, without its id: `f32[128,13] constant`. Strides that are not given count as the usual ones."""
+    usual = t if t.strides is not None else replace(t, strides=_usual_strides(t.shape, t.layout_type))
+    return _tensor(usual, {}).partition(": ")[2]
 
 
 def _op(op: Op, seen: dict[int, LogicalTensor]) -> str:

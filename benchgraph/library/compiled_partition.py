@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor
@@ -16,6 +17,7 @@ from benchgraph.partition import ir
 from benchgraph.runtime.executable import Array, Bound, Executable
 
 BOUND_PER_THREAD = 16
+_HELD = attrgetter("held")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +44,19 @@ class CompiledPartition:
 
     def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory."""
-        tensors = (*inputs, *outputs)
-        bound, _ = self._bounds().get(tuple(map(id, tensors)), lambda: (self._bind(inputs, outputs), tensors))
+        try:
+            held = tuple(map(_HELD, (*inputs, *outputs)))
+        except AttributeError as bad:
+            strange = next(type(t).__name__ for t in (*inputs, *outputs) if not isinstance(t, Tensor))
+            raise InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors") from bad
+        bound, _ = self._bounds().get(tuple(map(id, held)), lambda: (self._bind(inputs, outputs), held))
         bound()
 
-    def _bounds(self) -> Cache[tuple[Bound, tuple[Tensor, ...]]]:
-        """This thread's bound buffers, by the identity of the tensors, which they keep alive: a Bound serves one call at a time."""
+    def _bounds(self) -> Cache[tuple[Bound, tuple[object, ...]]]:
+        """This thread's bound buffers, by the identity of what the tensors hold, which is kept alive: a Bound serves one call at a time."""
         if not hasattr(self._per_thread, "bounds"):
             self._per_thread.bounds = Cache(BOUND_PER_THREAD)
-        found: Cache[tuple[Bound, tuple[Tensor, ...]]] = self._per_thread.bounds
+        found: Cache[tuple[Bound, tuple[object, ...]]] = self._per_thread.bounds
         return found
 
     def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Bound:

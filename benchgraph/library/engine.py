@@ -19,10 +19,10 @@ ALIGNMENT = 64  # bytes; what malloc of an allocator is asked for
 
 @dataclass(frozen=True)
 class Allocator:
-    """A user's memory functions: malloc(size, alignment) -> address (0: none left), free(address)."""
+    """A user's memory functions: malloc(size, alignment) -> address (0: none left), free(address). Unless both are given: the library's."""
 
-    malloc: Callable[[int, int], int]
-    free: Callable[[int], None]
+    malloc: Callable[[int, int], int] | None = None
+    free: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,15 @@ class Engine:
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory that lives as long as the array. Raises OutOfMemory, also when the user's allocator gives none."""
-        if self.allocator is None:
+        malloc, free = (self.allocator.malloc, self.allocator.free) if self.allocator is not None else (None, None)
+        if malloc is None or free is None:
             return aligned(nbytes)
-        address = self.allocator.malloc(max(nbytes, 1), ALIGNMENT)
+        address = malloc(max(nbytes, 1), ALIGNMENT)
         if not address:
             raise OutOfMemory(f"the engine's allocator has no {nbytes} bytes", where="Engine")
         buffer = (ctypes.c_uint8 * nbytes).from_address(address)
         array = np.frombuffer(memoryview(buffer), np.uint8) if nbytes else np.empty(0, np.uint8)
-        weakref.finalize(buffer, self.allocator.free, address)
+        weakref.finalize(buffer, free, address)
         return array
 
 

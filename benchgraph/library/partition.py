@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from benchgraph import graph
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LayoutType, LogicalTensor
-from benchgraph.graph import infer_shapes
+from benchgraph.graph.check import check_one
 from benchgraph.library.cache import compiled_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine
+from benchgraph.library.fpmath import FpmathMode
+from benchgraph.library.op import Op
 from benchgraph.partition import ir
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 
+ENGINE_KINDS = ("cpu", "gpu")
 
-@dataclass(frozen=True, eq=False)
+
+def check_engine_kind(kind: str, where: str) -> None:
+    """Raises InvalidArguments. A graph may be for a GPU, though there is no engine to compile it for."""
+    if kind not in ENGINE_KINDS:
+        raise InvalidArguments(f"the engine kind is {kind!r}", where=where, fix=f"use one of {', '.join(ENGINE_KINDS)}")
+
+
 class Partition:
-    """Ops to be compiled together; usable after the graph is gone. Unsupported ones hold one op and say why in `reason`."""
+    """Ops to be compiled together; usable after the graph is gone. Unsupported ones hold one op and say why in `reason`.
 
-    description: ir.Partition
-    engine_kind: str
-    fpmath_mode: str = "strict"
+    Partition(op) is the partition of a single op, without a graph; it raises what `Graph.add_op` does. id: unique in the process.
+    """
+
+    def __init__(self, op: Op | graph.Op, engine_kind: str = "cpu") -> None:
+        check_engine_kind(engine_kind, "Partition")
+        alone = op.described if isinstance(op, Op) else op
+        if not isinstance(alone, graph.Op):
+            raise InvalidArguments(f"cannot partition a {type(op).__name__}", where="Partition", fix="give it an Op")
+        check_one(alone)
+        (description,) = partitions(graph.Graph((alone,), engine_kind), Policy.one_op_each)
+        self._set(description, engine_kind, FpmathMode(config().default_fpmath_mode), False)
+
+    @classmethod
+    def described(cls, description: ir.Partition, engine_kind: str, fpmath_mode: FpmathMode, apply_to_int: bool) -> Partition:
+        """A partition of a graph: what the partitioner says, and what it inherits from the graph."""
+        self = cls.__new__(cls)
+        self._set(description, engine_kind, fpmath_mode, apply_to_int)
+        return self
+
+    def _set(self, description: ir.Partition, engine_kind: str, fpmath_mode: FpmathMode, apply_to_int: bool) -> None:
+        self.description, self.engine_kind = description, engine_kind
+        self.fpmath_mode, self.fpmath_apply_to_int = fpmath_mode, apply_to_int
 
     @property
     def id(self) -> int:
@@ -38,35 +69,41 @@ class Partition:
         return self.description.reason
 
     @property
+    def ops_num(self) -> int:
+        return len(self.description.ops)
+
+    @property
     def ops(self) -> tuple[int, ...]:
         """Op ids, in topological order."""
         return tuple(op.id for op in self.description.ops)
 
     @property
     def input_ports(self) -> tuple[LogicalTensor, ...]:
-        return self.description.inputs
+        """What comes from outside, once per use: a tensor that two ops read stands here twice."""
+        outside = {t.id: t for t in self.description.inputs}
+        return tuple(outside[t.id] for op in self.description.ops for t in op.inputs if t.id in outside)
 
     @property
     def output_ports(self) -> tuple[LogicalTensor, ...]:
+        """What somebody outside reads, or nobody at all, once each."""
         return self.description.outputs
 
     def compile(self, inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], engine: Engine) -> CompiledPartition:
         """Compile for these logical tensors, one per port, matched by id.
 
-        inputs: all dims known, layout strided. outputs: dims may be unknown; layout strided or any, which gets row-major memory. Raises
-        InvalidArguments (a port without its tensor, another dtype than the port's, unknown input dims), InvalidShape (dims that
-        contradict what the ops infer), Unimplemented (an unsupported partition).
+        inputs: all dims known, layout strided. outputs: dims may be unknown; layout strided or any, which gets row-major memory. Logical
+        tensors that are no port are ignored. Raises InvalidArguments (an unsupported partition, a port without its tensor, another dtype
+        than the port's, unknown input dims), InvalidShape (dims that contradict what the ops infer, or do not follow), Unimplemented (a
+        dtype without code generation).
         """
-        if engine.kind != self.engine_kind:
-            raise InvalidArguments(f"engine {engine.kind} for a graph on {self.engine_kind}", where="compile", fix="use the graph's engine")
-        ins = tuple(_matched(port, inputs, "input") for port in self.input_ports)
-        outs = tuple(_matched(port, outputs, "output") for port in self.output_ports)
+        self._check_compilable(engine)
+        ins = tuple(_matched(port, inputs, "input") for port in self.description.inputs)
+        outs = tuple(_matched(port, outputs, "output") for port in self.description.outputs)
         for t in ins:
             if not t.has_known_shape or t.layout_type is not LayoutType.strided:
                 fix = "give all dims and a strided layout; only outputs may leave them open"
                 raise InvalidArguments("dims or layout of an input are unknown", where=f"compile: tensor {t.id}", fix=fix)
-        graph = self.description.graph.with_tensors({t.id: t for t in (*ins, *map(_strided, outs))})
-        known = infer_shapes(graph)
+        known = graph.infer_shapes(self.description.graph.with_tensors({t.id: t for t in (*ins, *map(_strided, outs))}))
         made = replace(
             self.description,
             ops=known.order,
@@ -80,9 +117,19 @@ class Partition:
             compiled = True
             return compile_partition(made, engine.target)
 
-        key = (replace(made, id=0), self.fpmath_mode, engine.target, config().runtime)
+        key = (replace(made, id=0), self.fpmath_mode, self.fpmath_apply_to_int, engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
         return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), executable, from_cache=not compiled)
+
+    def _check_compilable(self, engine: Engine) -> None:
+        if not self.is_supported:
+            ops = ", ".join(op.label for op in self.description.ops)
+            fix = "run the op yourself: is_supported says which partitions to leave out"
+            raise InvalidArguments(f"the partition is unsupported: {self.reason}", where=f"compile: {ops}", fix=fix)
+        if not isinstance(engine, Engine):
+            raise InvalidArguments(f"the engine is a {type(engine).__name__}", where="compile", fix="give it an Engine")
+        if engine.kind != self.engine_kind:
+            raise InvalidArguments(f"engine {engine.kind} for a graph on {self.engine_kind}", where="compile", fix="use the graph's engine")
 
 
 def _strided(t: LogicalTensor) -> LogicalTensor:
@@ -90,10 +137,17 @@ def _strided(t: LogicalTensor) -> LogicalTensor:
 
 
 def _matched(port: LogicalTensor, given: Sequence[LogicalTensor], role: str) -> LogicalTensor:
-    found = next((t for t in given if t.id == port.id), None)
-    if found is None:
+    strange = next((type(t).__name__ for t in given if not isinstance(t, LogicalTensor)), None)
+    if strange is not None:
+        raise InvalidArguments(f"an {role} is a {strange}", where="compile", fix="give logical tensors; tensors come at execution")
+    mine = [t for t in given if t.id == port.id]
+    if not mine:
         have = ", ".join(str(t.id) for t in given) or "none"
         raise InvalidArguments(f"no logical tensor for {role} port {port.id}, only {have}", where="compile", fix="pass one per port")
+    found = mine[0]
+    if any(t != found for t in mine):
+        what = f"the logical tensors given for {role} port {port.id} differ"
+        raise InvalidArguments(what, where="compile", fix="give the same one wherever the id occurs")
     if found.dtype is not port.dtype:
         what = f"{role} port {port.id} is {port.dtype.value}, the tensor {found.dtype.value}"
         raise InvalidArguments(what, where="compile", fix="dtypes are fixed when the graph is built")

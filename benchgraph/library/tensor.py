@@ -2,46 +2,151 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from math import prod
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchgraph.core.arrays import storage_bytes, view
-from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.library.engine import Engine
+
+Array = NDArray[np.generic]
+
+
+class _Memory(Enum):
+    allocate = "ALLOCATE"
+
+
+ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: the engine's memory, on a cache line, freed with the tensor
+
+
+class _Held:
+    """What a tensor holds at a time; one object per handle, so that its identity says whether a binding still fits."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array | None) -> None:
+        self.array = array
+
+
+class NotExportable(Unimplemented, BufferError):
+    """What DLPack's protocol asks for where a tensor has no DLPack form: a BufferError."""
 
 
 class Tensor:
     """Data of a logical tensor whose dims are known and whose layout is strided.
 
-    handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place; None: the engine allocates, and
-    frees with the tensor. `array` is that memory; writing to it is writing to the tensor.
+    handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place and owned by the user; ALLOCATE: the
+    engine allocates, and frees with the tensor; None: no memory yet, `set_data_handle` brings it. `array` is the memory; writing to it is
+    writing to the tensor. Raises InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
     """
 
-    def __init__(self, logical: LogicalTensor, engine: Engine, handle: NDArray[np.generic] | None = None) -> None:
-        where = f"Tensor {logical.id}"
-        if logical.property_type is PropertyType.host_scalar:
-            raise InvalidArguments("it is a host scalar", where=where, fix="use Tensor.scalar")
-        if not logical.has_known_shape or logical.layout_type is not LayoutType.strided:
-            fix = "ask the compiled partition for its logical tensor"
-            raise InvalidArguments("its dims must be known and its layout strided", where=where, fix=fix)
-        self.logical, self.engine = logical, engine
-        self.array = view(engine.allocate(storage_bytes(logical)), logical) if handle is None else _checked(logical, handle, where)
+    def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
+        _check_described(logical)
+        if not isinstance(engine, Engine):
+            where = f"Tensor {logical.id}"
+            raise InvalidArguments(f"the engine is a {type(engine).__name__}", where=where, fix="give it an Engine")
+        self._logical = logical
+        self._engine: Engine | None = engine
+        if isinstance(handle, _Memory):
+            self.held = _Held(view(engine.allocate(storage_bytes(logical)), logical))
+        else:
+            self.set_data_handle(handle)
 
     @classmethod
-    def scalar(cls, logical: LogicalTensor, value: ArrayLike, engine: Engine | None = None) -> Tensor:
-        """The tensor of a host scalar, holding a copy of the value. Raises InvalidArguments for any other logical tensor."""
-        if logical.property_type is not PropertyType.host_scalar or logical.shape != ():
-            raise InvalidArguments("it is no host scalar of rank 0", where=f"Tensor {logical.id}", fix="use Tensor(...)")
+    def make_scalar_tensor(cls, logical: LogicalTensor, value: ArrayLike) -> Tensor:
+        """The tensor of a host scalar, holding a copy of the value. Raises InvalidArguments for any other logical tensor, and for a value
+        that its dtype cannot hold."""
+        if not isinstance(logical, LogicalTensor) or not logical.is_host_scalar:
+            raise InvalidArguments("it is no host scalar", where=_name(logical), fix="use Tensor(logical, engine, handle)")
         self = cls.__new__(cls)
-        self.logical, self.engine = logical, engine or Engine()
-        self.array = np.array(value, logical.dtype.numpy).reshape(())
+        self._logical, self._engine, self.held = logical, None, _Held(_scalar(logical, value))
         return self
 
+    @classmethod
+    def from_dlpack(cls, source: Any, logical: LogicalTensor | None = None, engine: Engine | None = None) -> Tensor:
+        """A tensor on another library's memory, used in place. source: anything numpy.from_dlpack takes.
 
-def _checked(logical: LogicalTensor, handle: NDArray[np.generic], where: str) -> NDArray[np.generic]:
+        logical: what the memory holds; unless given, it is described as found, with id 0. Raises InvalidArguments for memory that numpy
+        cannot take (not on the CPU, no type of numpy's own such as bf16) or that the logical tensor does not describe.
+        """
+        try:
+            array = np.from_dlpack(source)
+        except (BufferError, RuntimeError, TypeError, AttributeError) as bad:
+            what = f"numpy cannot take a {type(source).__name__}: {str(bad).rstrip('.')}"
+            raise InvalidArguments(what, where="from_dlpack", fix="give an array on the CPU, of a numpy type") from bad
+        return cls(logical or _described(array), engine or Engine(), array)
+
+    @property
+    def logical(self) -> LogicalTensor:
+        return self._logical
+
+    @property
+    def engine(self) -> Engine | None:
+        """None for a host scalar, which belongs to no engine."""
+        return self._engine
+
+    @property
+    def array(self) -> Array:
+        """The memory, or the value of a host scalar (read-only). Raises InvalidArguments when there is none yet."""
+        if self.held.array is None:
+            raise InvalidArguments("it has no memory", where=_name(self._logical), fix="give it some with set_data_handle")
+        return self.held.array
+
+    def get_data_handle(self) -> Array | None:
+        """The memory: the array that was given, or one over what the engine allocated. None: no memory yet, or a host scalar."""
+        return None if self._logical.is_host_scalar else self.held.array
+
+    def set_data_handle(self, handle: Array | None) -> None:
+        """Exchange the memory; what the tensor held before is left alone. None takes it away."""
+        if self._logical.is_host_scalar:
+            fix = "make another with make_scalar_tensor"
+            raise InvalidArguments("a host scalar has no memory to exchange", where=_name(self._logical), fix=fix)
+        self.held = _Held(None if handle is None else _checked(self._logical, handle, _name(self._logical)))
+
+    def __dlpack__(self, **request: Any) -> Any:
+        """The memory for another library, shared (the array API's protocol). Raises NotExportable, a BufferError, if it has no such form.
+
+        DLPack through numpy knows numpy's own types: not bf16, f8, s4 and u4.
+        """
+        try:
+            exporter: Any = self.array  # typed for numbers only; it says so itself at run time
+            return exporter.__dlpack__(**request)
+        except BufferError as bad:
+            what = f"{self._logical.dtype.value} memory has no DLPack form: {str(bad).rstrip('.')}"
+            raise NotExportable(what, where=_name(self._logical), fix="pass on the bits: array.view(numpy.uint16 or numpy.uint8)") from bad
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(1, 0): the CPU."""
+        return self.array.__dlpack_device__()
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._logical})"
+
+
+def _name(logical: object) -> str:
+    return f"Tensor {logical.id}" if isinstance(logical, LogicalTensor) else "Tensor"
+
+
+def _check_described(logical: LogicalTensor) -> None:
+    where = _name(logical)
+    if not isinstance(logical, LogicalTensor):
+        raise InvalidArguments(f"it is described by a {type(logical).__name__}", where=where, fix="give it a LogicalTensor")
+    if logical.is_host_scalar:
+        raise InvalidArguments("it is a host scalar", where=where, fix="use Tensor.make_scalar_tensor")
+    if not logical.has_known_shape or logical.layout_type is not LayoutType.strided or logical.dtype is DType.undef:
+        fix = "ask the compiled partition for its logical tensor"
+        raise InvalidArguments("its dtype and dims must be known and its layout strided", where=where, fix=fix)
+
+
+def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
+    if not isinstance(handle, np.ndarray):
+        raise InvalidArguments(f"the handle is a {type(handle).__name__}", where=where, fix="give a numpy array, ALLOCATE or None")
     want = tuple(s * logical.dtype.numpy.itemsize for s in logical.known_strides)
     if handle.dtype != logical.dtype.numpy or handle.shape != logical.known_shape:
         got = f"a {handle.dtype} array of shape {handle.shape}"
@@ -49,3 +154,28 @@ def _checked(logical: LogicalTensor, handle: NDArray[np.generic], where: str) ->
     if prod(handle.shape) and any(d != 1 and s != w for d, s, w in zip(handle.shape, handle.strides, want, strict=True)):
         raise InvalidArguments(f"an array with byte strides {handle.strides}", where=where, fix=f"give one with strides {want}")
     return handle
+
+
+def _scalar(logical: LogicalTensor, value: ArrayLike) -> Array:
+    """A read-only copy of the value, in the logical tensor's dtype."""
+    given = np.asarray(value)
+    if given.size != 1 or given.dtype.kind not in "biuf":
+        what = f"the value is {value!r}"
+        raise InvalidArguments(what, where=_name(logical), fix=f"give one number that {logical.dtype.value} can hold")
+    kept = given.reshape(()).astype(logical.dtype.numpy)
+    if logical.dtype.is_integer and kept != given.reshape(()):
+        raise InvalidArguments(f"{value!r} is no {logical.dtype.value}", where=_name(logical), fix="give an integer in its range")
+    kept.flags.writeable = False
+    return kept
+
+
+def _described(array: Array) -> LogicalTensor:
+    """The logical tensor of an array: id 0, its dtype, dims and strides."""
+    dtype = next((d for d in _OF_NUMPY if d.numpy == array.dtype), None)
+    if dtype is None:
+        raise InvalidArguments(f"no dtype is {array.dtype}", where="from_dlpack", fix=f"use {', '.join(str(d.numpy) for d in _OF_NUMPY)}")
+    size = array.itemsize
+    return LogicalTensor(0, dtype, array.shape, tuple(s // size for s in array.strides), property_type=PropertyType.variable)
+
+
+_OF_NUMPY = tuple(d for d in DType if d not in (DType.undef, DType.s4, DType.u4))

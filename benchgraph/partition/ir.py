@@ -10,11 +10,13 @@ from benchgraph.graph.ir import Graph, Op
 
 
 class Policy(Enum):
-    """How much to put into one partition (docs/architecture.md, Baselines are partition policies)."""
+    """How much to put into one partition (docs/architecture.md, Baselines are partition policies). fusion, debug: oneDNN's names."""
 
     fused = "fused"
     post_ops = "post_ops"
     one_op_each = "one_op_each"
+    fusion = fused
+    debug = one_op_each
 
 
 @dataclass(frozen=True)

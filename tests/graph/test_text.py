@@ -73,10 +73,15 @@ def test_dims_and_strides_show_when_they_are_not_the_usual_ones(shape: Shape | N
 
 @pytest.mark.parametrize("layout", list(LayoutType))
 @pytest.mark.parametrize("strides", [None, (3, 1), (1, 2)])
-@pytest.mark.parametrize("property_type", list(PropertyType))
+@pytest.mark.parametrize("property_type", [p for p in PropertyType if p is not PropertyType.host_scalar])
 def test_layouts_and_properties_come_back(layout: LayoutType, strides: Shape | None, property_type: PropertyType) -> None:
     id = 5 if layout is LayoutType.opaque else 0
     g = one_op(LogicalTensor(7, DType.bf16, (2, 3), strides, layout, property_type, id))
+    assert parse_graph(print_graph(g)) == g
+
+
+def test_a_host_scalar_comes_back() -> None:
+    g = one_op(LogicalTensor(7, DType.s64, (), property_type=PropertyType.host_scalar))
     assert parse_graph(print_graph(g)) == g
 
 
