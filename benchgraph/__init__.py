@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LogicalTensor,
         PropertyType,
     )
+    from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
     from benchgraph.library.compiled_partition import CompiledPartition
     from benchgraph.library.engine import Allocator, Engine, Stream
     from benchgraph.library.fpmath import FpmathMode
@@ -46,6 +47,7 @@ _HOMES = {
     "core.dtypes": ("DType",),
     "core.errors": ("BenchgraphError", "Status"),
     "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
+    "library.cache": ("get_compiled_partition_cache_capacity", "set_compiled_partition_cache_capacity"),
     "library.compiled_partition": ("CompiledPartition",),
     "library.engine": ("Allocator", "Engine", "Stream"),
     "library.fpmath": ("FpmathMode",),
@@ -78,6 +80,8 @@ __all__ = [
     "Status",
     "Stream",
     "Tensor",
+    "get_compiled_partition_cache_capacity",
+    "set_compiled_partition_cache_capacity",
 ]
 
 

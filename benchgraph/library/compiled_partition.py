@@ -69,5 +69,9 @@ class CompiledPartition:
         if ids != order:
             what = f"{role} tensors {list(ids)}, compiled with {list(order)}"
             raise InvalidArguments(what, where="execute", fix="pass the tensors in the order of compile")
-        by_id = {t.logical.id: t.array for t in given}
+        by_id = dict[int, Array]()
+        for t in given:
+            if by_id.setdefault(t.logical.id, t.array) is not t.array:
+                fix = "give the same tensor wherever the id occurs"
+                raise InvalidArguments(f"{role} tensor {t.logical.id} comes with two memories", where="execute", fix=fix)
         return [by_id[port.id] for port in ports]
