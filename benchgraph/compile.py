@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.text import print_graph
-from benchgraph.lower import lower
+from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.jit import jit
 from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.ir import Module
 from benchgraph.tir.text import print_tir
 
 
@@ -41,13 +43,13 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe)
     lowered = lower(fused)
     observe("tir", lambda: print_tir(lowered.module), 0.0)
-    module = tir_passes.run(lowered.module, target, observe)
+    module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe))
     text = emit(module, target)
     observe("llvm", lambda: text, 0.0)
     code = jit(text, target)
     observe("llvm-opt", code.optimized_ir, 0.0)
     observe("assembly", code.assembly, 0.0)
-    return Executable(code, module, lowered, compile_s=time.perf_counter() - begin)
+    return Executable(code, module, _named(partition, lowered), compile_s=time.perf_counter() - begin)
 
 
 def _check_dtypes(partition: Partition) -> None:
@@ -58,6 +60,20 @@ def _check_dtypes(partition: Partition) -> None:
                 memory_type(t.dtype)
             except Unimplemented as bad:
                 raise bad.inside(f"{op.label}: tensor {t.id}") from bad
+
+
+def _keeping_constants(partition: Partition, lowered: Lowered, module: Module) -> Module:
+    """Outputs may lie over inputs that vary alone: constants, the user's and ours, are read again by later executions."""
+    variable = {v.name for v, t in zip(lowered.inputs, partition.inputs, strict=True) if not t.is_constant}
+    main = replace(module.main, inplace=tuple(o for o in module.main.inplace if o.src in variable))
+    return Module(main, None if module.init is None else replace(module.init, inplace=()))
+
+
+def _named(partition: Partition, lowered: Lowered) -> Lowered:
+    """The signature in the user's words: border tensors are called by their ids."""
+    inputs = tuple(replace(v, name=f"tensor {t.id}") for v, t in zip(lowered.inputs, partition.inputs, strict=True))
+    outputs = tuple(replace(v, name=f"tensor {t.id}") for v, t in zip(lowered.outputs, partition.outputs, strict=True))
+    return replace(lowered, inputs=inputs, outputs=outputs)
 
 
 def _observers(partition: Partition) -> Observer:

@@ -9,8 +9,8 @@ that the external symbol `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` cal
 where the loop uses loop variables or registers of the surrounding code, a struct of argv and those.
 
 Parameters and arenas carry alias scopes, so that loads of one move across stores to another: buffers bound to different parameters
-must not overlap. Loops need no llvm.loop metadata: the JIT runs LLVM without its vectorisers (runtime/code.py). Multiplications and
-additions of floats may contract into fma; nothing else is relaxed.
+must not overlap, unless the function says that one may lie over the other. Loops need no llvm.loop metadata: the JIT runs LLVM without
+its vectorisers (runtime/code.py). Multiplications and additions of floats may contract into fma; nothing else is relaxed.
 """
 
 from __future__ import annotations

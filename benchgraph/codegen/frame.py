@@ -22,14 +22,19 @@ def thread_stride(func: Func) -> int:
 class AliasScopes:
     """Metadata saying that parameters and arenas are separate memory.
 
-    One scope per parameter and per arena. Tensors within an arena share a scope: plan-buffers lets them share bytes.
+    One scope per parameter and per arena. Tensors within an arena share a scope: plan-buffers lets them share bytes. Of parameters that
+    may be one memory (func.inplace) neither is said to be apart from the other.
     """
 
     def __init__(self, module: ir.Module, func: Func) -> None:
         domain = module.add_metadata([f"tensors of {func.name}"])
         self._scope = {name: module.add_metadata([name, domain]) for name in (*(p.name for p in func.params), SHARED_ARENA, THREAD_ARENA)}
         self._own = {name: module.add_metadata([scope]) for name, scope in self._scope.items()}
-        self._others = {name: module.add_metadata([s for n, s in self._scope.items() if n != name]) for name in self._scope}
+        together = {frozenset((o.dst, o.src)) for o in func.inplace}
+        self._others = {
+            name: module.add_metadata([s for n, s in self._scope.items() if n != name and frozenset((n, name)) not in together])
+            for name in self._scope
+        }
 
     def mark(self, access: ir.Instruction, base: str) -> None:
         access.set_metadata("alias.scope", self._own[base])

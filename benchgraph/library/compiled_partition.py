@@ -42,6 +42,14 @@ class CompiledPartition:
             raise InvalidArguments(f"tensor {id} is no port of the partition", where="query_logical_tensor", fix=f"ports are {known}")
         return self._tensors[id]
 
+    def get_inplace_ports(self) -> tuple[tuple[int, int], ...]:
+        """(input id, output id) pairs: the output may be given the memory of the input, whole, and then overwrites it.
+
+        A hint: with memory of its own the output comes out the same.
+        """
+        ins, outs = self.description.inputs, self.description.outputs
+        return tuple((ins[i].id, outs[o].id) for i, o in sorted(self.executable.inplace))
+
     def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory."""
         try:

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,6 +20,7 @@ from benchgraph.runtime.memory import aligned
 from benchgraph.tir.ir import Func, Module, Tensor
 
 Array = NDArray[np.generic]
+MOST_WORK = 100_000  # steps of numpy's exact search for a common element; a pair of strided 4-d arrays takes a few hundred
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -56,23 +57,28 @@ class Executable:
 
     Constants are computed once per set of constant input addresses and shared by all Bounds over them. They live as long as one of
     those Bounds does: it keeps the arrays alive, so no other array can come to the same address meanwhile.
+
+    inplace: (input, output) positions that may be bound to one piece of memory.
     """
 
     def __init__(self, code: Code, module: Module, signature: Signature, compile_s: float) -> None:
         self.code, self.module, self.signature, self.compile_s = code, module, signature, compile_s
         self.main = _ENTRY(code.address(module.main.name))
         self._init = None if module.init is None else _ENTRY(code.address(module.init.name))
+        self.inplace = _positions(module.main, len(signature.inputs))
         self._constants: WeakValueDictionary[tuple[int, ...], _Constants] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
-        """Fix the buffers; raises InvalidArguments, naming the position, for one that is not what was compiled.
+        """Fix the buffers; raises InvalidArguments, naming it, for one that is not what was compiled or overlaps another.
+
+        An output may lie over an input only as a pair of `inplace`, starting where that input starts.
 
         A Bound owns its arenas, so one Bound must not be called by two threads at a time; two Bounds may.
         """
         _check("input", inputs, self.signature.inputs)
         _check("output", outputs, self.signature.outputs)
-        _check_separate(inputs, outputs)
+        _check_separate(self, inputs, outputs)
         return Bound(self, tuple(inputs), tuple(outputs))
 
     def constants(self, inputs: Sequence[Array]) -> _Constants:
@@ -236,11 +242,31 @@ def _has_layout(array: Array, t: Tensor) -> bool:
     return array.size == 0 or all(d == 1 or got == want * size for d, got, want in zip(t.shape, array.strides, t.strides, strict=True))
 
 
-def _check_separate(inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """Compiled code takes different parameters for different memory (codegen.frame.AliasScopes)."""
-    for position, out in enumerate(outputs):
-        others = [*(("input", i, a) for i, a in enumerate(inputs)), *(("output", i, a) for i, a in enumerate(outputs[:position]))]
-        for role, i, other in others:
-            if np.may_share_memory(out, other):
-                where, fix = f"bind: output {position}", "give every output memory of its own"
-                raise InvalidArguments(f"it overlaps {role} {i}", where=where, fix=fix)
+def _positions(main: Func, inputs: int) -> frozenset[tuple[int, int]]:
+    at = {p.name: i for i, p in enumerate(main.params)}
+    return frozenset((at[over.src], at[over.dst] - inputs) for over in main.inplace)
+
+
+def _check_separate(e: Executable, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Compiled code takes different parameters for different memory (codegen.frame.AliasScopes), but for the pairs of inplace."""
+    for o, out in enumerate(outputs):
+        for i, other in enumerate(inputs):
+            if _overlap(out, other) and ((i, o) not in e.inplace or _address(out) != _address(other)):
+                fix = "give it exactly that memory, or memory of its own" if (i, o) in e.inplace else "give every output memory of its own"
+                _refuse_overlap(e, o, f"input {i} ({e.signature.inputs[i].name})", fix)
+        for i, other in enumerate(outputs[:o]):
+            if _overlap(out, other):
+                _refuse_overlap(e, o, f"output {i} ({e.signature.outputs[i].name})", "give every output memory of its own")
+
+
+def _refuse_overlap(e: Executable, output: int, other: str, fix: str) -> NoReturn:
+    where = f"bind: output {output} ({e.signature.outputs[output].name})"
+    raise InvalidArguments(f"it overlaps {other}", where=where, fix=fix)
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element; also where that is too much work to find out."""
+    try:
+        return np.shares_memory(a, b, max_work=MOST_WORK)  # type: ignore[arg-type]  # the stubs know -1 and 0 alone
+    except np.exceptions.TooHardError:
+        return True

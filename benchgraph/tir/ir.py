@@ -292,10 +292,19 @@ Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Prefetch
 
 
 @dataclass(frozen=True)
+class Overwrite:
+    """The parameter named dst may lie on the whole of the one named src: every element is loaded before it is stored over."""
+
+    dst: str
+    src: str
+
+
+@dataclass(frozen=True)
 class Func:
     """One compiled function.
 
-    params: in call order. shared_bytes, thread_bytes: the arenas plan-buffers laid out (0 before it).
+    params: in call order; separate memory, but for the pairs in `inplace`. shared_bytes, thread_bytes: the arenas plan-buffers laid out
+    (0 before it).
     """
 
     name: str
@@ -303,6 +312,7 @@ class Func:
     body: Stmt
     shared_bytes: int = 0
     thread_bytes: int = 0
+    inplace: tuple[Overwrite, ...] = ()
 
 
 @dataclass(frozen=True)

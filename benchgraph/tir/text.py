@@ -79,7 +79,8 @@ def header(s: Stmt) -> str:
 def _func(f: Func) -> list[str]:
     params = ", ".join(_declare(p) for p in f.params)
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
-    lines = [f"func {f.name}({params}) {{"]
+    over = ", ".join(f"{o.dst} over {o.src}" for o in f.inplace)
+    lines = [f"func {f.name}({params}) {over + ' ' if over else ''}{{"]
     for scope, size in ((Scope.shared, f.shared_bytes), (Scope.thread, f.thread_bytes)):
         held = [t for t in planned.values() if t.scope is scope]
         if held:

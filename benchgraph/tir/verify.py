@@ -71,6 +71,9 @@ def _func(f: Func) -> None:
     scope = _Scope(f, {}, {})
     for p in f.params:
         scope = scope.declare(p, f"parameter {p.name}")
+    for over in f.inplace:
+        if over.dst == over.src or not {over.dst, over.src} <= {p.name for p in f.params}:
+            _fail(f"{over.dst} over {over.src}", scope, "only a parameter lies over another one")
     _stmt(f.body, scope)
 
 

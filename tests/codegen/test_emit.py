@@ -30,6 +30,7 @@ from benchgraph.tir.ir import (
     Load,
     LoopKind,
     Module,
+    Overwrite,
     Ramp,
     ReduceLanes,
     Scope,
@@ -262,6 +263,16 @@ def test_stores_to_one_parameter_do_not_make_loads_of_another_repeat() -> None:
     text = jit(emit(Module(Func("main", (bia, dst), body)), host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" not in loop[: loop.index("br i1")]
+
+
+def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
+    """The same loop, but dst may lie over bia: the load stays in it."""
+    bia, dst = param("bia", F32, 4096), param("dst", F32, 4096)
+    body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), unary(UnOp.neg, Load(bia, (Const(0),)))))
+    f = Func("main", (bia, dst), body, inplace=(Overwrite("dst", "bia"),))
+    text = jit(emit(Module(f), host()), host()).optimized_ir()
+    loop = text[text.index("i.body:") :]
+    assert "load float" in loop[: loop.index("br i1")]
 
 
 # ---- microkernels ----------------------------------------------------------------------------------------------------

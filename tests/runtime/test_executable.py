@@ -15,8 +15,8 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import host
 from benchgraph.runtime.executable import Bound, Executable, chain
 from benchgraph.runtime.jit import jit
-from benchgraph.tir.build import add, mul, seq
-from benchgraph.tir.ir import Binary, BinOp, Const, For, Func, Load, LoopKind, Module, Scope, Store, Tensor, Var, tensor
+from benchgraph.tir.build import add, mul, seq, unary
+from benchgraph.tir.ir import Binary, BinOp, Const, For, Func, Load, LoopKind, Module, Overwrite, Scope, Store, Tensor, UnOp, Var, tensor
 
 F32, S64 = DType.f32, DType.s64
 VAR_I, VAR_J = Var("i"), Var("j")
@@ -218,8 +218,53 @@ def test_buffers_that_do_not_fit_are_named_by_position(case: str) -> None:
 
 def test_outputs_that_overlap_inputs_are_refused() -> None:
     src, wei, _ = arrays()
-    with pytest.raises(InvalidArguments, match="bind: output 0: it overlaps input 1; give every output memory of its own"):
+    with pytest.raises(InvalidArguments, match=r"bind: output 0 \(dst\): it overlaps input 1 \(wei\); give every output memory of its own"):
         scaled().bind([src, wei], [wei])
+
+
+def negated() -> Executable:
+    """a = -x, which may be overwritten; b = y + 1, which may not."""
+    x, y, a, b = (tensor(n, F32, (6,), Scope.param) for n in "xyab")
+    body = For(
+        VAR_I,
+        Const(6),
+        seq(
+            Store(a, (VAR_I,), unary(UnOp.neg, Load(x, (VAR_I,)))),
+            Store(b, (VAR_I,), Binary(BinOp.add, Load(y, (VAR_I,)), Const(1.0, F32))),
+        ),
+    )
+    return executable(Func("main", (x, y, a, b), body, inplace=(Overwrite("a", "x"),)), Called((x, y), (a, b)))
+
+
+def test_an_output_may_lie_over_the_input_it_is_paired_with() -> None:
+    e = negated()
+    assert e.inplace == {(0, 0)}
+    x, y, b = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), np.empty(6, np.float32)
+    e.bind([x, y], [x, b])()
+    np.testing.assert_array_equal(x, -np.arange(6, dtype=np.float32))
+
+
+def test_only_whole_and_only_as_paired() -> None:
+    e, memory, apart = negated(), np.zeros(12, np.float32), np.zeros(6, np.float32)
+    refusals = {
+        r"output 0 \(a\): it overlaps input 0 \(x\); give it exactly that memory, or": ([memory[:6], apart], [memory[1:7], apart.copy()]),
+        r"output 1 \(b\): it overlaps input 1 \(y\); give every output": ([memory[:6], apart], [memory[6:], apart]),
+        r"output 1 \(b\): it overlaps input 0 \(x\); give every output": ([memory[:6], apart], [memory[6:], memory[:6]]),
+        r"output 0 \(a\): it overlaps input 1 \(y\); give every output": ([apart, apart], [apart, memory[:6]]),
+        r"output 1 \(b\): it overlaps output 0 \(a\); give every output": ([apart, apart.copy()], [memory[:6], memory[:6]]),
+    }
+    for message, (inputs, outputs) in refusals.items():
+        with pytest.raises(InvalidArguments, match=f"bind: {message}"):
+            e.bind(inputs, outputs)
+
+
+def test_memory_in_the_gaps_of_another_array_is_memory_of_its_own() -> None:
+    src, dst = (tensor(n, F32, (3, 2), Scope.param, strides=(4, 1)) for n in ("src", "dst"))
+    moves = [Store(flat(dst), (Const(i),), Load(flat(src), (Const(i),))) for i in (0, 1, 4, 5, 8, 9)]
+    e = executable(Func("main", (flat(src), flat(dst)), seq(*moves)), Called((src,), (dst,)))
+    both = np.arange(12, dtype=np.float32).reshape(3, 4)
+    e.bind([both[:, :2]], [both[:, 2:]])()
+    np.testing.assert_array_equal(both[:, 2:], both[:, :2])
 
 
 def test_a_flattened_parameter_takes_any_array_of_its_extent() -> None:

@@ -10,6 +10,7 @@ from benchgraph.core.passes import Observer, Pass, print_stage
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
 from benchgraph.tir.passes.flatten_index import flatten_index
+from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
@@ -39,6 +40,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
     Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"})),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
+    Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}),  # planned: it must know which buffers share bytes
     Pass("simplify", _each(simplify)),

@@ -1,0 +1,83 @@
+"""mark-inplace: which parameter may be given up to another, so that the caller may pass one piece of memory for both.
+
+    func f(x: f32[64], y: f32[64]) {         ->  func f(x: f32[64], y: f32[64]) y over x {
+      for i in 64 { y[i] = exp(x[i]) }             for i in 64 { y[i] = exp(x[i]) }
+
+That is right when nothing is loaded from x after the store to y that lies on the same element:
+
+    for i in 64 { y[i] = x[i]; z[i] = x[i] }            z over x, but not y over x
+    for i in 4 { for j in 16 { s = s + x[i*16 + j] }    y over x: rows are apart, and a row is read before it is overwritten
+                 for j in 16 { y[i*16 + j] = s } }
+    brgemm y = x @ w                                    not y over x: a microkernel may store before it has loaded everything
+
+What cannot be proven is not marked. Later passes must keep the order of loads and stores of one iteration, and code generation must not
+take marked parameters for separate memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.index import assume
+from benchgraph.tir.ir import For, Func, If, Overwrite, Seq, Stmt, Store, Tensor
+from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned
+from benchgraph.tir.visit import bound_names
+
+BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
+
+
+def mark_inplace(f: Func, target: Target) -> Func:
+    touched = list(accesses(f.body, {}))
+    stored = {a.tensor.name for a in touched if a.is_store}
+    loaded = {a.tensor.name for a in touched if not a.is_store} - stored
+    found = (
+        Overwrite(dst.name, src.name)
+        for dst in f.params
+        for src in f.params
+        if dst.name in stored and src.name in loaded and _are_alike(src, dst) and _loads_first(f.body, src.name, dst.name, {})
+    )
+    marked = tuple(dict.fromkeys((*f.inplace, *found)))  # what was proven before later passes rewrote the loops stays true
+    return f if marked == f.inplace else replace(f, inplace=marked)
+
+
+def _are_alike(a: Tensor, b: Tensor) -> bool:
+    return a.nbytes == b.nbytes and a.dtype.bits == b.dtype.bits >= BYTE_BITS
+
+
+def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
+    """True when no load from src in s follows a store to dst on the same element, if both begin at one address."""
+    loads, stores = _touching(s, src, dst, ranges)
+    if not loads or not stores:
+        return True
+    match s:
+        case Seq():
+            return _is_ordered(s, src, dst, ranges) and all(_loads_first(c, src, dst, ranges) for c in s.stmts)
+        case For():
+            are_apart = is_partitioned([*loads, *stores], s.var.name, inner_names(s))
+            return are_apart and _loads_first(s.body, src, dst, inside(s, ranges))
+        case If():
+            then = _loads_first(s.then, src, dst, assume(s.cond, ranges, holds=True))
+            return then and (s.orelse is None or _loads_first(s.orelse, src, dst, assume(s.cond, ranges, holds=False)))
+    return isinstance(s, Store)  # its value is complete before it stores
+
+
+def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
+    """(loads from src, stores to dst) inside s."""
+    found = [a for a in accesses(s, ranges) if a.tensor.name == (dst if a.is_store else src)]
+    return [a for a in found if not a.is_store], [a for a in found if a.is_store]
+
+
+def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
+    """True when no statement loads an element that one before it has stored to."""
+    inner = bound_names(s)
+    touching = [_touching(c, src, dst, ranges) for c in s.stmts]
+    return all(_never_meet(a, b, inner) for (_, stores), (loads, _) in combinations(touching, 2) for a in stores for b in loads)
+
+
+def _never_meet(a: Access, b: Access, inner: frozenset[str]) -> bool:
+    """True when the two touch different elements, wherever the variables named `inner` stand in each of them."""
+    (base_a, first_a, last_a), (base_b, first_b, last_b) = extent(a, 0, inner), extent(b, 0, inner)
+    return base_a == base_b and (last_a < first_b or last_b < first_a)
