@@ -9,7 +9,7 @@ from typing import TypeAlias
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction, Elementwise, Movement, Reduction
+from benchgraph.ops.spec import Contraction, Elementwise, Movement, Reduction, Window
 
 Axes: TypeAlias = tuple[int | None, ...]
 
@@ -18,13 +18,15 @@ Axes: TypeAlias = tuple[int | None, ...]
 class Domain:
     """extents: the nest's axes. axes[v]: for each dim of v the axis it runs along, None for dims of size 1. reduced: axes that are folded.
 
-    Built op by op by `trace`; values that reach the nest from outside have no entry.
+    Built op by op by `trace`; values that reach the nest from outside have no entry. is_whole: every row runs in one loop, so that axes
+    may be folded; a window cuts its rows into borders and interior.
     """
 
     extents: Shape
     axes: dict[int, Axes] = field(default_factory=dict)
     reduced: frozenset[int] = frozenset()
     scattered: set[int] = field(default_factory=set)
+    is_whole: bool = True
 
 
 def reduction_axes(op: Op, rank: int) -> tuple[int, ...]:
@@ -50,7 +52,7 @@ def _axes(shape: Shape) -> Axes:
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
     if not isinstance(spec(op.kind).lower, Reduction):
-        return Domain(out.shape, {out.id: _axes(out.shape)})
+        return Domain(out.shape, {out.id: _axes(out.shape)}, is_whole=not spec(op.kind).is_window)
     folded = reduction_axes(op, len(src.shape))
     domain = Domain(src.shape, reduced=frozenset(folded))
     domain.axes[out.id] = _after_reduction(op, _axes(src.shape), folded)
@@ -78,7 +80,7 @@ def _join(g: Graph, d: Domain, op: Op) -> bool:
                 return False
             d.scattered.add(op.outs[0])
             return True
-        case Contraction() | None:
+        case Contraction() | Window() | None:
             return False
 
 
@@ -112,7 +114,7 @@ def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
 
 def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
     src = op.ins[0]
-    if src not in d.axes:
+    if src not in d.axes or not d.is_whole:
         return False
     folded = reduction_axes(op, len(d.axes[src]))
     over = {d.axes[src][i] for i in folded if g.value(src).shape[i] != 1}

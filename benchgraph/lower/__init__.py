@@ -1,8 +1,8 @@
 """Graph IR to Tensor IR: each fused op becomes one parallel loop nest, by the template that fits it.
 
 access.py   values -> tensor elements, through views and layouts
-region.py   fusible ops on a region          gemm.py   the GEMM template with its anchors
-loops.py    nests without a tunable op
+region.py   fusible ops on a region          gemm.py     the GEMM template with its anchors
+loops.py    nests without a tunable op       windows.py  folds over a small box of taps: pooling, interpolation
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from benchgraph.gir.ir import Fused, Graph
 from benchgraph.lower.access import Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import lower_loops
+from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Alloc, Func, Module, Stmt, Tensor
@@ -75,5 +76,6 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...]) 
 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:
-    has_kernel = any(spec(op.kind).is_contraction for op in node.ops)
-    return GemmNest(storage, node).lower() if has_kernel else lower_loops(storage, node)
+    if any(spec(op.kind).is_contraction for op in node.ops):
+        return GemmNest(storage, node).lower()
+    return lower_windows(storage, node) if spec(node.ops[0].kind).is_window else lower_loops(storage, node)

@@ -16,6 +16,7 @@
     batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
     reduce          ReduceSum, ReduceMax ...
     reduce_norm     ReduceL1, ReduceL2
+    pool            AvgPool, MaxPool
     movement        StaticTranspose, StaticReshape, Reorder
     cast            TypeCast
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
@@ -42,6 +43,7 @@ from benchgraph.ops import (
     log_softmax,
     matmul,
     movement,
+    pool,
     power,
     prelu,
     quantize,
@@ -77,6 +79,7 @@ _MODULES = (
     batch_norm,
     reduce,
     reduce_norm,
+    pool,
     movement,
     power,
     prelu,

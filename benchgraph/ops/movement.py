@@ -13,12 +13,10 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Array, Attr, Call, F, Infer, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
-
-Indices = tuple[Expr, ...]
 
 
 def _row(

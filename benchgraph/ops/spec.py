@@ -153,7 +153,37 @@ class Movement:
     target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
 
 
-Lowering: TypeAlias = Elementwise | Reduction | Contraction | Movement
+Indices: TypeAlias = tuple[Expr, ...]
+Source: TypeAlias = Callable[[int, Indices], Expr]  # (port, index) -> that element of an input, as Elementwise operands arrive
+
+
+@dataclass(frozen=True)
+class Tap:
+    """What one tap adds to the fold, and when: every condition compares indices, and value is computed only where all of them hold."""
+
+    value: Expr
+    when: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Window:
+    """dst[i] = finish(call, i, fold with `op` of tap(call, i, t, src) over the t that count, from `init` on), all in f32.
+
+    taps(call): the extents of the box that t runs through: kernel positions, the windows that cover an element, interpolation corners.
+    before: windows over the shape of an input port, run first; what they make are further inputs, numbered after the call's own.
+
+    Conditions that are linear in i and t keep borders apart from the interior, where nothing is compared: write them so where possible.
+    """
+
+    taps: Callable[[Call], Shape]
+    op: BinOp
+    init: float
+    tap: Callable[[Call, Indices, Indices, Source], Tap]
+    finish: Callable[[Call, Indices, Expr], Expr] | None = None
+    before: tuple[tuple[int, Window], ...] = ()
+
+
+Lowering: TypeAlias = Elementwise | Reduction | Contraction | Movement | Window
 
 
 class Decomposer(Protocol):
@@ -224,7 +254,7 @@ class OpSpec:
 
     @property
     def category(self) -> Category:
-        if isinstance(self.lower, Contraction):
+        if isinstance(self.lower, Contraction | Window):
             return Category.tunable
         return Category.complex if self.decompose is not None else Category.fusible
 
@@ -239,3 +269,7 @@ class OpSpec:
     @property
     def is_movement(self) -> bool:
         return isinstance(self.lower, Movement)
+
+    @property
+    def is_window(self) -> bool:
+        return isinstance(self.lower, Window)

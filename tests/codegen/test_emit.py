@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -64,10 +65,10 @@ MEMORY = [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s64, D
 
 
 @pytest.mark.parametrize("dtype", MEMORY, ids=lambda d: d.value)
-@pytest.mark.parametrize("stride", [1, 3, -1])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, -1])
 def test_strided_masked_load_and_store(stride: int, dtype: DType, isa: Isa, run: Run) -> None:
     """dst[i * stride] = src[i * stride] for 8 lanes of which 5 are on; the others keep their bytes, and their loads give 0."""
-    count, span = 8, 24
+    count, span = 8, 40
     x = (np.arange(span) % 5 == 1 if dtype is BOOL else (np.arange(span) + 1)).astype(dtype.numpy)
     src, dst, loaded = param("src", dtype, span), param("dst", dtype, span), param("loaded", dtype, count)
     first = 0 if stride > 0 else count - 1
@@ -80,6 +81,26 @@ def test_strided_masked_load_and_store(stride: int, dtype: DType, isa: Isa, run:
     want = np.full(span * x.itemsize, 0x5A, np.uint8).view(x.dtype)
     want[at[:5]] = x[at[:5]]
     np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.u8], ids=lambda d: d.value)
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("active", [8, 5])
+def test_a_strided_load_reads_nothing_behind_its_last_lane(stride: int, active: int, dtype: DType, isa: Isa, run: Run) -> None:
+    """The last active lane is the last element before memory that must not be read."""
+    count, size = 8, (active - 1) * stride + 1
+    pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    start = np.frombuffer(pages, np.uint8).ctypes.data
+    libc = ctypes.CDLL(None)
+    assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    x = np.frombuffer(pages, dtype.numpy, size, mmap.PAGESIZE - size * dtype.bits // 8)
+    x[...] = np.arange(size) + 1
+    src, dst = param("src", dtype, size), param("dst", dtype, count)
+    mask = None if active == count else Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(active), count))
+    body = Store(dst, (Ramp(Const(0), 1, count),), Load(src, (Ramp(Const(0), stride, count),), mask))
+    (got,) = run(Func("main", (src, dst), body), [x], isa=isa)
+    np.testing.assert_array_equal(got[:active], x[::stride])
+    assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
 def test_a_masked_scalar_access_touches_nothing_when_off(run: Run, same: Same) -> None:

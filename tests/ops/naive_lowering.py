@@ -8,9 +8,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import spec
 from benchgraph.ops.reduce import reduced_axes
-from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction
+from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction, Window
 from benchgraph.tir.build import binary, cast, f32, index, seq
-from benchgraph.tir.ir import Alloc, Expr, For, Func, Load, Scope, Stmt, Store, Tensor, Var, tensor
+from benchgraph.tir.ir import Alloc, Expr, For, Func, If, Load, Scope, Stmt, Store, Tensor, Var, tensor
 
 
 def naive(call: Call) -> Func:
@@ -26,6 +26,8 @@ def naive(call: Call) -> Func:
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
         case Reduction() as reduction:
             body = _reduce(call, reduction, srcs[0], dst)
+        case Window() as window:
+            body = _windows(call, window, srcs, dst)
         case other:
             raise TypeError(f"{call.kind} is lowered by {other}")
     return Func(call.kind, (*srcs, dst), body)
@@ -54,6 +56,29 @@ def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
     inner = _nest(tuple(at[a] for a in axes), tuple(src.shape[a] for a in axes), fold)
     body = seq(Alloc(acc), Store(acc, (), f32(reduction.init)), inner, Store(dst, to, cast(total, dst.dtype)))
     return _nest(tuple(at[i] for i in kept), tuple(src.shape[i] for i in kept), body)
+
+
+def _windows(call: Call, window: Window, srcs: tuple[Tensor, ...], dst: Tensor) -> Stmt:
+    """The windows that run first, into temporaries, and then the window itself."""
+    sources, stmts = list(srcs), list[Stmt]()
+    for i, (port, first) in enumerate(window.before):
+        made = tensor(f"before{i}", DType.f32, srcs[port].shape)
+        stmts += [Alloc(made), _window(call, first, sources, made, f"b{i}")]
+        sources.append(made)
+    return seq(*stmts, _window(call, window, sources, dst, "w"))
+
+
+def _window(call: Call, window: Window, sources: list[Tensor], dst: Tensor, stem: str) -> Stmt:
+    at, box = _vars(f"{stem}d", dst.shape), window.taps(call)
+    tap = _vars(f"{stem}k", box)
+    acc = tensor(f"{stem}acc", DType.f32, (), Scope.register)
+    found = window.tap(call, at, tap, lambda port, index: _widened(Load(sources[port], index)))
+    fold: Stmt = Store(acc, (), binary(window.op, Load(acc, ()), found.value))
+    for condition in found.when:
+        fold = If(condition, fold)
+    total: Expr = Load(acc, ()) if window.finish is None else window.finish(call, at, Load(acc, ()))
+    body = seq(Alloc(acc), Store(acc, (), f32(window.init)), _nest(tap, box, fold), Store(dst, at, cast(total, dst.dtype)))
+    return _nest(at, dst.shape, body)
 
 
 def _param(name: str, t: TensorType) -> Tensor:

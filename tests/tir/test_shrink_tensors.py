@@ -159,6 +159,20 @@ def test_temporary_filled_anew_becomes_two() -> None:
     assert list(declared(shrunk(ROW, *use(0), *use(1)))) == ["t", "t_1"]
 
 
+def test_branches_have_a_temporary_each() -> None:
+    """A register in one branch and a row in the other; without the split it would be a row in both."""
+    element = loop(j, 64, put(ROW, j, value=at(X, i, j)), put(Y, i, j, value=at(ROW, j)))
+    row = [loop(j, 64, put(ROW, j, value=at(X, i, j))), loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))]
+    f = shrunk(ROW, loop(i, 4, If(binary(BinOp.lt, i, Const(2)), element, seq(*row))))
+    assert declared(f) == {"t": ((), Scope.register), "t_1": ((64,), Scope.shared)}
+
+
+def test_a_temporary_read_behind_the_branches_stays_outside() -> None:
+    fill = If(binary(BinOp.lt, i, Const(2)), loop(j, 64, put(ROW, j, value=at(X, i, j))), loop(j, 64, put(ROW, j, value=f32(1.0))))
+    f = shrunk(ROW, loop(i, 4, fill, loop(k, 64, put(Y, i, k, value=at(ROW, sub(63, k))))))
+    assert declared(f) == {"t": ((64,), Scope.shared)}
+
+
 def test_accesses_without_a_common_base_keep_the_dim() -> None:
     """Columns 0..7 and no+8..no+15: a window of 16 columns, but not at one place."""
     fill = [put(T, no, j, value=at(X, no, j)), put(T, no, add(add(no, 8), j), value=at(X, no, add(j, 8)))]

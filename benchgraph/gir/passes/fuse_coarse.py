@@ -60,7 +60,7 @@ def _rows(g: Graph, node: Fused) -> Shape | None:
         if Anchor.batch in stage.anchors:
             continue
         domain = trace(g, stage.ops)
-        if domain is None or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
+        if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
             return None
         found.add(domain.extents[:-1])
     return found.pop() if len(found) == 1 else None

@@ -9,7 +9,8 @@
           y[mo*32 + i, j] = exp(u[mo*32 + i, j])      u = t[i, j]*s
                                                       y[mo*32 + i, j] = exp(u)
 
-A temporary that a block fills anew for a later use, without reading what it held, becomes two. Moving into a loop is sound when no
+A temporary that a block fills anew for a later use, without reading what it held, becomes two, as does one that both branches of an `if`
+use and nothing else. Moving into a loop is sound when no
 iteration reads what another wrote: always for a parallel loop; for a serial one when the loop variable cuts the tensor into pieces, or
 when each iteration first stores, unconditionally, everything it reads.
 """
@@ -105,8 +106,7 @@ def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
 
 def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
     """The block with t declared for the statements before `at` and another tensor for the rest."""
-    other = replace(t, name=fresh(t.name, place.taken))
-    place.taken.add(other.name)
+    other = _renamed(t, place)
     before = _declare(t, Seq(stmts[:at]), place)
     after = _declare(other, map_tensors(Seq(stmts[at:]), {t.name: other}), place)
     return Seq(tuple(c for half in (before, after) for c in (half.stmts if isinstance(half, Seq) else (half,))))
@@ -119,13 +119,28 @@ def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
     match s:
         case For() if s.kind is LoopKind.parallel or _is_private(t, s, place):
             return replace(s, body=_declare(t, s.body, place.within(s)))
-        case If() if s.orelse is None or not _uses(s.orelse, t):
-            return replace(s, then=_declare(t, s.then, place.given(s.cond, holds=True)))
-        case If() if s.orelse is not None and not _uses(s.then, t):
-            return replace(s, orelse=_declare(t, s.orelse, place.given(s.cond, holds=False)))
+        case If():
+            return _branches(t, s, place)
         case Seq():
             return _declare(t, s, place)
     return None
+
+
+def _branches(t: Tensor, s: If, place: _Place) -> If:
+    """s with t declared in the branches that use it, under a name of its own in the second when both do."""
+    then, orelse = place.given(s.cond, holds=True), place.given(s.cond, holds=False)
+    if s.orelse is None or not _uses(s.orelse, t):
+        return replace(s, then=_declare(t, s.then, then))
+    if not _uses(s.then, t):
+        return replace(s, orelse=_declare(t, s.orelse, orelse))
+    other = _renamed(t, place)
+    return replace(s, then=_declare(t, s.then, then), orelse=_declare(other, map_tensors(s.orelse, {t.name: other}), orelse))
+
+
+def _renamed(t: Tensor, place: _Place) -> Tensor:
+    other = replace(t, name=fresh(t.name, place.taken))
+    place.taken.add(other.name)
+    return other
 
 
 def _is_private(t: Tensor, loop: For, place: _Place) -> bool:

@@ -1,0 +1,318 @@
+"""AvgPool and MaxPool: the mean and the largest of each window over the spatial dims.
+
+Padding counts as minus infinity for MaxPool. For AvgPool it counts as zeros: they are summed, and the divisor is the kernel's volume;
+or, with exclude_pad, only the elements of src are counted. Windows that lie in the padding with all their taps, which oneDNN refuses,
+give minus infinity, and 0 whatever exclude_pad says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import inf, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spatial import (
+    AUTO_PAD,
+    DATA_FORMAT,
+    ONES,
+    Windows,
+    channel_axis,
+    check_pads,
+    data_shape,
+    spatial_axes,
+    spatial_dims,
+    windows,
+)
+from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
+from benchgraph.tir.ir import BinOp, Expr
+
+ATTRS = {
+    "strides": Attr("s64[]", required=True),
+    "pads_begin": Attr("s64[]", required=True),
+    "pads_end": Attr("s64[]", required=True),
+    "kernel": Attr("s64[]", required=True),
+    "auto_pad": AUTO_PAD,
+    "data_format": DATA_FORMAT,
+}
+EXCLUDE_PAD = Attr("bool", required=True)
+DILATIONS = Attr("s64[]", default=ONES)
+ROUNDING = Attr("string", default="floor")
+
+
+def pool_windows(attrs: Attrs, src: Shape) -> Windows:
+    """The windows over a src of this shape. Raises InvalidShape."""
+    return windows(attrs, spatial_dims(attrs, src), attrs.integers("kernel"))
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    count = pool_windows(attrs, src).count(spatial_dims(attrs, src), ceil=attrs.get("rounding_type") == "ceil")
+    return (data_shape(attrs, src[0], src[channel_axis(attrs, len(src))], count),)
+
+
+def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    """Pads, and what the schema leaves open: as many dilations as kernel dims (or the default), and how to round."""
+    dilations, kernel = attrs.integers("dilations") if "dilations" in attrs else ONES, attrs.integers("kernel")
+    if len(dilations) != len(kernel) and dilations != ONES:
+        return f"attribute 'dilations' is {dilations} for kernel {kernel}; give it one number per dim of the kernel"
+    if attrs.get("rounding_type", "floor") not in ("floor", "ceil"):
+        return f"attribute 'rounding_type' is '{attrs.string('rounding_type')}'; choose floor or ceil"
+    return check_pads(attrs)
+
+
+def volume(call: Call) -> int:
+    """Taps of a window."""
+    return prod(call.attrs.integers("kernel"))
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+
+def channels_second(call: Call, a: Array) -> Array:
+    """The array with its channel behind the batch, whatever data_format says."""
+    return np.moveaxis(a, channel_axis(call.attrs, a.ndim), 1)
+
+
+def channels_back(call: Call, a: Array) -> Array:
+    return np.moveaxis(a, 1, channel_axis(call.attrs, a.ndim))
+
+
+def padded(src: Reals, w: Windows, count: Shape, value: float) -> Reals:
+    """src (N, C, ...) with as much padding as the windows reach into."""
+    sides = []
+    for size, number, stride, reach, begin in zip(src.shape[2:], count, w.strides, w.reach, w.pads_begin, strict=True):
+        sides.append((begin, max(0, (number - 1) * stride + reach - begin - size)))
+    return np.pad(src, ((0, 0), (0, 0), *sides), constant_values=value)
+
+
+def tap_slices(w: Windows, count: Shape) -> Iterator[tuple[slice, ...]]:
+    """For every tap, in row-major order, where it is in a padded source for all windows at once."""
+    for tap in product(*map(range, w.kernel)):
+        starts = [t * d for t, d in zip(tap, w.dilations, strict=True)]
+        yield (slice(None), slice(None), *(slice(a, a + n * s, s) for a, n, s in zip(starts, count, w.strides, strict=True)))
+
+
+def spatial_count(call: Call, dst: Shape) -> Shape:
+    return tuple(dst[axis] for axis in spatial_axes(call.attrs, len(dst)))
+
+
+def folded(call: Call, src: Array, neutral: float, fold: Callable[[Reals, Reals], Reals]) -> Reals:
+    """The fold of every window's taps, (N, C, ...)."""
+    w, count = pool_windows(call.attrs, src.shape), spatial_count(call, call.outs[0].shape)
+    wide = padded(real(channels_second(call, src)), w, count, neutral)
+    total = np.full((*wide.shape[:2], *count), neutral)
+    for at in tap_slices(w, count):
+        total = fold(total, wide[at])
+    return total
+
+
+def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    total = folded(call, ins[0], 0.0, np.add)
+    if not call.attrs.flag("exclude_pad"):
+        return (channels_back(call, total / volume(call)),)
+    counted = folded(call, np.ones(ins[0].shape), 0.0, np.add)
+    return (channels_back(call, total / np.maximum(counted, 1)),)
+
+
+def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (channels_back(call, folded(call, ins[0], -inf, np.maximum)),)
+
+
+# ---- lowerings -------------------------------------------------------------------------------------------------------
+
+
+def _kernel(call: Call) -> Shape:
+    return call.attrs.integers("kernel")
+
+
+def _tap(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """The element of src under a tap of a window."""
+    shape = call.ins[0].shape
+    w, place, when = pool_windows(call.attrs, shape), list(at), list[Expr]()
+    for d, axis in enumerate(spatial_axes(call.attrs, len(shape))):
+        place[axis] = sub(add(mul(at[axis], w.strides[d]), mul(tap[d], w.dilations[d])), w.pads_begin[d])
+        when += [binary(BinOp.ge, place[axis], index(0)), binary(BinOp.lt, place[axis], index(shape[axis]))]
+    return Tap(src(0, tuple(place)), tuple(when))
+
+
+def counted(call: Call, src: Shape, at: Indices) -> Expr:
+    """How many elements of src the window at this index of dst holds; 1 when there is none, for a divisor."""
+    w, number = pool_windows(call.attrs, src), index(1)
+    for d, axis in enumerate(spatial_axes(call.attrs, len(src))):
+        first = sub(mul(at[axis], w.strides[d]), w.pads_begin[d])
+        inside = sub(minimum(add(first, w.kernel[d]), src[axis]), binary(BinOp.max, first, index(0)))
+        number = binary(BinOp.mul, number, binary(BinOp.max, inside, index(0)))
+    return binary(BinOp.max, number, index(1))
+
+
+def reciprocal(call: Call, src: Shape, at: Indices) -> Expr:
+    """What a window's sum is multiplied with to give its mean."""
+    if not call.attrs.flag("exclude_pad"):
+        return f32(1 / volume(call))
+    return binary(BinOp.div, f32(1), cast(counted(call, src, at), DType.f32))
+
+
+def _mean(call: Call, at: Indices, total: Expr) -> Expr:
+    return binary(BinOp.mul, total, reciprocal(call, call.ins[0].shape, at))
+
+
+# ---- laws ------------------------------------------------------------------------------------------------------------
+
+
+def elements_of_windows(w: Windows, dim: int, size: int, count: int) -> list[list[int]]:
+    """For every window along one spatial dim, the positions of src that it holds."""
+    every = (o * w.strides[dim] - w.pads_begin[dim] + k * w.dilations[dim] for o in range(count) for k in range(w.kernel[dim]))
+    places = np.array(list(every)).reshape(count, w.kernel[dim])
+    return [[int(p) for p in row if 0 <= p < size] for row in places]
+
+
+def coverage(call: Call, src: Shape, dst: Shape) -> tuple[list[Array], list[Array]]:
+    """Per spatial dim: how many windows hold each position of src, and how many positions of src each window holds."""
+    w = pool_windows(call.attrs, src)
+    found: tuple[list[Array], list[Array]] = ([], [])
+    for d, (size, count) in enumerate(zip(spatial_dims(call.attrs, src), spatial_count(call, dst), strict=True)):
+        held = elements_of_windows(w, d, size, count)
+        found[0].append(np.bincount([p for row in held for p in row], minlength=size))
+        found[1].append(np.array([len(row) for row in held]))
+    return found
+
+
+def weighted(call: Call, a: Array, weights: list[Array]) -> Reals:
+    """a times one weight per position along each spatial dim."""
+    result = real(a)
+    for axis, weight in zip(spatial_axes(call.attrs, a.ndim), weights, strict=True):
+        result = result * np.expand_dims(weight, tuple(i for i in range(a.ndim) if i != axis))
+    return result
+
+
+def _sums_are_kept(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """dst times its divisors sums to src times the number of windows around each element."""
+    around, within = coverage(call, ins[0].shape, outs[0].shape)
+    sums = weighted(call, outs[0], within) if call.attrs.flag("exclude_pad") else real(outs[0]) * volume(call)
+    return bool(abs(sums.sum() - weighted(call, ins[0], around).sum()) <= rtol * (np.abs(sums).sum() + 1))
+
+
+def _lies_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """A mean is neither above the largest number nor below the least, the padding's 0 included."""
+    low, high = (float(f(real(ins[0]), initial=0.0)) for f in (np.min, np.max))
+    slack = rtol * (high - low)
+    return bool(np.all((real(outs[0]) >= low - slack) & (real(outs[0]) <= high + slack)))
+
+
+def _is_the_largest_held(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Each window's elements are looked up by their positions."""
+    w = pool_windows(call.attrs, ins[0].shape)
+    src, dst = (real(channels_second(call, a)) for a in (ins[0], outs[0]))
+    dims = enumerate(zip(src.shape[2:], dst.shape[2:], strict=True))
+    held = [elements_of_windows(w, d, size, count) for d, (size, count) in dims]
+    for o in np.ndindex(dst.shape[2:]):
+        elements = src[np.ix_(range(src.shape[0]), range(src.shape[1]), *(held[d][i] for d, i in enumerate(o)))]
+        if not np.array_equal(elements.max(axis=tuple(range(2, src.ndim)), initial=-inf), dst[(slice(None), slice(None), *o)]):
+            return False
+    return True
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+
+def _sample(
+    why: str, shape: Shape, kernel: Shape, strides: Shape = (), pads: Shape = (), dtype: DType = DType.f32, **more: object
+) -> Sample:
+    """data_format NCX unless said otherwise; pads are those of the begins and then of the ends."""
+    rank = len(kernel)
+    given = {"kernel": kernel, "strides": strides or (1,) * rank, "pads_begin": pads[:rank], "pads_end": pads[rank:], "data_format": "NCX"}
+    return Sample((shape,), Attrs({**given, **more}), (dtype,), why=why)
+
+
+NXC: dict[str, Any] = {"data_format": "NXC"}
+GEOMETRIES = (
+    _sample("as after a first convolution", (2, 3, 9, 11), (3, 3), (2, 2), (1, 1, 1, 1)),
+    _sample("the same with channels last, a tail of channels", (2, 9, 11, 17), (3, 3), (2, 2), (1, 1, 1, 1), **NXC),
+    _sample("1 spatial dim: an interior of two vectors less one", (2, 5, 33), (3,), (1,), (1, 1)),
+    _sample("1 spatial dim, channels last, the end of src in no window", (3, 20, 16), (4,), (3,), **NXC),
+    _sample("3 spatial dims, each with its own numbers", (1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 3), (0, 1, 1, 1, 0, 1)),
+    _sample("3 spatial dims, channels last", (1, 5, 4, 6, 5), (2, 2, 2), (2, 2, 2), (0, 0, 1, 1, 0, 0), **NXC),
+    _sample("one window: all of src", (2, 3, 7, 7), (7, 7)),
+    _sample("one window, channels last: more taps than are unrolled", (2, 7, 7, 19), (7, 7), **NXC),
+    _sample("sizes 1", (1, 1, 1), (1,)),
+    _sample("one channel, channels last", (2, 6, 20, 1), (2, 2), (2, 1), **NXC),
+    _sample("strides beyond the kernel", (2, 13, 9, 15), (2, 1), (3, 4), **NXC),
+    _sample("pads on one side only", (2, 3, 6, 18), (3, 2), (1, 1), (2, 0, 0, 1)),
+    _sample("SAME_UPPER: the odd pad at the end", (2, 2, 6, 19), (2, 4), auto_pad="SAME_UPPER"),
+    _sample("SAME_LOWER: the odd pad at the begin", (2, 6, 7, 4), (2, 4), (1, 2), auto_pad="SAME_LOWER", **NXC),
+    _sample("VALID: the given pads are ignored", (2, 2, 6, 7), (3, 3), (2, 2), (1, 1, 1, 1), auto_pad="VALID"),
+    _sample("a large kernel over borders and interior", (1, 2, 12, 40), (5, 9), (1, 1), (2, 4, 2, 4)),
+    _sample("every second element of a long row", (1, 3, 4, 71), (2, 2), (2, 2)),
+    _sample("windows that lie in the padding", (1, 2, 3, 4), (2, 2), (1, 1), (3, 2, 2, 3)),
+    _sample("no elements", (0, 3, 5, 4), (2, 2)),
+    _sample("bf16", (2, 7, 5, 18), (3, 2), (2, 1), (1, 0, 1, 1), DType.bf16, **NXC),
+    _sample("f16", (2, 3, 5, 37), (2, 3), (1, 1), (0, 1, 0, 1), DType.f16),
+)
+_CEIL = (
+    _sample("rounded up: the last window reaches past the padding", (2, 3, 8, 22), (3, 3), (2, 2), (0, 1, 0, 0), rounding_type="ceil"),
+    _sample("rounded up: the last window lies behind src", (2, 3, 7, 5), (1, 1), (3, 4), rounding_type="ceil", **NXC),
+)
+DILATED = (
+    _sample("dilated", (2, 3, 9, 37), (3, 2), (1, 1), (2, 2, 2, 2), dilations=(2, 3)),
+    _sample("dilated, strided, channels last", (1, 11, 12, 17), (2, 3), (3, 2), (1, 2, 1, 2), dilations=(4, 2), **NXC),
+)
+
+
+def _avg(exclude_pad: bool, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+    word = "without" if exclude_pad else "with"
+    return tuple(Sample(s.shapes, s.attrs.updated(exclude_pad=exclude_pad), s.dtypes, why=f"{s.why}; {word} the padding") for s in samples)
+
+
+def fill_apart(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Floats uniform in [-2, 2), and up to 4096 of them no nearer to each other than 2**-10: hardly a largest element is a tie."""
+    t = call.ins[port]
+    if not 0 < t.elements <= 4096:
+        return fills.PLAIN(call, port, rng)
+    return fills.rounded(((rng.permutation(t.elements) + 0.5) * (4 / t.elements) - 2).reshape(t.shape), t.dtype)
+
+
+SPECS = (
+    OpSpec(
+        kind="AvgPool",
+        role=Role.anchor,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
+        infer=infer,
+        reference=_reference_avg,
+        flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
+        threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
+        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
+        laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
+        check=check,
+        lower=Window(_kernel, BinOp.add, 0.0, _tap, _mean),
+    ),
+    OpSpec(
+        kind="MaxPool",
+        role=Role.anchor,
+        inputs=(Port("src"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING},
+        infer=infer,
+        reference=_reference_max,
+        flops=lambda call: volume(call) * call.outs[0].elements,
+        threshold=lambda call: 0.0,  # it picks
+        fill=fill_apart,
+        samples=(*GEOMETRIES, *_CEIL, *DILATED),
+        laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
+        check=check,
+        lower=Window(_kernel, BinOp.max, -inf, _tap),
+    ),
+)
