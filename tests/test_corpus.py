@@ -1,4 +1,4 @@
-"""Real graphs, read in place where they are: the Graph Compiler paper's workloads through the whole command."""
+"""Real graphs, read in place where they are, through the whole command: the Graph Compiler paper's workloads, and oneDNN's own inputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 
 PAPER = Path(__file__).parents[2] / "shared" / "corpus" / "paper"
+ONEDNN = PAPER.parent / "onednn"
 pytestmark = pytest.mark.skipif(not PAPER.is_dir(), reason=f"no corpus at {PAPER}")
 
 CASES = (
@@ -37,3 +38,18 @@ def test_the_baselines_compute_the_reference_too(policy: str) -> None:
     cases = [f"--case={PAPER / name}" for name, _ in CASES[:1] + CASES[4:5] + CASES[8:]]
     result = CliRunner().invoke(main, ["--graph", "--mb=2", f"--policy={policy}", *cases])
     assert result.exit_code == 0, result.output
+
+
+# (file, options): each is one partition. Large ones are cut down by their batch or not taken at all.
+WINDOWS = (
+    ("pattern/f32/maxpool_chain_fusion.json", "--mb=0"),
+    ("pattern/f32/maxpool_sum_relu_fusion.json", "--mb=0"),
+    ("pattern/int8/int8_avgpool_transpose_fusion.json", "--mb=0"),
+    ("pattern/int8/int8_maxpool_add_mul_fusion.json", "--mb=1"),
+)
+
+
+@pytest.mark.parametrize(("name", "option"), WINDOWS, ids=[Path(name).stem for name, _ in WINDOWS])
+def test_onednns_graphs_of_windows_compute_the_reference(name: str, option: str) -> None:
+    result = CliRunner().invoke(main, ["--graph", "--expected-n-partitions=1", option, f"--case={ONEDNN / name}"])
+    assert "tests:1 passed:1 " in result.output, result.output

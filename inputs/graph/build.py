@@ -237,6 +237,31 @@ def dequantize(b: GraphBuilder) -> None:
     b.op("Dequantize", b.input((16, 33), DType.s8), scales=(SCALE,), zps=(ZERO_POINT,))
 
 
+# ---- op: windows -----------------------------------------------------------------------------------------------------
+
+POOL = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}  # as after a first convolution
+
+
+@case("op")
+def avgpool(b: GraphBuilder) -> None:
+    b.op("AvgPool", b.input((2, 14, 14, 33)), exclude_pad=True, **POOL)
+
+
+@case("op")
+def avgpool_channels_first(b: GraphBuilder) -> None:
+    b.op("AvgPool", b.input((2, 5, 9, 37)), exclude_pad=False, data_format="NCX", auto_pad="SAME_UPPER", **POOL)
+
+
+@case("op")
+def maxpool(b: GraphBuilder) -> None:
+    b.op("MaxPool", b.input((2, 14, 14, 33)), rounding_type="ceil", **POOL)
+
+
+@case("op")
+def maxpool_channels_first(b: GraphBuilder) -> None:
+    b.op("MaxPool", b.input((2, 5, 9, 37)), data_format="NCX", dilations=(2, 2), **POOL)
+
+
 # ---- pattern: an anchor and what joins it ----------------------------------------------------------------------------
 
 
@@ -309,6 +334,18 @@ def quantised_matmul_relu(b: GraphBuilder) -> None:
     src = b.op("Dequantize", b.input((32, 48), DType.u8), scales=(SCALE,), zps=(ZERO_POINT,))
     wei = b.op("Dequantize", b.constant((48, 64), DType.s8), scales=(SCALE,), zps=(0,))
     b.op("Quantize", b.op("ReLU", b.op("MatMul", src, wei)), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+@case("pattern")
+def maxpool_add_relu(b: GraphBuilder) -> None:
+    x = b.op("MaxPool", b.input((2, 16, 15, 15)), data_format="NCX", **POOL)
+    b.op("ReLU", b.op("Add", x, b.input(x.known_shape)))
+
+
+@case("pattern")
+def quantised_avgpool(b: GraphBuilder) -> None:
+    x = b.op("Dequantize", b.input((2, 9, 9, 24), DType.u8), scales=(SCALE,), zps=(ZERO_POINT,))
+    b.op("Quantize", b.op("AvgPool", x, exclude_pad=False, **POOL), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
 
 
 # ---- complex_fusion: several anchors ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape, NoSuchOpKind
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph import Graph, GraphBuilder, infer_shapes, load, parse_graph, validate
+from tests.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -119,7 +120,7 @@ def test_validate_checks_before_it_infers() -> None:
 def test_the_corpus_states_the_shapes_that_are_inferred(folder: str) -> None:
     if not (SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not here")
-    for path in sorted((SHARED / "corpus" / folder).rglob("*.json")):
+    for path in corpus_files(folder):
         try:
             g = load(path)
         except NoSuchOpKind:

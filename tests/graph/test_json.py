@@ -23,6 +23,7 @@ from benchgraph.core.errors import (
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import Graph, dumps, load, loads, save
 from benchgraph.ops import OPS
+from tests.corpus import CORPUS, REFUSED, corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 FOLDERS = ("paper", "onednn/op", "onednn/pattern", "onednn/complex_fusion")
@@ -211,7 +212,7 @@ def test_save_and_load_a_file(tmp_path: Path) -> None:
 def test_the_corpus_loads_and_writes_back_to_the_same_graph(folder: str) -> None:
     if not (SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not here")
-    paths = sorted((SHARED / "corpus" / folder).rglob("*.json"))
+    paths = corpus_files(folder)
     assert paths
     for path in paths:
         kinds = [entry["kind"] for entry in json.loads(path.read_text())["graph"]]
@@ -225,6 +226,16 @@ def test_the_corpus_loads_and_writes_back_to_the_same_graph(folder: str) -> None
         assert str(bad.value).startswith(f"{path}: op ")
         assert missing[0] in str(bad.value)
         assert ("unknown op kind" if missing[0] == "BiasAddBackprop" else "no row for this op kind") in str(bad.value)
+
+
+def test_a_graph_of_the_corpus_that_the_library_refuses_says_why() -> None:
+    if not CORPUS.is_dir():
+        pytest.skip("the corpus is not here")
+    for name, why in REFUSED.items():
+        (path,) = CORPUS.rglob(name)
+        with pytest.raises(InvalidGraphOp) as bad:
+            load(path)
+        assert str(bad.value) == f"{path}: {why}"
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from benchgraph.core.errors import NoSuchOpKind, ParseError
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph import Graph, GraphBuilder, Op, dumps, load, loads, parse_graph, print_graph, sample_graph
 from benchgraph.ops import OPS
+from tests.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -153,7 +154,7 @@ def test_the_corpus_comes_back(folder: str) -> None:
     if not (SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not here")
     loaded = 0
-    for path in sorted((SHARED / "corpus" / folder).rglob("*.json")):
+    for path in corpus_files(folder):
         try:
             g = load(path)
         except NoSuchOpKind:

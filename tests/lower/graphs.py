@@ -197,3 +197,78 @@ def attention_quantised_behind_the_transposition(b: GraphBuilder) -> None:
     o = b.op("MatMul", b.op("SoftMax", s, axis=3), b.input((2, 3, 20, 16)))
     t = b.op("Reorder", b.op("StaticTranspose", o, order=[0, 2, 1, 3]))
     b.op("Quantize", t, dtype=DType.u8, scales=[0.0625], zps=[100], qtype="per_tensor")
+
+
+POOL = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 0)}
+
+
+@case
+def pool_channels_last(b: GraphBuilder) -> None:
+    """Borders on three sides; post-ops in the nest of the pool, on the interior and on the borders."""
+    x = b.op("MaxPool", b.input((2, 6, 7, 18)), **POOL)
+    b.op("ReLU", b.op("Multiply", b.op("Add", x, b.input((18,))), b.input(x.known_shape)))
+
+
+@case
+def pool_channels_first(b: GraphBuilder) -> None:
+    """x is a spatial axis: its borders are points, its interior reads every second element."""
+    x = b.op("AvgPool", b.input((2, 3, 5, 70)), data_format="NCX", exclude_pad=True, **POOL)
+    b.op("Tanh", b.op("Add", x, b.input((1, 3, 1, 1))))
+
+
+@case
+def pool_of_permuted_memory(b: GraphBuilder) -> None:
+    """Channels second by name and last in memory, on the way in and out."""
+    src = b.input((2, 17, 5, 6), strides=(510, 1, 102, 17))
+    b.op("AvgPool", src, data_format="NCX", exclude_pad=False, **POOL)
+
+
+@case
+def pool_between_transpositions(b: GraphBuilder) -> None:
+    """Reads and writes through views."""
+    x = b.op("StaticTranspose", b.input((2, 5, 6, 9)), order=(0, 3, 1, 2))
+    y = b.op("MaxPool", x, data_format="NCX", **POOL)
+    b.op("ReLU", b.op("StaticTranspose", y, order=(0, 2, 3, 1)))
+
+
+@case
+def quantised_pool(b: GraphBuilder) -> None:
+    """What comes before a window runs in a nest of its own, what comes after in the window's."""
+    x = b.op("Dequantize", b.input((1, 6, 6, 20), DType.u8), scales=[0.125], zps=[3], qtype="per_tensor")
+    y = b.op("AvgPool", x, exclude_pad=True, **POOL)
+    b.op("Quantize", y, dtype=DType.s8, scales=[0.0625], zps=[0], qtype="per_tensor")
+
+
+@case
+def pool_then_rows(b: GraphBuilder) -> None:
+    """A reduction does not join: the pool's rows are in pieces."""
+    x = b.op("MaxPool", b.input((1, 6, 40, 3)), data_format="NXC", **POOL)
+    b.op("ReduceSum", b.op("Exp", x), axes=(2,), keep_dims=False)
+
+
+@case
+def two_pools(b: GraphBuilder) -> None:
+    """The second reads rows of the first that others make. A global one ends: all dims 1 but the channels."""
+    x = b.op("MaxPool", b.input((1, 2, 11, 40)), data_format="NCX", **POOL)
+    y = b.op("AvgPool", x, data_format="NCX", exclude_pad=False, **POOL)
+    wide = {"kernel": y.known_shape[2:], "strides": (1, 1), "pads_begin": (), "pads_end": ()}
+    b.op("ReLU", b.op("AvgPool", y, data_format="NCX", exclude_pad=False, **wide))
+
+
+@case
+def pool_to_one_element(b: GraphBuilder) -> None:
+    """Nothing to run along: the post-op still comes after the fold."""
+    x = b.op("MaxPool", b.input((1, 1, 40)), data_format="NCX", kernel=(40,), strides=(1,), pads_begin=(), pads_end=())
+    b.op("Square", x)
+
+
+@case
+def pool_of_nothing(b: GraphBuilder) -> None:
+    """No batch, no elements."""
+    b.op("ReLU", b.op("MaxPool", b.input((0, 6, 7, 3)), **POOL))
+
+
+@case
+def pool_in_bf16(b: GraphBuilder) -> None:
+    """Folded in f32, rounded once."""
+    b.op("ReLU", b.op("AvgPool", b.input((1, 6, 7, 20), DType.bf16), exclude_pad=True, **POOL))

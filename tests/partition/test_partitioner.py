@@ -16,6 +16,7 @@ from benchgraph.ops import OPS, spec
 from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
+from tests.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -255,7 +256,6 @@ def test_each_graph_of_the_paper_is_one_partition() -> None:
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the corpus is not beside this checkout")
 def test_each_onednn_graph_whose_ops_have_rows_is_one_supported_partition() -> None:
-    paths = sorted((SHARED / "corpus" / "onednn").rglob("*.json"))
-    found = {str(path): cut for path in paths if (cut := computing(path)) is not None}
+    found = {str(path): cut for path in corpus_files("onednn") if (cut := computing(path)) is not None}
     assert len(found) >= 109
     assert {name: len(cut) for name, cut in found.items() if len(cut) != 1 or not cut[0].is_supported} == {}

@@ -40,6 +40,14 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+POOL = """
+graph engine=cpu fpmath=strict {
+  %2: f32[2,4,4,8] = MaxPool#0(%0: f32[2,8,8,8]) {kernel=[2,2], pads_begin=[0,0], pads_end=[0,0], strides=[2,2]}
+  %3: f32[2,4,4,8] = Add#1(%2, %1: f32[2,4,4,8])
+  %4: f32[2,4,4,8] = ReLU#2(%3)
+}
+"""
+
 SOFTMAX_APART = """
 graph engine=cpu fpmath=strict {
   %2: f32[8,8] = MatMul#0(%0: f32[8,16], %1: f32[16,8])
@@ -67,7 +75,7 @@ RULE = Rule(
     starts=role_in(Role.anchor),
     prepares=widens_operand,
     joins=follows_in_place,
-    samples=(SCALED_AND_MASKED, QUANTIZED, SWISH),
+    samples=(SCALED_AND_MASKED, QUANTIZED, SWISH, POOL),
     near_misses=(
         NearMiss(SOFTMAX_APART, "a row op needs whole rows of the running value"),
         NearMiss(VALUE_LEAVES, "a primitive with post-ops keeps no intermediate result"),

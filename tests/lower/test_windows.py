@@ -1,0 +1,86 @@
+"""Window nests: what shares one, how its loops run, and which instructions they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.passes import run
+from benchgraph.core.target import ISAS, Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph as ApiGraph
+from benchgraph.lower import lower
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.ir import For, LoopKind, Module
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.lower.graphs import GRAPHS, POOL
+
+TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+
+
+def fused(graph: ApiGraph) -> Graph:
+    """The Graph IR of a graph that the fused policy makes one partition of, all passes done."""
+    (partition,) = partitions(graph, Policy.fused)
+    return run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
+
+
+def tir(graph: ApiGraph, passes: int = len(tir_passes.PIPELINE)) -> Module:
+    return tir_passes.run(lower(fused(graph)).module, TARGET, observe=lambda *_: None, pipeline=tir_passes.PIPELINE[:passes])
+
+
+def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:
+    b = GraphBuilder()
+    b.op("ReLU", b.op("MaxPool", b.input(shape, strides=strides), data_format=data_format, **POOL))
+    return b.graph()
+
+
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+def test_nest(data_format: str, golden: Callable[[str], None]) -> None:
+    shape = (2, 8, 8, 32) if data_format == "NXC" else (2, 3, 8, 70)
+    golden(print_tir(tir(pool(shape, data_format), passes=1).main))
+
+
+@pytest.mark.parametrize(
+    ("name", "nests"),
+    [
+        ("pool_channels_last", [["MaxPool", "Add", "Multiply", "ReLU"]]),
+        ("pool_channels_first", [["AvgPool", "Add", "Tanh"]]),
+        ("pool_then_rows", [["MaxPool", "Exp"], ["ReduceSum"]]),
+        ("two_pools", [["MaxPool"], ["AvgPool"], ["AvgPool", "ReLU"]]),
+    ],
+)
+def test_post_ops_share_the_nest_and_nothing_else_does(name: str, nests: list[list[str]]) -> None:
+    assert [[op.kind for op in node.ops] for node in fused(GRAPHS[name]()).nodes if isinstance(node, Fused)] == nests
+
+
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+def test_there_is_one_parallel_loop_and_the_interior_runs_in_vectors(data_format: str) -> None:
+    """On the interior nine vectors meet in one expression, without a condition or a temporary in memory."""
+    module = tir(pool((2, 30, 30, 64) if data_format == "NXC" else (2, 8, 60, 80), data_format))
+    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(module.main.body)) == 1
+    (line,) = {line.strip() for line in print_tir(module.main).splitlines() if line.count(":+16") == 9 and "_v*" in line}
+    assert line.count("max(") == 8
+    assert re.match(r"\w+ = max", line), "the value goes on in a register"
+
+
+def test_channels_last_in_memory_run_along_the_channels() -> None:
+    """Whatever data_format names them: x is the axis whose elements lie side by side."""
+    graph = pool((2, 64, 9, 9), "NCX", strides=(64 * 81, 1, 9 * 64, 64))
+    *before, last = graph.ops
+    (dst,) = last.outputs
+    permuted = replace(last, outputs=(replace(dst, strides=(64 * 16, 1, 4 * 64, 64)),))
+    vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*before, permuted))).main))
+    assert set(vectors) == {":+16"}, "no strided vector"
+    assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX")).main), "which there would be otherwise"

@@ -1,0 +1,132 @@
+"""Pooling as compiled, on data whose result is known without a reference; and what graphs are refused."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidGraphOp, InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.ops import check_op, spec, with_defaults
+from benchgraph.ops.laws import Reals
+from benchgraph.ops.spec import Sample
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+
+F32 = DType.f32
+AVG = [pytest.param(s, id=s.why) for s in spec("AvgPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
+MAX = [pytest.param(s, id=s.why) for s in spec("MaxPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
+
+
+def compiled(kind: str, attrs: Attrs, *srcs: Reals) -> Reals:
+    b = GraphBuilder()
+    b.append(kind, tuple(b.input(src.shape) for src in srcs), attrs)
+    (p,) = partitions(b.graph(), Policy.one_op_each)
+    dst = np.full(p.outputs[0].known_shape, np.nan, np.float32)
+    compile_partition(p).bind([np.ascontiguousarray(src, np.float32) for src in srcs], [dst])()
+    return dst.astype(np.float64)
+
+
+def counts(sample: Sample) -> Reals:
+    """How many elements of src each window holds, counted one by one along each spatial dim."""
+    attrs, (shape,) = with_defaults("AvgPool", sample.attrs), sample.shapes
+    spatial = shape[2:] if attrs.string("data_format") == "NCX" else shape[1:-1]
+    (dst,) = spec("AvgPool").infer(attrs, (TensorType(F32, shape),))
+    outs = dst[2:] if attrs.string("data_format") == "NCX" else dst[1:-1]
+    begin = attrs.integers("pads_begin") or (0,) * len(spatial)
+    sides = []
+    for size, count, k, s, p in zip(spatial, outs, attrs.integers("kernel"), attrs.integers("strides"), begin, strict=True):
+        sides.append([sum(0 <= o * s + t - p < size for t in range(k)) for o in range(count)])
+    total = np.array([np.prod(point) for point in product(*sides)]).reshape(outs)
+    return np.broadcast_to(total if attrs.string("data_format") == "NCX" else total[..., None], dst).astype(np.float64)
+
+
+def given_pads(samples: list) -> list:
+    return [p for p in samples if "auto_pad" not in p.values[0].attrs]
+
+
+@pytest.mark.parametrize("sample", given_pads(AVG))
+def test_the_average_of_ones(sample: Sample) -> None:
+    """1 wherever the padding is left out and there is an element; else the share of the kernel that lies on src."""
+    inside = counts(sample)
+    dst = compiled("AvgPool", sample.attrs, np.ones(sample.shapes[0]))
+    want = inside > 0 if sample.attrs.flag("exclude_pad") else inside / np.prod(sample.attrs.integers("kernel"))
+    np.testing.assert_allclose(dst, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sample", MAX)
+def test_the_largest_of_a_constant_is_the_constant(sample: Sample) -> None:
+    dst = compiled("MaxPool", sample.attrs, np.full(sample.shapes[0], -3.0))
+    assert set(np.unique(dst)) <= {-3.0, -np.inf}
+    assert np.isfinite(dst).any()
+
+
+@pytest.mark.parametrize("sample", MAX[::3])
+def test_max_pooling_keeps_order_and_shifts(sample: Sample) -> None:
+    """It picks elements, so an increasing function of src may as well be applied to dst; 2x + 1 is exact on multiples of 1/64."""
+    src = np.rint(np.random.default_rng(5).uniform(-64, 64, sample.shapes[0])) / 64
+    assert np.array_equal(compiled("MaxPool", sample.attrs, 2 * src + 1), 2 * compiled("MaxPool", sample.attrs, src) + 1)
+
+
+@pytest.mark.parametrize("sample", AVG[::3])
+def test_average_pooling_is_linear(sample: Sample) -> None:
+    a, b = np.random.default_rng(6).uniform(-1, 1, (2, *sample.shapes[0]))
+    together = compiled("AvgPool", sample.attrs, 3 * a + b)
+    apart = 3 * compiled("AvgPool", sample.attrs, a) + compiled("AvgPool", sample.attrs, b)
+    np.testing.assert_allclose(together, apart, atol=4e-6)
+
+
+@pytest.mark.parametrize("kind", ["AvgPool", "MaxPool"])
+def test_both_data_formats_give_the_same_numbers(kind: str) -> None:
+    src = np.random.default_rng(7).uniform(-2, 2, (2, 5, 9, 20))
+    attrs = Attrs(kernel=(3, 2), strides=(2, 1), pads_begin=(1, 1), pads_end=(1, 0))
+    attrs = attrs.updated(exclude_pad=True) if kind == "AvgPool" else attrs
+    first = compiled(kind, attrs.updated(data_format="NCX"), src)
+    last = compiled(kind, attrs.updated(data_format="NXC"), np.moveaxis(src, 1, -1))
+    assert np.array_equal(np.moveaxis(last, -1, 1), first)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+GIVEN = {"kernel": (2, 2), "strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "message"),
+    [
+        ("MaxPool", {"pads_end": (0, -1)}, "attribute 'pads_end' is (0, -1); give it sizes of 0 or more"),
+        ("AvgPool", {"pads_begin": (-1, 0)}, "attribute 'pads_begin' is (-1, 0); give it sizes of 0 or more"),
+        ("MaxPool", {"dilations": (2,)}, "attribute 'dilations' is (2,) for kernel (2, 2); give it one number per dim of the kernel"),
+        ("MaxPool", {"rounding_type": "Ceil"}, "attribute 'rounding_type' is 'Ceil'; choose floor or ceil"),
+        ("AvgPool", {"auto_pad": "same_upper"}, "attribute 'auto_pad' is 'same_upper'; did you mean 'SAME_UPPER'?"),
+        ("AvgPool", {"dilations": (1, 1)}, "unknown attribute 'dilations'; its attributes are "),
+    ],
+)
+def test_add_op_refuses(kind: str, attrs: dict, message: str) -> None:
+    given = {**GIVEN, **({"exclude_pad": True} if kind == "AvgPool" else {}), **attrs}
+    with pytest.raises(InvalidGraphOp) as caught:
+        check_op(kind, Attrs(given), ((F32, None),), (F32,))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "message"),
+    [
+        ((2, 3), {}, "shape (2, 3) has rank 2; give it a batch, a channel and at least one spatial dim"),
+        ((2, 9, 3), {}, "attribute 'strides' is (1, 1), for a source with 1 spatial dim; give it one number per spatial dim"),
+        ((2, 9, 9, 3), {"kernel": (3,)}, "kernel is (3,), for a source with 2 spatial dims; give it one number per spatial dim"),
+        ((2, 9, 9, 3), {"kernel": (0, 2)}, "kernel is (0, 2); give it sizes of 1 or more"),
+        ((2, 9, 4, 3), {"kernel": (2, 5)}, "a window spans 5 along spatial dim 1, where src with its pads has 4; make the kernel or its"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shape: Shape, attrs: dict, message: str) -> None:
+    with pytest.raises(BenchgraphError) as caught:
+        spec("MaxPool").infer(with_defaults("MaxPool", Attrs({**GIVEN, **attrs})), (TensorType(F32, shape),))
+    assert isinstance(caught.value, InvalidShape)
+    assert str(caught.value).startswith(message)
