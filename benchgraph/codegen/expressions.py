@@ -11,6 +11,7 @@ from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import (
+    INDEX,
     Binary,
     BinOp,
     Broadcast,
@@ -55,8 +56,9 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
             base, stride, lanes = place(f, e.tensor, e.index)
             return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask))
         case Ramp():
-            steps = ir.Constant(ir.VectorType(I64, e.lanes), [e.stride * lane for lane in range(e.lanes)])
-            return b.add(splat(b, evaluate(f, e.base), e.lanes), steps)
+            first = evaluate(f, e.base)
+            steps = ir.Constant(ir.VectorType(first.type, e.lanes), [e.stride * lane for lane in range(e.lanes)])
+            return b.add(splat(b, first, e.lanes), steps)
         case Broadcast():
             return splat(b, evaluate(f, e.a), e.lanes)
         case ReduceLanes():
@@ -74,7 +76,7 @@ def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None
 
 
 def _binary(f: Frame, e: Binary) -> ir.Value:
-    if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast):
+    if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast) and type_of(e.a)[0] is INDEX:
         return _first_lanes(f, e.a, e.b.a)
     return _apply(f, e.op, type_of(e.a)[0], evaluate(f, e.a), evaluate(f, e.b))
 

@@ -14,7 +14,8 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.region import Region, Span
-from benchgraph.ops import spec
+from benchgraph.ops import affine, spec
+from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import add, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.ir import Const, For, LoopKind, Stmt, Var
 
@@ -110,13 +111,28 @@ def _mergeable(g: Graph, node: Fused, domain: Domain) -> int:
     if any(domain.axes[out] != domain.axes[node.ops[0].outs[0]] for _, out in operands) or not _all_elementwise(node):
         return 0
     count = 1
-    while count < rank and all(_runs_on(g, v, domain.extents, rank - count - 1) for v, _ in operands):
+    while count < rank and all(_runs_on(g, v, domain.extents, rank - count - 1) for v, _ in operands) and _places_run_on(g, node, count):
         count += 1
     return count if prod(domain.extents[rank - count :]) else 0
 
 
 def _all_elementwise(node: Fused) -> bool:
     return all(spec(op.kind).is_elementwise for op in node.ops)
+
+
+def _places_run_on(g: Graph, node: Fused, count: int) -> bool:
+    """Whether what ops take from their own index grows evenly, or not at all, along the last count + 1 axes run through as one."""
+    for op in node.ops:
+        how, shape = spec(op.kind).lower, g.value(op.outs[0]).shape
+        if not isinstance(how, Elementwise) or how.place is None:
+            continue
+        at = tuple(Var(f"${axis}") for axis in range(len(shape)))
+        for e in how.place(op.attrs, shape, at):
+            steps = [affine.step(e, axis) for axis in at[-count - 1 :]]
+            unit = steps[-1]
+            if unit is None or steps != [unit * stride for stride in dense_strides(shape[-count - 1 :])]:
+                return False
+    return True
 
 
 def _runs_on(g: Graph, id: int, extents: Shape, axis: int) -> bool:

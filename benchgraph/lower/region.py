@@ -115,7 +115,8 @@ class Region:
         operands = tuple(self.storage.load(v, aligned(g.value(v).shape, at)) for v in op.ins)
         phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
         self.ready[out] = phase
-        self._put(phase, self.domain.axes[out], self.storage.store(out, at, how.expr(op.attrs, operands)))
+        value = how.value(op.attrs, g.value(out).shape, tuple(c.value for c in at), operands)
+        self._put(phase, self.domain.axes[out], self.storage.store(out, at, value))
 
     def _movement(self, op: Op, how: Movement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])

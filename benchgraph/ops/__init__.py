@@ -17,13 +17,14 @@
     reduce          ReduceSum, ReduceMax ...
     reduce_norm     ReduceL1, ReduceL2
     pool            AvgPool, MaxPool
+    gen_index       GenIndex
     movement        StaticTranspose, StaticReshape, Reorder
     cast            TypeCast
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
     structural      End, Wildcard
 
-Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), spatial (data formats, windows), fills (test data),
-laws, kinds (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
+Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
+fills (test data), laws, kinds (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
 normalize (what the norms share).
 """
 
@@ -38,6 +39,7 @@ from benchgraph.ops import (
     binary,
     cast,
     dynamic_quantize,
+    gen_index,
     group_norm,
     layer_norm,
     log_softmax,
@@ -80,6 +82,7 @@ _MODULES = (
     reduce,
     reduce_norm,
     pool,
+    gen_index,
     movement,
     power,
     prelu,

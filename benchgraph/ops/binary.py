@@ -106,6 +106,12 @@ def _row(
     )
 
 
+def _fill_sum(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Integers are indices and shifts of them: small, so that a causal mask made of them is neither full nor empty."""
+    t = call.ins[port]
+    return fills.PLAIN(call, port, rng) if t.dtype.is_float else rng.integers(-16, 16, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
+
+
 def _fill_divide(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.away_from_zero(call, port, rng) if port == 1 else fills.PLAIN(call, port, rng)
 
@@ -127,6 +133,7 @@ SPECS = (
         types=dict.fromkeys(_T123, _F_S32),
         ports=_T123,
         samples=SAMPLES + _MIXED + _S32,
+        fill=_fill_sum,
         commutative=True,
     ),
     _row(
@@ -138,6 +145,7 @@ SPECS = (
         types=dict.fromkeys(_T123, _F_S32),
         ports=_T123,
         samples=SAMPLES + _MIXED + _S32,
+        fill=_fill_sum,
     ),
     _row(
         "Multiply",

@@ -170,6 +170,12 @@ def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tu
     return (normalize.reshaped(d, dst, call.outs[0].shape),)
 
 
+def _fill_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Scales that make dst about as large as other activations, as src is filled over its whole range."""
+    reach = call.ins[0].dtype.range[1]
+    return fills.uniform(0.25 / reach, 1 / reach)(call, port, rng)
+
+
 def _divided_is_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Looked up group by group: the element at i belongs to the group at i // size."""
     src, dst = real(ins[0]), real(outs[0])
@@ -260,7 +266,7 @@ SPECS = (
         reference=_dequantize,
         flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
         threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-        fill=normalize.per_port(fills.PLAIN, _SCALES, _fill_zps),
+        fill=normalize.per_port(fills.PLAIN, _fill_scales, _fill_zps),
         samples=_dequantize_samples(),
         laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
         converts=True,

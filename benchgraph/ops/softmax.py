@@ -15,23 +15,14 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 
 FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least normal f32
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
-
-
-def axis_of(attrs: Attrs, rank: int) -> int:
-    axis = attrs.integer("axis")
-    if not -rank <= axis < rank:
-        raise InvalidShape(
-            f"axis {axis} is out of range for src of rank {rank}", fix=f"use {-rank} to {rank - 1}" if rank else "give src a rank"
-        )
-    return axis % rank
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:

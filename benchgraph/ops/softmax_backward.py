@@ -13,8 +13,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
+from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.softmax import axis_of
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 
 FLOPS = 4  # per element: multiply, sum, subtract, multiply

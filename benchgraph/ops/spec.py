@@ -35,7 +35,7 @@ class Category(Enum):
 class Role(Enum):
     """How an op may take part in a partition.
 
-    anchor: owns the partition's loop nest. pointwise: dst[i] needs only src[i] and broadcast operands. row: needs whole rows of its
+    anchor: owns the partition's loop nest. pointwise: dst[i] needs only i, src[i] and broadcast operands. row: needs whole rows of its
     input along its axes (softmax, reductions). movement: same elements, other places. none: always alone.
     """
 
@@ -113,9 +113,17 @@ class Elementwise:
     """dst[i] = expr(attrs, src_0[i], src_1[i], ...) with numpy broadcasting.
 
     Operands arrive as f32 when they are floats of any width, else in their own dtype; the result is cast to dst's dtype.
+    place: for an op whose numbers depend on where they stand. place(attrs, dst_shape, i) gives s64 expressions of the index i, which expr
+    gets after the operands.
     """
 
     expr: Callable[[Attrs, tuple[Expr, ...]], Expr]
+    place: Callable[[Attrs, Shape, tuple[Expr, ...]], tuple[Expr, ...]] | None = None
+
+    def value(self, attrs: Attrs, shape: Shape, at: tuple[Expr, ...], operands: tuple[Expr, ...]) -> Expr:
+        """The element at index `at` of a dst of this shape."""
+        places = () if self.place is None else self.place(attrs, shape, at)
+        return self.expr(attrs, (*operands, *places))
 
 
 @dataclass(frozen=True)
@@ -221,6 +229,7 @@ class OpSpec:
     converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
+    reads_shape_only: dst depends on the shapes of the inputs, not on their numbers, so that zeros in it prove as much as anything.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
@@ -246,6 +255,7 @@ class OpSpec:
     gradient_of: str = ""
     is_product: bool = False
     commutative: bool = False
+    reads_shape_only: bool = False
     check: Check | None = None
     lower: Lowering | None = None
     decompose: Decompose | None = None

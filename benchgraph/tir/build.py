@@ -47,7 +47,7 @@ def type_of(e: Expr) -> tuple[DType, int]:
             lanes = max((type_of(i)[1] for i in e.index), default=1)
             return e.tensor.dtype, max(lanes, e.tensor.lanes)
         case Ramp():
-            return INDEX, e.lanes
+            return type_of(e.base)[0], e.lanes
         case Broadcast():
             return type_of(e.a)[0], e.lanes
         case ReduceLanes():

@@ -14,7 +14,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Linear, Range, Ranges, bounds, linear, linear_bounds, to_expr
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, Select, Unary, UnOp, Var
+from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, Ramp, Select, Unary, UnOp, Var
 from benchgraph.tir.visit import map_parts
 
 _EXACT_F32 = 2**24  # integers up to this are f32 values
@@ -50,11 +50,18 @@ def _rule(e: Expr, ranges: Ranges) -> Expr:
             return Const(float(value), DType.f32)
         case Cast() if type_of(e.a)[0] is e.dtype:
             return e.a
+        case Cast(Ramp(base, stride, lanes) as ramp, DType.s32) if _fits_s32(bounds(ramp, ranges)):
+            return Ramp(Cast(base, DType.s32), stride, lanes)  # nothing saturates, and the lanes are added in half the registers
         case Select(cond=Const(value=value)):
             return e.a if value else e.b
         case Select() if e.a == e.b:
             return e.a
     return e
+
+
+def _fits_s32(limits: Range) -> bool:
+    least, most = DType.s32.range
+    return least <= limits[0] and limits[1] <= most
 
 
 def _logic(e: Binary) -> Expr:

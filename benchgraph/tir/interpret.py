@@ -230,7 +230,8 @@ class _Writer:
             case Load():
                 return self.load(e, lanes, ranges)
             case Ramp():
-                return f"({self.expr(e.base, ranges)} + {self.constant(np.arange(e.lanes) * e.stride)})"
+                steps = np.arange(e.lanes) * e.stride
+                return f"({self.expr(e.base, ranges)} + {self.constant(steps.astype(dtype.numpy))})"
             case Broadcast():
                 return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
             case ReduceLanes():

@@ -166,7 +166,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Ramp:
-    """The vector base, base + stride, ... of `lanes` indices."""
+    """The vector base, base + stride, ... of `lanes` whole numbers of base's dtype: s64 for indices, or s32."""
 
     base: Expr
     stride: int

@@ -204,8 +204,8 @@ def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
             lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
             _mask(s, e.mask, lanes, scope)
         case Ramp():
-            if e.lanes < 2 or type_of(e.base) != (INDEX, 1):
-                _fail(s, scope, f"the ramp `{text}` needs a scalar s64 base and at least two lanes")
+            if e.lanes < 2 or type_of(e.base) not in ((INDEX, 1), (DType.s32, 1)):
+                _fail(s, scope, f"the ramp `{text}` needs a scalar s64 or s32 base and at least two lanes")
         case Broadcast():
             if e.lanes < 2 or type_of(e.a)[1] != 1:
                 _fail(s, scope, f"the broadcast `{text}` needs a scalar and at least two lanes")

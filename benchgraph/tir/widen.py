@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import linear
-from benchgraph.tir.build import constant
+from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
+    INDEX,
     Alloc,
     Binary,
     BinOp,
@@ -180,9 +181,10 @@ def widen(loop: Loop, e: Expr, base: Expr, lanes: int, mask: Expr | None) -> Exp
     """The vector of values of e in the iterations base .. base + lanes - 1; memory is read only where the mask says so."""
     if not loop.varies(e) or (isinstance(e, Load) and not e.index and e.tensor.name not in loop.registers):
         return Broadcast(e, lanes)
+    step = loop.step(e) if type_of(e)[0] is INDEX and not isinstance(e, Load) else None
+    if step is not None:
+        return Ramp(substitute(e, {loop.var.name: base}), step, lanes)
     match e:
-        case Var():
-            return Ramp(base, 1, lanes)
         case Load() if e.tensor.name in loop.registers:
             return Load(replace(e.tensor, lanes=lanes), ())
         case Load():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph import Graph, GraphBuilder, save
 
 BUILDS: list[Case] = []
@@ -203,6 +203,11 @@ def select(b: GraphBuilder) -> None:
 
 
 @case("op")
+def genindex(b: GraphBuilder) -> None:
+    b.op("GenIndex", b.input((2, 16, 33, 40)), axis=-2)
+
+
+@case("op")
 def transpose(b: GraphBuilder) -> None:
     b.op("StaticTranspose", b.input((2, 3, 17, 8)), order=(0, 2, 1, 3))
 
@@ -364,6 +369,18 @@ def attention_no_mask(b: GraphBuilder) -> None:
     q, k, v = b.input((2, 4, 33, 16)), b.input((2, 4, 16, 47)), b.input((2, 4, 47, 16))
     scores = b.op("Multiply", b.op("MatMul", q, k), b.input((1,)))
     b.op("MatMul", b.op("SoftMax", scores, axis=-1), v)
+
+
+@case("complex_fusion")
+def attention_causal_mask(b: GraphBuilder) -> None:
+    """Bottom-right aligned: query i sees keys up to i + (number of keys) - (number of queries)."""
+    q, k, v = b.input((2, 4, 33, 32)), b.input((2, 4, 47, 32)), b.input((2, 4, 47, 32))
+    scores = b.op("Multiply", b.op("MatMul", q, k, transpose_b=True), b.input((1,)))
+    keys, queries = (b.input((), DType.s32, property_type=PropertyType.host_scalar) for _ in range(2))
+    last = b.op("Subtract", b.op("Add", b.op("GenIndex", scores, axis=-2), keys), queries)
+    seen = b.op("GreaterEqual", last, b.op("GenIndex", scores, axis=-1))
+    masked = b.op("Select", seen, scores, b.input((1,)))
+    b.op("MatMul", b.op("SoftMax", masked, axis=-1, mode="inf_as_zero"), v)
 
 
 @case("complex_fusion")

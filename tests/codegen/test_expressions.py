@@ -194,6 +194,21 @@ def test_literals_of_every_kind(dtype: DType, run: Run, same: Same) -> None:
     same(run(Func("main", (dst,), body), [])[0], np.full(16, value).astype(dtype.numpy))
 
 
+@pytest.mark.parametrize("dtype", [S64, DType.s32], ids=lambda d: d.value)
+def test_ramps_as_data(dtype: DType, run: Run, same: Same) -> None:
+    dst = param("dst", dtype, 16)
+    body = Store(dst, (Ramp(Const(0), 1, 16),), Ramp(Const(-5, dtype), 3, 16))
+    same(run(Func("main", (dst,), body), [])[0], np.arange(-5, 43, 3).astype(dtype.numpy))
+
+
+def test_ramps_of_s32_are_compared_as_such(run: Run, same: Same) -> None:
+    """`lane < limit` on s64 has a short cut that this is not."""
+    dst = param("dst", BOOL, 16)
+    limit = Broadcast(Const(2, DType.s32), 16)
+    body = Store(dst, (Ramp(Const(0), 1, 16),), Binary(BinOp.lt, Ramp(Const(-5, DType.s32), 1, 16), limit))
+    same(run(Func("main", (dst,), body), [])[0], np.arange(-5, 11) < 2)
+
+
 def test_infinite_and_nan_literals(run: Run, same: Same) -> None:
     dst = param("dst", F32, 3)
     body = seq(*(Store(dst, (Const(i),), f32(v)) for i, v in enumerate((np.inf, -np.inf, np.nan))))

@@ -117,6 +117,15 @@ def test_attention_is_one_nest() -> None:
     assert kernels(gir(attention)) == [2]
 
 
+def test_attention_with_a_causal_mask_is_one_nest() -> None:
+    def build(b: GraphBuilder) -> None:
+        s = b.op("MatMul", b.input((2, 3, 64, 8)), b.input((2, 3, 8, 64)))
+        mask = b.op("GreaterEqual", b.op("Add", b.op("GenIndex", s, axis=2), b.input((1,), DType.s32)), b.op("GenIndex", s, axis=3))
+        b.op("MatMul", b.op("SoftMax", b.op("Select", mask, s, b.input((1,))), axis=3), b.input((2, 3, 64, 16)))
+
+    assert len(nests(gir(build))) == 1
+
+
 def test_one_row_is_not_worth_one_nest_when_cores_would_idle() -> None:
     g = gir(lambda b: linear(b, linear(b, b.input((1, 13)), 13, 128), 128, 64))
     assert kernels(g) == [1, 1]

@@ -53,6 +53,24 @@ def attention_transposed_key(b: GraphBuilder) -> None:
 
 
 @case
+def causal_attention(b: GraphBuilder) -> None:
+    """Row and column numbers, shifted and compared inside the score nest; rows that no task divides, columns with a tail."""
+    s = b.op("MatMul", b.input((2, 3, 37, 8)), b.input((2, 3, 8, 21)))
+    rows = b.op("Subtract", b.op("Add", b.op("GenIndex", s, axis=-2), b.input((), DType.s32)), b.input((1,), DType.s32))
+    mask = b.op("GreaterEqual", rows, b.op("GenIndex", s, axis=-1))
+    b.op("MatMul", b.op("SoftMax", b.op("Select", mask, s, b.input((1,))), axis=-1), b.input((2, 3, 21, 16)))
+
+
+@case
+def indices(b: GraphBuilder) -> None:
+    """Index along an axis before, among and after the axes that are run through as one; an index of a strided tensor."""
+    x = b.input((3, 5, 7, 6))
+    for axis in (0, 1, -1):
+        b.op("GenIndex", x, axis=axis)
+    b.op("GenIndex", b.input((4, 9), strides=(1, 4)), axis=0)
+
+
+@case
 def transposed_operands(b: GraphBuilder) -> None:
     """Both operands transposed: src is repacked too."""
     b.op("MatMul", b.input((7, 11)), b.constant((20, 7)), transpose_a=True, transpose_b=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
@@ -25,3 +26,15 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
     assert all(lanes == TARGET.lanes for _, lanes in found)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_index_nest_runs_in_vectors(axis: int) -> None:
+    b = GraphBuilder()
+    b.op("GenIndex", b.input((5, 7, 48)), axis=axis)
+    (p,) = partitions(b.graph(), Policy.fused)
+    main = passes.run(lowered(p).module, TARGET).main
+    stores = [s for s in walk(main.body) if isinstance(s, Store)]
+    assert stores
+    assert all(type_of(s.value) == (DType.s32, TARGET.lanes) for s in stores)
+    assert not list(loads(main.body)), "of src only the shape matters"

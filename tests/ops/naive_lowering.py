@@ -19,8 +19,8 @@ def naive(call: Call) -> Func:
     dst = _param("dst", call.outs[0])
     at = _vars("d", dst.shape)
     match spec(call.kind).lower:
-        case Elementwise(expr):
-            value = expr(call.attrs, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
+        case Elementwise() as how:
+            value = how.value(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
             body = _nest(at, dst.shape, Store(dst, at, cast(value, dst.dtype)))
         case Movement(source):
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))

@@ -28,7 +28,7 @@ from tests.ops.naive_lowering import moved_back, naive
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
-SHARED_PIECES = {"spec", "schema", "broadcast", "spatial", "fills", "laws", "kinds", "affine", "formulas", "normalize"}
+SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "kinds", "affine", "formulas", "normalize"}
 F32_EPS = DType.f32.eps
 GUARD = 64  # bytes after an output that must stay as they are
 

@@ -78,6 +78,8 @@ def test_defaults_are_filled_and_given_values_kept() -> None:
         ("SoftMax", (f32,), (f32,), {"axes": 1}, InvalidGraphOp, "unknown attribute 'axes'; did you mean 'axis'?"),
         ("SoftMax", (f32,), (f32,), {"zzz": 1}, InvalidGraphOp, "unknown attribute 'zzz'; its attributes are axis, mode"),
         ("Exp", (f32,), (f32,), {"alpha": 1.0}, InvalidGraphOp, "unknown attribute 'alpha'; it has no attributes"),
+        ("GenIndex", (f32,), (s32,), {}, InvalidGraphOp, "attribute 'axis' is missing; give it a value of type s64"),
+        ("GenIndex", (f32,), (f32,), {"axis": 0}, InvalidDataType, "output dst has dtype f32; use s32"),
         ("LeakyReLU", (f32,), (f32,), {}, InvalidGraphOp, "attribute 'alpha' is missing; give it a value of type f32"),
         ("LeakyReLU", (f32,), (f32,), {"alpha": "x"}, InvalidGraphOp, "attribute 'alpha' is 'x'; give it a value of type f32"),
         ("MatMul", (f32, f32), (f32,), {"transpose_a": 1}, InvalidGraphOp, "attribute 'transpose_a' is 1; give it a value of type bool"),
@@ -208,6 +210,8 @@ def test_mixed_floats_are_fine_where_the_ports_are_independent() -> None:
         ("ReduceSum", ((4, 8),), {"axes": (2,)}, "axis 2 is out of range for src of rank 2; use -2 to 1"),
         ("ReduceSum", ((4, 8),), {"axes": (1, -1)}, "axes (1, -1) name an axis twice; name every axis once"),
         ("SoftMax", ((4,),), {}, "axis 1 is out of range for src of rank 1; use -1 to 0"),
+        ("GenIndex", ((4, 8),), {"axis": -3}, "axis -3 is out of range for src of rank 2; use -2 to 1"),
+        ("GenIndex", ((),), {"axis": 0}, "axis 0 is out of range for src of rank 0; give src a rank"),
         (
             "StaticTranspose",
             ((4, 8),),

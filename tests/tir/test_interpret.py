@@ -149,6 +149,13 @@ def test_reduce_lanes_and_select() -> None:
     assert vectors(Select(FIRST_THREE, total, load), None, 8).tolist() == [10, 10, 10, 4]
 
 
+@pytest.mark.parametrize("dtype", [DType.s64, DType.s32])
+def test_ramp_has_the_dtype_of_its_base(dtype: DType) -> None:
+    y, got = param("y", 4, dtype=dtype), np.zeros(4, dtype.numpy)
+    interpret(Func("f", (y,), Store(y, (Ramp(Const(0), 1, 4),), Ramp(Const(-3, dtype), 2, 4))), [got])
+    assert got.tolist() == [-3, -1, 1, 3]
+
+
 def test_index_outside_raises() -> None:
     y = param("y", 4)
     for index in (4, -1):

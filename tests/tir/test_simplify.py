@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.index import simplify_expr
-from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Select, Seq, Unary, UnOp, Var, tensor
+from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Ramp, Select, Seq, Unary, UnOp, Var, tensor
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute
@@ -66,6 +66,10 @@ element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chun
         (binary(BinOp.max, f32(math.nan), f32(1.0)), "1.0"),
         (Unary(UnOp.neg, f32(2.0)), "-2.0"),
         (cast(Const(3), DType.f32), "3.0"),
+        (cast(Ramp(j, 4, 16), DType.s32), "s32(j):+16*4"),
+        (cast(Ramp(mul(k, 2**30), 1, 16), DType.s32), "s32(k*1073741824:+16)"),  # the last lanes saturate
+        (cast(Ramp(sub(j, 64), 1, 16), DType.s32), "s32(j - 64):+16"),
+        (cast(Ramp(Var("n"), 1, 16), DType.s32), "s32(n:+16)"),  # nothing is known of n
     ],
 )  # fmt: skip
 def test_expression(e: Expr, text: str) -> None:

@@ -63,6 +63,7 @@ x = Load(X, (i,))
         (Const(3, DType.s32), "s32(3)"),
         (Select(op(BinOp.gt, x, x), x, x), "select(x[i] > x[i], x[i], x[i])"),
         (Load(X, (Ramp(i, 1, 16),)), "x[i:+16]"),
+        (Ramp(Cast(i, DType.s32), 1, 16), "s32(i):+16"),
         (Load(X, (Ramp(i, 4, 16),), Const(1, DType.boolean)), "(x[i:+16*4] where true)"),
         (ReduceLanes(BinOp.add, Broadcast(x, 16)), "reduce_add(x16(x[i]))"),
     ],

@@ -104,6 +104,10 @@ def test_loop_variable_as_data_becomes_a_ramp() -> None:
     assert "f32(j_v*16:+16)" in text(loop(j, 64, put(Y, j, value=cast(j, DType.f32))))
 
 
+def test_index_arithmetic_as_data_is_done_once_for_all_lanes() -> None:
+    assert "s[0:+16] = s32(i*100):+16*3" in text(loop(i, 2, loop(j, 16, put(S, j, value=cast(add(mul(i, 100), mul(j, 3)), DType.s32)))))
+
+
 def test_types_of_other_widths_use_the_same_lanes() -> None:
     assert "h[j_v*16:+16] = bf16(x[j_v*16:+16])" in text(loop(j, 64, put(H, j, value=cast(at(X, j), DType.bf16))))
 

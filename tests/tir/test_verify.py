@@ -87,6 +87,7 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "exp_of_integer": (put(S, 0, value=unary(UnOp.exp, at(S, 0))), "`exp(s[0])` does not work on s32"),
     "select": (value(Select(x, x, x)), "selects by f32 between f32 and f32"),
     "literal": (put(S, 0, value=Const(1.0, DType.s32)), "the literal 1.0 does not fit its dtype s32"),
+    "float_ramp": (value(ReduceLanes(BinOp.add, Ramp(f32(0.0), 1, 16))), "needs a scalar s64 or s32 base"),
     "short_ramp": (Store(V, (Ramp(ZERO, 1, 1),), x), "at least two lanes"),
     "broadcast_of_vector": (Store(V, (RAMP,), Broadcast(WIDE, 16)), "needs a scalar"),
     "reduce_of_scalar": (value(ReduceLanes(BinOp.add, x)), "needs a vector"),

@@ -24,6 +24,20 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+CAUSAL_ATTENTION = """
+graph engine=cpu fpmath=strict {
+  %6: f32[2,4,8,8] = MatMul#0(%0: f32[2,4,8,16], %1: f32[2,4,16,8])
+  %7: s32[2,4,8,8] = GenIndex#1(%6) {axis=-2}
+  %8: s32[2,4,8,8] = Add#2(%7, %2: s32[] host_scalar)
+  %9: s32[2,4,8,8] = Subtract#3(%8, %3: s32[] host_scalar)
+  %10: s32[2,4,8,8] = GenIndex#4(%6) {axis=-1}
+  %11: boolean[2,4,8,8] = GreaterEqual#5(%9, %10)
+  %12: f32[2,4,8,8] = Select#6(%11, %6, %4: f32[1])
+  %13: f32[2,4,8,8] = SoftMax#7(%12) {axis=-1}
+  %14: f32[2,4,8,16] = MatMul#8(%13, %5: f32[2,4,8,16])
+}
+"""
+
 GATED_MLP = """
 graph engine=cpu fpmath=strict {
   %4: f32[8,32] = MatMul#0(%0: f32[8,16], %1: f32[16,32])
@@ -94,7 +108,7 @@ RULE = Rule(
     name="chain",
     starts=role_in(Role.anchor),
     joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.movement),
-    samples=(ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, INTERIOR_VALUE_LEAVES),
+    samples=(ATTENTION, CAUSAL_ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, INTERIOR_VALUE_LEAVES),
     near_misses=(
         NearMiss(WILDCARD_BETWEEN, "the Add waits for an op that cannot be computed here, which waits for the MatMul"),
         NearMiss(UNRELATED, "sharing an input is not data flow"),

@@ -1,0 +1,71 @@
+"""GenIndex: dst[i, j, ...] is the index along one axis, in s32. Of src only the shape matters; its numbers are not read.
+
+Causal masks are made of it: Select(GreaterEqual(GenIndex(row), GenIndex(column)), scores, -inf).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.axis import axis_of
+from benchgraph.ops.laws import real
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.build import cast
+from benchgraph.tir.ir import Expr
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    axis_of(attrs, len(ins[0].shape))
+    return (ins[0].shape,)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    shape = call.outs[0].shape
+    axis = axis_of(call.attrs, len(shape))
+    along = np.arange(shape[axis], dtype=np.int32).reshape(-1, *(1,) * (len(shape) - 1 - axis))
+    return (np.broadcast_to(along, shape),)
+
+
+def _coordinate(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return (at[axis_of(attrs, len(shape))],)
+
+
+def _counts_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    dst = np.moveaxis(real(outs[0]), axis_of(call.attrs, outs[0].ndim), 0)
+    return bool(np.all(dst[:1] == 0) and np.all(np.diff(dst, axis=0) == 1))
+
+
+SPECS = (
+    OpSpec(
+        kind="GenIndex",
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": F, "T2": (DType.s32,)},
+        attrs={"axis": Attr("s64", required=True)},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((5, 17),), Attrs(axis=0), why="rows: every lane of a vector is alike"),
+            Sample(((5, 17),), Attrs(axis=1), why="columns: the lanes count up, and there is a tail"),
+            Sample(((2, 3, 4, 33),), Attrs(axis=-1), why="counted from the end"),
+            Sample(((2, 3, 7, 16),), Attrs(axis=-2), why="rows of a batch, as in a causal mask"),
+            Sample(((1, 15),), Attrs(axis=0), why="an axis of size 1: nothing but zeros"),
+            Sample(((3, 1, 5),), Attrs(axis=-3), why="the first axis, counted from the end"),
+            Sample(((31,),), Attrs(axis=0), why="rank 1"),
+            Sample(((3, 0, 2),), Attrs(axis=1), why="no elements"),
+            Sample(((4, 19),), Attrs(axis=1), (DType.bf16,), why="bf16: src's dtype changes nothing"),
+            Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
+        ),
+        laws=(Law("it counts up from 0 along the axis", _counts_up),),
+        reads_shape_only=True,
+        lower=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), place=_coordinate),
+    ),
+)
