@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.convert import check_stored, memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
 from benchgraph.core.errors import Unimplemented
@@ -57,7 +57,7 @@ def _check_dtypes(partition: Partition) -> None:
     for op in partition.ops:
         for t in (*op.inputs, *op.outputs):
             try:
-                memory_type(t.dtype)
+                check_stored(t.dtype) if t in op.outputs else memory_type(t.dtype)
             except Unimplemented as bad:
                 raise bad.inside(f"{op.label}: tensor {t.id}") from bad
 

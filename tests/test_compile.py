@@ -24,9 +24,17 @@ def test_an_op_that_nothing_computes_is_refused_by_name() -> None:
         compile_partition(first_partition(graph))
 
 
-def test_a_dtype_without_code_generation_is_refused_with_op_and_remedy() -> None:
-    graph = parse_graph("graph engine=cpu fpmath=strict {\n  %1: s4[4] = Reorder#3(%0: s4[4])\n}")
-    with pytest.raises(Unimplemented, match=r"^op 3: Reorder: tensor 0: code generation for dtype s4; use one of f32"):
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("undef", "op 3: Reorder: tensor 0: code generation for dtype undef; use one of f32"),
+        ("s4", "op 3: Reorder: tensor 1: writing dtype s4; write s8 or u8"),
+        ("u4", "op 3: Reorder: tensor 1: writing dtype u4; write s8 or u8"),
+    ],
+)
+def test_a_dtype_without_code_generation_is_refused_with_op_and_remedy(dtype: str, message: str) -> None:
+    graph = parse_graph(f"graph engine=cpu fpmath=strict {{\n  %1: {dtype}[4] = Reorder#3(%0: {dtype}[4])\n}}")
+    with pytest.raises(Unimplemented, match=f"^{message}"):
         compile_partition(first_partition(graph))
 
 

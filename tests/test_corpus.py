@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 
-PAPER = Path(__file__).parents[2] / "shared" / "corpus" / "paper"
-ONEDNN = PAPER.parent / "onednn"
-pytestmark = pytest.mark.skipif(not PAPER.is_dir(), reason=f"no corpus at {PAPER}")
+CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
+PAPER, ONEDNN = CORPUS / "paper", CORPUS / "onednn"
+pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no corpus at {CORPUS}")
 
 CASES = (
     ("mlp_relu_13x512x256x128_fp32.json", "32,512"),
@@ -53,3 +54,11 @@ WINDOWS = (
 def test_onednns_graphs_of_windows_compute_the_reference(name: str, option: str) -> None:
     result = CliRunner().invoke(main, ["--graph", "--expected-n-partitions=1", option, f"--case={ONEDNN / name}"])
     assert "tests:1 passed:1 " in result.output, result.output
+
+
+@pytest.mark.parametrize("policy", ["fused", "post_ops", "one_op_each"])
+def test_graphs_with_two_elements_to_a_byte_compute_the_reference(policy: str) -> None:
+    files = [path for path in sorted(ONEDNN.rglob("*.json")) if re.search(r'"dtype": *"[su]4"', path.read_text())]
+    assert files
+    result = CliRunner().invoke(main, ["--graph", f"--policy={policy}", *(f"--case={path}" for path in files)])
+    assert f"tests:{len(files)} passed:{len(files)} " in result.output, result.output

@@ -1,7 +1,7 @@
 """Data types in LLVM: how an element lies in memory, what a value of it is in registers, and TIR's Cast between values.
 
 Tensor IR only loads, stores, selects and casts floats narrower than f32: they travel as their bits, in i16 and i8. A boolean travels as
-i1, with a byte of 0 or 1 in memory.
+i1, with a byte of 0 or 1 in memory. Two elements of s4 or u4 share a byte (Frame.load takes them apart) and travel as i8, each its number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchgraph.core.target import Isa
 
 _MEMORY = {
     DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.f8_e4m3: I8, DType.f8_e5m2: I8, DType.s64: I64, DType.s32: I32, DType.s8: I8,
-    DType.u8: I8, DType.boolean: I8,
+    DType.u8: I8, DType.boolean: I8, DType.s4: I8, DType.u4: I8,
 }  # fmt: skip
 
 
@@ -47,10 +47,17 @@ _HALF_INFINITY = _NARROW[DType.f16].overflow
 
 
 def memory_type(dtype: DType) -> ir.Type:
-    """The LLVM type of one element in memory. Raises Unimplemented for a dtype we cannot compile yet."""
+    """The LLVM type of one element in memory, of the byte that holds it for s4 and u4. Raises Unimplemented for what we cannot compile."""
     if dtype not in _MEMORY:
         raise Unimplemented(f"code generation for dtype {dtype.value}", fix=f"use one of {', '.join(d.value for d in _MEMORY)}")
     return _MEMORY[dtype]
+
+
+def check_stored(dtype: DType) -> None:
+    """Raises Unimplemented for a dtype we cannot store: s4 and u4, whose bytes hold another element too, which no op of oneDNN writes."""
+    memory_type(dtype)
+    if dtype.is_packed:
+        raise Unimplemented(f"writing dtype {dtype.value}", fix="write s8 or u8")
 
 
 def value_type(dtype: DType, lanes: int = 1) -> ir.Type:
@@ -71,6 +78,7 @@ def from_memory(builder: ir.IRBuilder, stored: ir.Value, dtype: DType) -> ir.Val
 
 
 def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
+    check_stored(dtype)
     return builder.zext(value, same_lanes(value, I8)) if dtype is DType.boolean else value
 
 
@@ -84,7 +92,7 @@ def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: I
         zero = constant(x.type, 0)
         return builder.fcmp_unordered("!=", x, zero) if source is DType.f32 else builder.icmp_unsigned("!=", x, zero)
     if dtype is DType.f32:
-        is_unsigned = source in (DType.u8, DType.boolean)
+        is_unsigned = source in (DType.u8, DType.u4, DType.boolean)
         return (builder.uitofp if is_unsigned else builder.sitofp)(x, same_lanes(x, F32))
     if dtype.is_float:
         return _narrowed(builder, cast(builder, x, source, DType.f32, isa), dtype, isa)
@@ -114,9 +122,10 @@ def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype
     result = value_type(dtype, lanes_of(x))
     if source is DType.boolean:
         return builder.zext(x, result)
-    wide_bits = max(source.bits, dtype.bits) * (2 if DType.u8 in (source, dtype) and source.bits == dtype.bits else 1)
+    source_bits = x.type.element.width if isinstance(x.type, ir.VectorType) else x.type.width  # 8 for s4 and u4
+    wide_bits = max(source_bits, dtype.bits) * (2 if DType.u8 in (source, dtype) and source_bits == dtype.bits else 1)
     wide_type = same_lanes(x, ir.IntType(wide_bits))
-    if wide_bits > source.bits:
+    if wide_bits > source_bits:
         x = (builder.zext if source is DType.u8 else builder.sext)(x, wide_type)
     (least, most), (has_least, has_most) = dtype.range, source.range
     if has_least < least:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
-from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, mangled, poison, splat, stack, vector
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, lanes_of, mangled, poison, splat, stack, vector
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.ir import Func, Scope, Tensor
 
@@ -76,32 +77,57 @@ class Frame:
         self.registers[t.name] = stack(self.builder, vector(memory_type(t.dtype), t.lanes), t.name)
 
     def element(self, t: Tensor, index: ir.Value) -> ir.Value:
-        """The address of element `index` of a parameter or an arena tensor."""
+        """The address of element `index` of a parameter or an arena tensor; for s4 and u4, of the byte that holds it."""
         start = self.bases[_base(t)]
         if t.offset:
             start = self.builder.gep(start, [I64(t.offset)], inbounds=True, source_etype=I8)
+        if t.dtype.is_packed:
+            index = self.builder.lshr(index, I64(1))
         return self.builder.gep(start, [index], source_etype=memory_type(t.dtype))
 
     def load(self, t: Tensor, index: ir.Value | None, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
         """`lanes` elements from index on, `stride` apart; lanes that the mask switches off are 0. index None: a register."""
-        b, align = self.builder, t.dtype.bits // 8
+        b = self.builder
         if index is None:
             loaded = b.load(self.registers[t.name], typ=vector(memory_type(t.dtype), lanes))
             value = from_memory(b, loaded, t.dtype)
             return value if mask is None else b.select(mask, value, constant(value.type, 0))
-        at = self.element(t, index)
+        if t.dtype.is_packed:
+            return self._load_packed(t, index, stride, lanes, mask)
+        return from_memory(b, self._load_at(t, self.element(t, index), stride, lanes, mask), t.dtype)
+
+    def _load_at(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
+        """`lanes` units of the memory type from an address on, `stride` of them apart; nothing behind the last one is read."""
         if 1 < stride <= CLOSE and lanes > stride:
-            return from_memory(b, self._close_load(t, at, stride, lanes, mask), t.dtype)
+            return self._close_load(t, at, stride, lanes, mask)
+        b = self.builder
         if mask is None and (stride == 1 or lanes == 1):
-            loaded = b.load(at, typ=vector(memory_type(t.dtype), lanes), align=align)
+            loaded = b.load(at, typ=vector(memory_type(t.dtype), lanes), align=_align(t))
         else:
             loaded = self._masked_load(t, at, stride, lanes, mask)
         self.aliases.mark(loaded, _base(t))
-        return from_memory(b, b.extract_element(loaded, I32(0)) if lanes == 1 and mask is not None else loaded, t.dtype)
+        return b.extract_element(loaded, I32(0)) if lanes == 1 and mask is not None else loaded
+
+    def _load_packed(self, t: Tensor, index: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
+        """Elements of s4 or u4, each as its number in an i8.
+
+        With an even stride all lanes are in the same half of their bytes. With an odd one that is true of the even lanes and of the odd
+        ones, which are loaded apart, bytes `stride` apart (neighbours for stride 1), and interleaved. Where the parity of the index is
+        known LLVM drops the shift or the second load.
+        """
+        b = self.builder
+        if lanes == 1 or stride % 2 == 0:
+            held = self._load_at(t, self.element(t, index), stride // 2, lanes, mask)
+            is_high = b.trunc(b.and_(index, I64(1)), I8)
+            up = splat(b, b.sub(I8(4), b.shl(is_high, I8(2))), lanes)  # to the high half, from where the next shift extends the sign
+            return (b.ashr if t.dtype is DType.s4 else b.lshr)(b.shl(held, up), constant(held.type, 4))
+        evens = self._load_packed(t, index, 2 * stride, (lanes + 1) // 2, _every_other(b, mask, 0))
+        odds = self._load_packed(t, b.add(index, I64(stride)), 2 * stride, lanes // 2, _every_other(b, mask, 1))
+        return _interleaved(b, evens, odds)
 
     def store(self, t: Tensor, index: ir.Value | None, stride: int, value: ir.Value, lanes: int, mask: ir.Value | None) -> None:
         """The counterpart of load: lanes that the mask switches off keep what they hold."""
-        b, align = self.builder, t.dtype.bits // 8
+        b = self.builder
         stored = to_memory(b, value, t.dtype)
         if index is None:
             register = self.registers[t.name]
@@ -109,7 +135,7 @@ class Frame:
             return
         at = self.element(t, index)
         if mask is None and (stride == 1 or lanes == 1):
-            access = b.store(stored, at, align=align)
+            access = b.store(stored, at, align=_align(t))
         else:
             access = self._masked_store(t, at, stride, stored, lanes, mask)
         self.aliases.mark(access, _base(t))
@@ -118,10 +144,10 @@ class Frame:
         type = ir.VectorType(memory_type(t.dtype), lanes)
         where, contiguous = self._places(t, at, stride, lanes)
         name = f"llvm.masked.{'load' if contiguous else 'gather'}.{mangled(type)}.{mangled(where.type)}"
-        return call(self.builder, name, type, [where, I32(t.dtype.bits // 8), self._mask(mask, lanes), constant(type, 0)])
+        return call(self.builder, name, type, [where, I32(_align(t)), self._mask(mask, lanes), constant(type, 0)])
 
     def _close_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
-        """Every stride-th element, picked from whole vectors: four times faster than a gather. Nothing behind the last one is read."""
+        """Every stride-th unit, picked from whole vectors: four times faster than a gather."""
         b, reach = self.builder, (lanes - 1) * stride + 1
         if mask is not None:
             wide = [-(-i // stride) if i < reach else lanes for i in range(lanes * stride)]  # what lies before a lane that is on
@@ -132,7 +158,7 @@ class Frame:
         found = poison(ir.VectorType(memory_type(t.dtype), lanes))
         for part, start in enumerate(starts):
             first = b.gep(at, [I64(start)], source_etype=memory_type(t.dtype))
-            loaded = b.load(first, typ=found.type, align=t.dtype.bits // 8)
+            loaded = b.load(first, typ=found.type, align=_align(t))
             self.aliases.mark(loaded, _base(t))
             homes = [min(i * stride // lanes, stride - 1) for i in range(lanes)]
             found = _shuffled(b, found, loaded, [lanes + i * stride - start if homes[i] == part else i for i in range(lanes)])
@@ -140,10 +166,10 @@ class Frame:
 
     def _masked_store(self, t: Tensor, at: ir.Value, stride: int, stored: ir.Value, lanes: int, mask: ir.Value | None) -> ir.Value:
         if lanes == 1:
-            stored = self._one_lane(stored)
+            stored = _one_lane(self.builder, stored)
         where, contiguous = self._places(t, at, stride, lanes)
         name = f"llvm.masked.{'store' if contiguous else 'scatter'}.{mangled(stored.type)}.{mangled(where.type)}"
-        return call(self.builder, name, VOID, [stored, where, I32(t.dtype.bits // 8), self._mask(mask, lanes)])
+        return call(self.builder, name, VOID, [stored, where, I32(_align(t)), self._mask(mask, lanes)])
 
     def _places(self, t: Tensor, at: ir.Value, stride: int, lanes: int) -> tuple[ir.Value, bool]:
         """(the address and True) for neighbours, (a vector of addresses and False) otherwise."""
@@ -155,10 +181,35 @@ class Frame:
     def _mask(self, mask: ir.Value | None, lanes: int) -> ir.Value:
         if mask is None:
             return constant(ir.VectorType(I1, lanes), 1)
-        return self._one_lane(mask) if lanes == 1 else mask
+        return _one_lane(self.builder, mask) if lanes == 1 else mask
 
-    def _one_lane(self, scalar: ir.Value) -> ir.Value:
-        return self.builder.insert_element(poison(ir.VectorType(scalar.type, 1)), scalar, I32(0))
+
+def _align(t: Tensor) -> int:
+    """Bytes to whose multiples its addresses are certain to be aligned."""
+    return max(1, t.dtype.bits // 8)
+
+
+def _one_lane(b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+    return b.insert_element(poison(ir.VectorType(scalar.type, 1)), scalar, I32(0))
+
+
+def _every_other(b: ir.IRBuilder, mask: ir.Value | None, first: int) -> ir.Value | None:
+    """Lanes first, first + 2, ... of a mask; a scalar when that is one."""
+    if mask is None:
+        return None
+    lanes = list(range(first, lanes_of(mask), 2))
+    if len(lanes) == 1:
+        return b.extract_element(mask, I32(first))
+    return _shuffled(b, mask, poison(mask.type), lanes)
+
+
+def _interleaved(b: ir.IRBuilder, evens: ir.Value, odds: ir.Value) -> ir.Value:
+    """evens[0], odds[0], evens[1], ...; there may be one more of the evens."""
+    n, lanes = lanes_of(evens), lanes_of(evens) + lanes_of(odds)
+    evens, odds = (_one_lane(b, x) if lanes_of(x) == 1 else x for x in (evens, odds))
+    if lanes % 2:
+        odds = _shuffled(b, odds, poison(odds.type), [*range(n - 1), 0])
+    return _shuffled(b, evens, odds, [k // 2 + (n if k % 2 else 0) for k in range(lanes)])
 
 
 def _shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:

@@ -43,8 +43,13 @@ class DType(Enum):
         return self in _INT_RANGE
 
     @property
+    def is_packed(self) -> bool:
+        """True for s4 and u4: two elements share a byte of memory, which numpy cannot address (core/arrays.py packs and unpacks)."""
+        return self.bits == 4
+
+    @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of one unpacked element (s4 and u4 unpack to one per byte)."""
+        """The numpy dtype of one element; s4 and u4 take a byte each there (int8, uint8)."""
         if self is DType.undef:
             raise ValueError("dtype undef has no numpy counterpart")
         return np.dtype(_NUMPY[self])

@@ -66,6 +66,15 @@ def dense_strides(shape: Shape) -> Shape:
 HOST_SCALARS = (DType.f32, DType.s32, DType.s64)  # graph-api.md section 2.2: what a host scalar may be
 
 
+def reach(shape: Shape, strides: Shape) -> int:
+    """Elements from the first to one past the last one that the strides reach; 0 when there is none.
+
+    >>> reach((2, 3), (8, 2))
+    13
+    """
+    return 0 if 0 in shape else 1 + sum((d - 1) * s for d, s in zip(shape, strides, strict=True))
+
+
 @dataclass(frozen=True)
 class LogicalTensor:
     """A tensor's metadata. A new one with the same id carries new facts: dims that were unknown, the layout a partition chose.
@@ -202,12 +211,11 @@ class LogicalTensor:
     @property
     def storage_elements(self) -> int:
         """Elements from the first to one past the last one that the strides reach."""
-        if 0 in self.known_shape:
-            return 0
-        return 1 + sum((d - 1) * s for d, s in zip(self.known_shape, self.known_strides, strict=True))
+        return reach(self.known_shape, self.known_strides)
 
     @property
     def nbytes(self) -> int:
+        """The size of its memory; of s4 and u4 half a byte per element, rounded up."""
         return self.dtype.nbytes(self.storage_elements)
 
     def with_shape(self, shape: Shape, strides: Shape | None = None) -> LogicalTensor:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.arrays import storage_bytes, view
+from benchgraph.core.arrays import put, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition
@@ -28,15 +28,16 @@ def storage(nbytes: int) -> NDArray[np.uint8]:
 
 
 def allocate(tensor: LogicalTensor) -> Array:
-    return view(storage(storage_bytes(tensor)), tensor)
+    """An array for the tensor as libraries take it: s4 and u4 packed, two to a byte."""
+    return view(storage(tensor.nbytes), tensor)
 
 
 def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:
-    """Buffers for the graph's inputs, filled from values (which is emptied, so that large data is not held twice)."""
+    """Buffers for the graph's inputs, filled from values, the elements (which is emptied, so that large data is not held twice)."""
     buffers = {}
     for tensor in graph.inputs:
         buffers[tensor.id] = allocate(tensor)
-        buffers[tensor.id][...] = values.pop(tensor.id)
+        put(buffers[tensor.id], tensor, values.pop(tensor.id))
     return buffers
 
 
@@ -69,7 +70,7 @@ def plan(graph: Graph, partitions: Sequence[Partition]) -> Plan:
         for t in partition.outputs:
             if t.id in keep:
                 continue
-            need = storage_bytes(t)
+            need = t.nbytes
             fits = [s for s in free if sizes[s] >= need]
             if not free:
                 sizes.append(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from benchgraph.core.arrays import storage_bytes, view
+from benchgraph.core.arrays import elements, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import NAN_BYTE, Array, last_uses, load_inputs, storage
@@ -77,7 +77,7 @@ def _execute(
     for step, (partition, code) in enumerate(zip(partitions, compiled, strict=True)):
         live.update(_run(partition, code, live, again=judge))
         if judge:
-            want = evaluate(partition.graph, {t.id: live[t.id] for t in partition.inputs})
+            want = evaluate(partition.graph, _elements(partition.inputs, live))
             where = f"partition {step} ({partition.kind}): "
             verdict = _judge(partition.graph, partition.outputs, live, want, where, verdict)
         if verdict.errors:
@@ -85,8 +85,14 @@ def _execute(
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if judge and len(partitions) > 1:
-        verdict = _judge(graph, graph.outputs, live, evaluate(graph, inputs), "whole graph: ", verdict)
+        want = evaluate(graph, _elements(graph.inputs, inputs))
+        verdict = _judge(graph, graph.outputs, live, want, "whole graph: ", verdict)
     return verdict
+
+
+def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[int, Array]:
+    """What the reference computes with: the elements of these tensors."""
+    return {t.id: elements(live[t.id], t) for t in tensors}
 
 
 def _run(partition: Partition, code: Compiled, live: dict[int, Array], *, again: bool) -> dict[int, Array]:
@@ -94,7 +100,7 @@ def _run(partition: Partition, code: Compiled, live: dict[int, Array], *, again:
 
     again: twice, because only the second execution uses the constants that the first one cached.
     """
-    memory = [storage(storage_bytes(t)) for t in partition.outputs]
+    memory = [storage(t.nbytes) for t in partition.outputs]
     outputs = [view(m, t) for m, t in zip(memory, partition.outputs, strict=True)]
     bound = code.bind([live[t.id] for t in partition.inputs], outputs)
     for _ in range(2 if again else 1):
@@ -110,7 +116,7 @@ def _judge(
     """The verdict with these outputs of the graph added; stops at the first wrong one."""
     rtol = tolerance(graph)
     for t in tensors:
-        c = compare(got[t.id], want[t.id], t.dtype, rtol)
+        c = compare(elements(got[t.id], t), want[t.id], t.dtype, rtol)
         verdict = replace(verdict, total=verdict.total + c.total)
         if not c.ok:
             return replace(verdict, errors=c.errors, reason=f"{where}tensor {t.id}: {_describe(c)}")

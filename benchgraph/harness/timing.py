@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from benchgraph.core.arrays import storage_bytes, view
+from benchgraph.core.arrays import view
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
@@ -143,7 +143,7 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
 def _bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
     """What a policy holds besides the inputs: values between partitions, outputs, and its own packed copy of the constants."""
     kept = (*graph.outputs, *(t for t in graph.inputs if t.is_constant))
-    return plan(graph, partitions).nbytes + sum(storage_bytes(t) for t in kept)
+    return plan(graph, partitions).nbytes + sum(t.nbytes for t in kept)
 
 
 Group = tuple[list[PolicyTiming], tuple[float, ...]]

@@ -27,7 +27,8 @@ class Compiled(Protocol):
     def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
         """Fix the buffers, in the order of the partition's inputs and outputs.
 
-        Each array has the dtype, shape and strides of its logical tensor. They are used in place and kept alive.
+        Each array has the dtype, shape and strides of its logical tensor; that of an s4 or u4 tensor is its packed memory, uint8 of shape
+        (nbytes,) (core/arrays.py). They are used in place and kept alive.
         """
 
 

@@ -6,10 +6,11 @@ from enum import Enum
 from math import prod
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchgraph.core.arrays import storage_bytes, view
+from benchgraph.core.arrays import elements, put, view
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
@@ -43,7 +44,12 @@ class Tensor:
 
     handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place and owned by the user; ALLOCATE: the
     engine allocates, and frees with the tensor; None: no memory yet, `set_data_handle` brings it. `array` is the memory; writing to it is
-    writing to the tensor. Raises InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
+    writing to the tensor, and `elements` what it holds. Raises InvalidArguments for a handle that does not fit and for a host scalar,
+    OutOfMemory.
+
+    s4 and u4 lie two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle of
+    ml_dtypes' int4 or uint4, which takes a byte per element, in the tensor's shape, is packed into memory of the tensor's own: what is
+    written to that handle later does not reach the tensor.
     """
 
     def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
@@ -54,7 +60,7 @@ class Tensor:
         self._logical = logical
         self._engine: Engine | None = engine
         if isinstance(handle, _Memory):
-            self.held = _Held(view(engine.allocate(storage_bytes(logical)), logical))
+            self.held = _Held(view(engine.allocate(logical.nbytes), logical))
         else:
             self.set_data_handle(handle)
 
@@ -98,6 +104,11 @@ class Tensor:
             raise InvalidArguments("it has no memory", where=_name(self._logical), fix="give it some with set_data_handle")
         return self.held.array
 
+    @property
+    def elements(self) -> Array:
+        """The elements in the tensor's shape: `array` itself, but for s4 and u4 a copy with one element to a byte, in int8 or uint8."""
+        return elements(self.array, self._logical)
+
     def get_data_handle(self) -> Array | None:
         """The memory: the array that was given, or one over what the engine allocated. None: no memory yet, or a host scalar."""
         return None if self._logical.is_host_scalar else self.held.array
@@ -107,13 +118,28 @@ class Tensor:
         if self._logical.is_host_scalar:
             fix = "make another with make_scalar_tensor"
             raise InvalidArguments("a host scalar has no memory to exchange", where=_name(self._logical), fix=fix)
-        self.held = _Held(None if handle is None else _checked(self._logical, handle, _name(self._logical)))
+        self.held = _Held(None if handle is None else self._taken(handle))
+
+    def _taken(self, handle: Array) -> Array:
+        """What the tensor holds once it is given this: the handle itself, or packed memory made from it."""
+        logical, engine = self._logical, self._engine
+        by_element = _BY_ELEMENT.get(logical.dtype)
+        if by_element is None or engine is None:
+            return _checked(logical, handle, _name(logical))
+        if not isinstance(handle, np.ndarray) or handle.dtype != by_element or handle.shape != logical.known_shape:
+            return _checked_packed(logical, handle, by_element)
+        array = view(engine.allocate(logical.nbytes), logical)
+        put(array, logical, handle.astype(logical.dtype.numpy))
+        return array
 
     def __dlpack__(self, **request: Any) -> Any:
         """The memory for another library, shared (the array API's protocol). Raises NotExportable, a BufferError, if it has no such form.
 
         DLPack through numpy knows numpy's own types: not bf16, f8, s4 and u4.
         """
+        if self._logical.dtype.is_packed:
+            what = f"{self._logical.dtype.value} memory has no DLPack form: two elements share a byte"
+            raise NotExportable(what, where=_name(self._logical), fix="pass on the bytes, tensor.array, or a copy, tensor.elements")
         try:
             exporter: Any = self.array  # typed for numbers only; it says so itself at run time
             return exporter.__dlpack__(**request)
@@ -156,6 +182,16 @@ def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
     return handle
 
 
+def _checked_packed(logical: LogicalTensor, handle: Array, by_element: np.dtype) -> Array:
+    fits = isinstance(handle, np.ndarray) and handle.dtype == np.uint8 and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
+    if not fits:
+        given = f"{handle.dtype} array of shape {handle.shape}" if isinstance(handle, np.ndarray) else type(handle).__name__
+        memory = f"its memory, two elements to a byte: {logical.nbytes} contiguous bytes of uint8"
+        fix = f"give {memory}; or ml_dtypes.{by_element} of shape {logical.known_shape}, to be copied"
+        raise InvalidArguments(f"a {given} for {logical.dtype.value}", where=_name(logical), fix=fix)
+    return handle
+
+
 def _scalar(logical: LogicalTensor, value: ArrayLike) -> Array:
     """A read-only copy of the value, in the logical tensor's dtype."""
     given = np.asarray(value)
@@ -178,4 +214,5 @@ def _described(array: Array) -> LogicalTensor:
     return LogicalTensor(0, dtype, array.shape, tuple(s // size for s in array.strides), property_type=PropertyType.variable)
 
 
-_OF_NUMPY = tuple(d for d in DType if d not in (DType.undef, DType.s4, DType.u4))
+_BY_ELEMENT = {DType.s4: np.dtype(ml_dtypes.int4), DType.u4: np.dtype(ml_dtypes.uint4)}  # what numpy users hold them in
+_OF_NUMPY = tuple(d for d in DType if d is not DType.undef and not d.is_packed)

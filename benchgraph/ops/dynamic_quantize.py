@@ -213,6 +213,16 @@ _GROUPED: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...
     ((4, 9), (1, 9), (1, 9), _grouped(4, 1), _s8, _s8, "one group along an axis: per channel"),
     ((3, 5), (1, 1), (1, 1), _grouped(3, 5), _s8, _u8, "one group: per tensor"),
 )
+_s4, _u4 = _PACKED
+_HALF_BYTES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+    ((5, 17), (1,), None, Attrs(), _s4, _s4, "s4, rows that begin in either half of a byte"),
+    ((3, 33), (1,), (1,), Attrs(), _u4, _u4, "u4, an odd number of elements"),
+    ((2, 5, 3), (3,), (3,), _LAST, _s4, _s8, "s4 with a zero point per channel of a wider type"),
+    ((4, 3, 7), (3,), (3,), _MIDDLE, _u8, _u4, "u4 zero points of a wider src"),
+    ((8, 6), (2, 6), (2, 6), _grouped(4, 1), _u4, _u8, "u4 in groups along the first axis, as weights are"),
+    ((2, 3, 2, 32), (2, 3, 2, 2), (2, 3, 2, 2), _grouped(1, 1, 1, 16), _s4, _s4, "s4 in groups along the last axis, as keys are"),
+    ((6, 15), (3, 3), (3, 3), _grouped(2, 5), _s4, _s32, "s4 in blocks of odd length"),
+)
 
 
 def _quantize_samples() -> tuple[Sample, ...]:
@@ -225,12 +235,13 @@ def _quantize_samples() -> tuple[Sample, ...]:
 def _dequantize_samples() -> tuple[Sample, ...]:
     made = tuple(
         Sample((src, scales, *((zps,) if zps else ())), attrs, (q, _f32, *((z,) if zps else ())), (_f32,), why)
-        for src, scales, zps, attrs, q, z, why in _SAMPLES + _GROUPED
+        for src, scales, zps, attrs, q, z, why in _SAMPLES + _GROUPED + _HALF_BYTES
     )
     return (
         *made,
         Sample(((8, 6), (2, 6), (2, 6)), _grouped(4, 1), (_u8, DType.bf16, _u8), (DType.bf16,), "bf16 scales and dst"),
         Sample(((4, 15), (1,)), Attrs(), (_s8, DType.f16), (DType.f16,), "f16 scales and dst"),
+        Sample(((8, 5), (2, 5), (2, 5)), _grouped(4, 1), (_u4, DType.bf16, _u4), (DType.bf16,), "u4 with bf16 scales"),
     )
 
 

@@ -217,6 +217,9 @@ def _check(role: str, arrays: Sequence[Array], tensors: tuple[Tensor, ...]) -> N
         raise InvalidArguments(f"{len(arrays)} {role}s given, {len(tensors)} needed", where="bind")
     for position, (array, t) in enumerate(zip(arrays, tensors, strict=True)):
         where = f"bind: {role} {position} ({t.name})"
+        if t.dtype.is_packed:
+            _check_packed(array, t, where)
+            continue
         if array.dtype != t.dtype.numpy:
             raise InvalidArguments(
                 f"dtype {array.dtype}, compiled for {t.dtype.value}", where=where, fix=f"pass numpy dtype {t.dtype.numpy}"
@@ -229,6 +232,13 @@ def _check(role: str, arrays: Sequence[Array], tensors: tuple[Tensor, ...]) -> N
             )
         if role == "output" and not array.flags.writeable:
             raise InvalidArguments("the array is read-only", where=where, fix="pass a writeable one")
+
+
+def _check_packed(array: Array, t: Tensor, where: str) -> None:
+    if array.dtype != np.uint8 or array.shape != (t.nbytes,) or not array.flags.c_contiguous:
+        got = f"{array.dtype} of shape {array.shape} with byte strides {array.strides}"
+        fix = f"pass its memory, two elements to a byte: {t.nbytes} contiguous bytes of uint8"
+        raise InvalidArguments(f"{got}, compiled for {t.dtype.value}", where=where, fix=fix)
 
 
 def _has_layout(array: Array, t: Tensor) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from benchgraph.core.arrays import unpack
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.tir import values
 from benchgraph.tir.affine import Ranges, bounds, inside
@@ -57,7 +58,9 @@ def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
     """Run f; args are written in place. seed orders the iterations of parallel loops.
 
     An array has its parameter's dtype and shape. For a parameter that flatten-index made 1-d it may also be the N-d array whose memory
-    the parameter is. Raises InvalidArguments when an array does not fit, IndexError on an access outside a tensor.
+    the parameter is. For one of s4 or u4 it is that memory: uint8 of shape (nbytes,), two elements to a byte, the first in the low nibble;
+    a load gives the element as a number, -8 to 7 or 0 to 15. Raises InvalidArguments when an array does not fit, IndexError on an access
+    outside a tensor.
     """
     if len(args) != len(f.params):
         raise InvalidArguments(f"{len(args)} arrays for {len(f.params)} parameters", where=f"TIR function {f.name}")
@@ -74,6 +77,10 @@ def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
 
 def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
     where = f"parameter {p.name}"
+    if p.dtype.is_packed:
+        if a.dtype != np.uint8 or a.shape != (p.nbytes,):
+            raise InvalidArguments(f"{a.dtype} of shape {a.shape} for the {p.nbytes} bytes of {p.dtype.value}", where=where)
+        return unpack(a, p.dtype, p.shape, p.strides)
     if a.dtype != p.dtype.numpy:
         raise InvalidArguments(f"an array of {a.dtype} for {p.dtype.value}", where=where)
     if a.shape == p.shape:

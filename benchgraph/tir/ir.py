@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.core.tensor import Shape, dense_strides, reach
 
 INDEX = DType.s64  # dtype of loop variables and indices
 
@@ -31,6 +30,8 @@ class Scope(Enum):
 class Tensor:
     """A buffer of `shape` elements of `dtype`, addressed through `strides` (in elements).
 
+    Two elements of s4 or u4 share a byte (core/arrays.py). Such a tensor is a parameter, and only read: a store of one element would have
+    to keep its neighbour, which another thread may be storing. A Load gives the element, whose dtype one can only cast from or select.
     offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers.
     lanes: > 1 only for registers that the vectorizer widened.
     """
@@ -46,9 +47,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes from the first element to the end of the last one."""
-        if prod(self.shape) == 0:
-            return 0
-        return self.dtype.nbytes(1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)))
+        return self.dtype.nbytes(reach(self.shape, self.strides))
 
 
 def tensor(name: str, dtype: DType, shape: Shape, scope: Scope = Scope.shared, strides: Shape | None = None) -> Tensor:

@@ -1,7 +1,8 @@
 """What every Tensor IR function must satisfy. A violation is a fault in a pass or a lowering, never the user's.
 
 Checked: every tensor is a parameter, declared in scope, or laid out in an arena; loop variables are used where they are defined; types
-and lanes agree; microkernel slices are what the microkernel can address; and no index certainly leaves its tensor.
+and lanes agree; what shares bytes with its neighbours (s4, u4) is a parameter and only read; microkernel slices are what the microkernel
+can address; and no index certainly leaves its tensor.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ from benchgraph.tir.visit import parts, walk
 
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
-_STORAGE_ONLY = frozenset({DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2})  # load, cast, select and store; compute in f32
+_PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
+_STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}  # load, cast, select and store; compute in f32
 
 
 class VerifyError(BenchgraphError):
@@ -145,6 +147,8 @@ def _alloc(s: Alloc, scope: _Scope) -> _Scope:
         _fail(s, scope, "an alloc cannot have scope param")
     if s.tensor.offset is not None:
         _fail(s, scope, "a tensor laid out in an arena is not declared")
+    if s.tensor.dtype in _PACKED:
+        _fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; only a parameter can be")
     return scope.declare(s.tensor, header(s))
 
 
@@ -194,8 +198,8 @@ def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
         case Unary():
             _unary(s, e, scope)
         case Cast():
-            if e.dtype is DType.undef:
-                _fail(s, scope, f"`{text}` casts to undef")
+            if e.dtype is DType.undef or e.dtype in _PACKED:
+                _fail(s, scope, f"`{text}` casts to {e.dtype.value}, which nothing computes in or stores")
         case Select():
             cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
             if a != b or cond != (DType.boolean, a[1]):
@@ -298,6 +302,8 @@ def _store(s: Store, scope: _Scope) -> None:
         _expr(s, e, scope)
     lanes = _access(s, s.tensor, s.index, scope, masked=s.mask is not None)
     _mask(s, s.mask, lanes, scope)
+    if s.tensor.dtype in _PACKED:
+        _fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; it can only be read")
     if type_of(s.value) != (s.tensor.dtype, lanes):
         _fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
 

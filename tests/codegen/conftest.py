@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import thread_stride
+from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import mul, seq
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Module, Ramp, Scope, Stmt, Store, Var, tensor
+from tests.fence import fenced
 
 GUARD = 64  # bytes of 0xA5 on each side of an output
 Array = NDArray[np.generic]
@@ -35,7 +37,10 @@ class Run(Protocol):
 
 class Mapped(Protocol):
     def __call__(self, f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType) -> Array:
-        """dst[i] = f(ins[0][i], ...) on the `isa` and with the `lanes` of the test; the last vector is masked."""
+        """dst[i] = f(ins[0][i], ...) on the `isa` and with the `lanes` of the test; the last vector is masked.
+
+        ins: the elements, whatever the dtype. Nothing can be read beyond the end of their memory.
+        """
 
 
 @pytest.fixture(params=ISAS)
@@ -100,7 +105,8 @@ def _mapped(f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType
         whole = For(i, Const(n // lanes), Store(out, (ramp,), f(*(Load(s, (ramp,)) for s in srcs))))
         mask = Binary(BinOp.lt, rest, Broadcast(Const(n), lanes))
         body = seq(whole, Store(out, (rest,), f(*(Load(s, (rest,), mask) for s in srcs)), mask))
-    return _run(Func("main", (*srcs, out), body), ins, isa=isa)[0]
+    memory = [pack(a, dt, (1,)) if dt.is_packed else a for a, dt in zip(ins, dtypes, strict=True)]
+    return _run(Func("main", (*srcs, out), body), [fenced(m) for m in memory], isa=isa)[0]
 
 
 def _same(got: Array, want: Array) -> None:

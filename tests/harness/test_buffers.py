@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from benchgraph.core.arrays import elements
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.buffers import ALIGNMENT, allocate, plan
+from benchgraph.harness.buffers import ALIGNMENT, allocate, load_inputs, plan
 from benchgraph.partition.ir import Partition, Policy
 from tests.harness.fake_library import cut, partition
 
@@ -30,6 +31,19 @@ def test_an_array_has_the_tensors_layout(shape: tuple[int, ...], strides: tuple[
     assert tuple(s // a.itemsize for s in a.strides) == strides
     a[...] = 1
     assert np.all(a == 1)
+
+
+@pytest.mark.parametrize(("dtype", "numbers"), [(DType.s4, (-8, 7, -1)), (DType.u4, (0, 15, 8))])
+def test_inputs_of_half_a_byte_are_packed(dtype: DType, numbers: tuple[int, ...]) -> None:
+    b = GraphBuilder()
+    src = b.input((3,), dtype)
+    b.op("DynamicDequantize", src, b.input((1,)))
+    graph = b.graph()
+    values = np.array(numbers, dtype.numpy)
+    held = load_inputs(graph, {src.id: values, src.id + 1: np.ones(1)})[src.id]
+    assert (held.dtype, held.shape) == (np.uint8, (2,))
+    assert held.ctypes.data % ALIGNMENT == 0
+    np.testing.assert_array_equal(elements(held, src), values)
 
 
 def one_each(graph: Graph) -> list[Partition]:

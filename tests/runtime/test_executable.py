@@ -13,10 +13,28 @@ from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import host
+from benchgraph.core.tensor import reach
 from benchgraph.runtime.executable import Bound, Executable, chain
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, mul, seq, unary
-from benchgraph.tir.ir import Binary, BinOp, Const, For, Func, Load, LoopKind, Module, Overwrite, Scope, Store, Tensor, UnOp, Var, tensor
+from benchgraph.tir.ir import (
+    Binary,
+    BinOp,
+    Cast,
+    Const,
+    For,
+    Func,
+    Load,
+    LoopKind,
+    Module,
+    Overwrite,
+    Scope,
+    Store,
+    Tensor,
+    UnOp,
+    Var,
+    tensor,
+)
 
 F32, S64 = DType.f32, DType.s64
 VAR_I, VAR_J = Var("i"), Var("j")
@@ -34,7 +52,7 @@ class Called:
 
 def flat(t: Tensor) -> Tensor:
     """What flatten-index makes of a parameter."""
-    return replace(t, shape=(t.nbytes * 8 // t.dtype.bits,), strides=(1,))
+    return replace(t, shape=(reach(t.shape, t.strides),), strides=(1,))
 
 
 def executable(main: Func, called: Called, init: Func | None = None) -> Executable:
@@ -214,6 +232,26 @@ def test_buffers_that_do_not_fit_are_named_by_position(case: str) -> None:
     inputs, outputs, message = REFUSED[case]
     with pytest.raises(InvalidArguments, match=re.escape(message)):
         strided().bind(inputs, outputs)
+
+
+def unpacked() -> Executable:
+    """dst = src, of s4 in rows of three with a gap of two, so that every other row begins in a high nibble."""
+    src, dst = tensor("src", DType.s4, (2, 3), Scope.param, strides=(5, 1)), tensor("dst", DType.s8, (6,), Scope.param)
+    rows = (For(VAR_J, Const(3), Store(dst, (add(VAR_J, 3 * i),), Cast(Load(flat(src), (add(VAR_J, 5 * i),)), DType.s8))) for i in range(2))
+    return executable(Func("main", (flat(src), dst), seq(*rows)), Called((src,), (dst,)))
+
+
+def test_s4_and_u4_are_bound_as_packed_memory() -> None:
+    memory, dst = np.array([0x21, 0xF3, 0x6F, 0x87], np.uint8), np.zeros(6, np.int8)
+    unpacked().bind([memory], [dst])()
+    assert dst.tolist() == [1, 2, 3, 6, 7, -8]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 3), np.int8), np.zeros(4, np.int8), np.zeros(5, np.uint8), np.zeros(8, np.uint8)[::2]])
+def test_anything_but_the_packed_memory_is_refused(wrong: NDArray[np.generic]) -> None:
+    says = "bind: input 0 (src): .* compiled for s4; pass its memory, two elements to a byte: 4 contiguous bytes of uint8"
+    with pytest.raises(InvalidArguments, match=says.replace("(", r"\(").replace(")", r"\)")):
+        unpacked().bind([wrong], [np.zeros(6, np.int8)])
 
 
 def test_outputs_that_overlap_inputs_are_refused() -> None:

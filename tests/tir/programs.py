@@ -241,9 +241,21 @@ def split_and_join() -> Func:
     return Func("split_and_join", (x, y), seq(copy, branch))
 
 
+def dequantised() -> Func:
+    """Two elements to a byte, read along rows of odd length that begin in either half of one, and across them."""
+    x, z, s, y = param("x", 5, 40, dtype=DType.s4, strides=(43, 1)), param("z", 40, dtype=DType.u4), param("s", 5), param("y", 5, 40)
+    t = tensor("t", F32, (40,))
+    across = loop(i, 5, put(y, i, 0, value=binary(BinOp.add, at(y, i, 0), cast(at(x, i, 39), F32))))
+    body = (
+        loop(j, 40, put(t, j, value=binary(BinOp.sub, cast(at(x, i, j), F32), cast(at(z, j), F32)))),
+        loop(j, 40, put(y, i, j, value=binary(BinOp.mul, at(t, j), at(s, i)))),
+    )
+    return Func("dequantised", (x, z, s, y), seq(Alloc(t), parallel(i, 5, *body), across))
+
+
 PROGRAMS: tuple[Callable[[], Func], ...] = (
     relu, matmul_relu, batch_reduce, attention, transpose, two_stages, dependent_stages, column_sums, row_extremes, ragged_chunks,
-    shared_temporary, running_sum, split_and_join,
+    shared_temporary, running_sum, split_and_join, dequantised,
 )  # fmt: skip
 
 
@@ -254,6 +266,8 @@ def arguments(f: Func, seed: int = 0) -> list[NDArray[np.generic]]:
 
 
 def _array(t: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
+    if t.dtype.is_packed:
+        return rng.integers(0, 256, t.nbytes, dtype=np.uint8)
     size = t.dtype.numpy.itemsize
     memory = rng.uniform(-1.0, 1.0, t.nbytes // size).astype(t.dtype.numpy)
     return np.lib.stride_tricks.as_strided(memory, t.shape, tuple(s * size for s in t.strides))

@@ -225,6 +225,20 @@ def test_wrong_arguments_are_refused() -> None:
         interpret(relu(), [np.zeros((40, 4), np.float32), np.zeros((4, 40), np.float32)])
 
 
+@pytest.mark.parametrize(("dtype", "want"), [(DType.s4, [-8, 7, 2, -1, -2]), (DType.u4, [8, 7, 2, 15, 14])])
+def test_two_elements_share_a_byte(dtype: DType, want: list[int]) -> None:
+    memory = np.array([0x78, 0xF2, 0xFE], np.uint8)
+    src, out = param("src", 5, dtype=dtype), np.zeros(5, np.int32)
+    y = param("y", 5, dtype=DType.s32)
+    interpret(Func("f", (src, y), loop(i, 5, put(y, i, value=cast(at(src, i), DType.s32)))), [memory, out])
+    assert out.tolist() == want
+    with pytest.raises(IndexError):
+        interpret(Func("f", (src, y), put(y, 0, value=cast(at(src, 5), DType.s32))), [memory, out])
+    for wrong in (memory[:2], np.zeros(5, dtype.numpy), memory.astype(np.int8)):
+        with pytest.raises(InvalidArguments, match=f"for the 3 bytes of {dtype.value}"):
+            interpret(Func("f", (src, y), put(y, 0, value=cast(at(src, 4), DType.s32))), [wrong, out])
+
+
 def test_matmul_relu_is_numpy() -> None:
     f = matmul_relu()
     w, b, c, y = results(f, f)

@@ -38,7 +38,7 @@ from benchgraph.tir.verify import VerifyError, verify
 from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put, relu
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
-V, H = param("v", 64), param("h", 8, dtype=DType.bf16)
+V, H, P = param("v", 64), param("h", 8, dtype=DType.bf16), param("p", 8, dtype=DType.s4)
 T = tensor("t", DType.f32, (8,))
 x = at(X, 0, 0)
 RAMP = Ramp(ZERO, 1, 16)
@@ -46,7 +46,7 @@ WIDE = Load(V, (RAMP,))
 
 
 def func(*body: Stmt) -> Func:
-    return Func("f", (X, Y, S, V, H), seq(*body) if body else Seq(()))
+    return Func("f", (X, Y, S, V, H, P), seq(*body) if body else Seq(()))
 
 
 def value(e: Expr) -> Stmt:
@@ -82,6 +82,10 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "float_floordiv": (value(binary(BinOp.floordiv, x, x)), "is for s64 indices, not f32"),
     "zero_divisor": (put(Y, 0, Binary(BinOp.mod, ZERO, ZERO), value=x), "the divisor of `0%0` is not positive"),
     "bf16_arithmetic": (put(H, 0, value=binary(BinOp.add, at(H, 0), at(H, 1))), "computes in bf16; cast to f32 first"),
+    "packed_arithmetic": (value(Cast(binary(BinOp.add, at(P, 0), at(P, 1)), DType.f32)), "computes in s4; cast to f32 first"),
+    "packed_store": (put(P, 0, value=at(P, 1)), "p is s4, of which two elements share a byte; it can only be read"),
+    "packed_temporary": (Alloc(replace(T, dtype=DType.u4)), "t is u4, of which two elements share a byte; only a parameter can be"),
+    "packed_cast": (put(S, 0, value=cast(Cast(x, DType.u4), DType.s32)), "casts to u4, which nothing computes in or stores"),
     "logic_on_floats": (value(binary(BinOp.and_, x, x)), "does not work on f32"),
     "arithmetic_on_booleans": (value(Cast(binary(BinOp.add, *[binary(BinOp.lt, x, x)] * 2), DType.f32)), "does not work on boolean"),
     "exp_of_integer": (put(S, 0, value=unary(UnOp.exp, at(S, 0))), "`exp(s[0])` does not work on s32"),

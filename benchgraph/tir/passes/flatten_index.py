@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
+from benchgraph.core.tensor import reach
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
@@ -26,8 +27,7 @@ def flatten_index(f: Func, target: Target) -> Func:
 def _flat(t: Tensor) -> Tensor:
     if t.scope is Scope.register or (len(t.shape) == 1 and t.strides == (1,)):
         return t
-    reach = 0 if 0 in t.shape else 1 + sum((d - 1) * s for d, s in zip(t.shape, t.strides, strict=True))
-    return replace(t, shape=(reach,), strides=(1,))
+    return replace(t, shape=(reach(t.shape, t.strides),), strides=(1,))
 
 
 def _position(t: Tensor, index: tuple[Expr, ...], ranges: Ranges) -> Expr:
