@@ -10,9 +10,10 @@ import pytest
 
 from benchgraph import ops
 from benchgraph.compile import compile_partition
+from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import Unimplemented
-from benchgraph.core.tensor import MAX_NDIMS
+from benchgraph.core.errors import InvalidDataType
+from benchgraph.core.tensor import MAX_NDIMS, dense_strides
 from benchgraph.graph.build import sample_graph
 from benchgraph.graph.text import parse_graph, print_graph
 from benchgraph.ops import OPS, call_of, check_op, schema
@@ -25,6 +26,7 @@ from benchgraph.runtime.executable import Executable
 from benchgraph.tir.interpret import interpret
 from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive
+from tests.ops.retyped import ports_of, refused_variables, retyped, used
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
@@ -34,6 +36,11 @@ GUARD = 64  # bytes after an output that must stay as they are
 
 SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in OPS.values() for i, s in enumerate(row.samples)]
 COMPUTING = [p for p in SAMPLES if not p.values[0].unsupported]
+RETYPED = [
+    pytest.param(row, s, id=f"{row.kind}-{'-'.join(d.value for d in (*s.dtypes, *s.out_dtypes))}")
+    for row in OPS.values()
+    for s in retyped(row)
+]
 every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
 every_sample = pytest.mark.parametrize(("row", "sample"), SAMPLES)
 
@@ -44,8 +51,9 @@ def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
 
 
 def stored(arrays: tuple[Array, ...], call: Call) -> list[Array]:
-    """Inputs as a library gets them: in the ports' own dtypes."""
-    return [a.astype(t.dtype.numpy, order="C") for a, t in zip(arrays, call.ins, strict=True)]
+    """Inputs as a library gets them: in the ports' own dtypes, s4 and u4 packed."""
+    typed = [a.astype(t.dtype.numpy, order="C") for a, t in zip(arrays, call.ins, strict=True)]
+    return [pack(a, t.dtype, dense_strides(t.shape)) if t.dtype.is_packed else a for a, t in zip(typed, call.ins, strict=True)]
 
 
 def as_reference(a: Array, dtype: DType) -> Array:
@@ -59,9 +67,9 @@ def tolerance(row: OpSpec, call: Call, port: int = 0) -> float:
 
 
 def agrees(got: Array, want: Array, row: OpSpec, call: Call, port: int = 0) -> bool:
-    """Within tolerance; an integer or 8-bit float may be one step off, which is what a tie may do."""
+    """Within tolerance; an integer made from floats may be one step off, which is what a tie may do."""
     dtype = call.outs[port].dtype
-    if dtype.is_integer and row.converts:
+    if dtype.is_integer and any(t.dtype.is_float for t in call.ins):
         return bool(np.all(np.abs(got.astype(np.int64) - want.astype(np.int64)) <= 1))
     return near(got, want, tolerance(row, call, port))
 
@@ -122,6 +130,33 @@ def _frozen(value: object) -> object:
     if isinstance(value, str) and value.startswith("all "):
         return (int(value.removeprefix("all ")),) * MAX_NDIMS
     return tuple(value) if isinstance(value, list) else value
+
+
+# ---- dtypes ----------------------------------------------------------------------------------------------------------
+
+
+@every_row
+def test_every_dtype_of_the_schema_is_compiled(row: OpSpec) -> None:
+    """By a sample or one retyped; but for ports that a check of the row refuses whatever they hold."""
+    if row.unsupported:
+        pytest.skip(row.unsupported)
+    shown = {pair for s in (*row.samples, *retyped(row)) for pair in used(row, s)}
+    missing = {(v, d) for v, allowed in row.types.items() for d in allowed} - shown
+    assert {v for v, _ in missing} <= refused_variables(row)
+
+
+@every_row
+def test_a_dtype_beyond_the_schema_is_refused_by_name(row: OpSpec) -> None:
+    for sample in row.samples:
+        call = call_of(row.kind, sample)
+        ports = (*ports_of(row.inputs, len(call.ins)), *ports_of(row.outputs, len(call.outs)))
+        for at, port in enumerate(ports):
+            for dtype in set(DType) - set(row.types.get(port.type, DType)):
+                dtypes = [t.dtype for t in (*call.ins, *call.outs)]
+                dtypes[at] = dtype
+                ins = tuple((d, None) for d in dtypes[: len(call.ins)])
+                with pytest.raises(InvalidDataType, match=f"put {port.name} has dtype {dtype.value}; use "):
+                    check_op(row.kind, call.attrs, ins, tuple(dtypes[len(call.ins) :]))
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -278,17 +313,14 @@ def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample:
     assert np.array_equal(read, written)
 
 
-@pytest.mark.parametrize(("row", "sample"), COMPUTING)
+@pytest.mark.parametrize(("row", "sample"), COMPUTING + RETYPED)
 def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
     buffers = [np.full(t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
     outs = [b[: t.nbytes].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
-    try:
-        executable = compile_partition(partition)
-    except Unimplemented as missing:
-        pytest.skip(str(missing))
+    executable = compile_partition(partition)
     executable.bind(stored(ins, call), outs)()
     assert all((b[-GUARD:] == 0xFF).all() for b in buffers), "written past the end"
     got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))

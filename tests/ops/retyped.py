@@ -1,0 +1,74 @@
+"""Samples in dtypes that nobody wrote down: a row's own sample, in every combination of dtypes that its schema and its checks allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidDataType, InvalidGraphOp
+from benchgraph.ops import call_of, check_op
+from benchgraph.ops.spec import Call, Declared, OpSpec, Port, Sample
+
+
+def ports_of(ports: tuple[Port, ...], count: int) -> tuple[Port, ...]:
+    """The ports of `count` tensors; the last one repeats."""
+    return tuple(ports[min(i, len(ports) - 1)] for i in range(count))
+
+
+def variables(row: OpSpec, call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The type variable of each input and of each output."""
+    return tuple(p.type for p in ports_of(row.inputs, len(call.ins))), tuple(p.type for p in ports_of(row.outputs, len(call.outs)))
+
+
+def used(row: OpSpec, sample: Sample) -> set[tuple[str, DType]]:
+    """The pairs of type variable and dtype that a sample shows."""
+    call = call_of(row.kind, sample)
+    ins, outs = variables(row, call)
+    return set(zip((*ins, *outs), (t.dtype for t in (*call.ins, *call.outs)), strict=True))
+
+
+def retyped(row: OpSpec) -> tuple[Sample, ...]:
+    """The sample with the most ports, of these the one with the most freedom, in all its dtypes; nothing where nothing is computed."""
+    if row.unsupported:
+        return ()
+    most = max(_count(row, s) for s in row.samples)
+    return max((tuple(_every_dtype(row, s)) for s in row.samples if _count(row, s) == most), key=len)
+
+
+def refused_variables(row: OpSpec) -> set[str]:
+    """Type variables that no legal op can show: a check of the row refuses the one port they belong to, whatever its dtype."""
+    call = call_of(row.kind, max(row.samples, key=lambda s: _count(row, s)))
+    ins: tuple[Declared, ...] = tuple((t.dtype, t.shape) for t in call.ins)
+    found = set[str]()
+    for port in row.inputs[len(ins) :]:
+        longer = [(*ins, (dtype, None)) for dtype in row.types[port.type]]
+        if not any(_is_legal(row, call, more) for more in longer):
+            found.add(port.type)
+        ins = longer[0]
+    return found
+
+
+def _count(row: OpSpec, sample: Sample) -> int:
+    call = call_of(row.kind, sample)
+    return len(call.ins) + len(call.outs)
+
+
+def _every_dtype(row: OpSpec, sample: Sample) -> Iterator[Sample]:
+    ins, outs = variables(row, call_of(row.kind, sample))
+    names = sorted({*ins, *outs})
+    for chosen in product(*(row.types[v] for v in names)):
+        dtype = dict(zip(names, chosen, strict=True))
+        new = replace(sample, dtypes=tuple(dtype[v] for v in ins), out_dtypes=tuple(dtype[v] for v in outs))
+        call = call_of(row.kind, new)
+        if _is_legal(row, call, tuple((t.dtype, t.shape) for t in call.ins)):
+            yield new
+
+
+def _is_legal(row: OpSpec, call: Call, ins: tuple[Declared, ...]) -> bool:
+    try:
+        check_op(row.kind, call.attrs, ins, tuple(t.dtype for t in call.outs))
+    except (InvalidDataType, InvalidGraphOp):
+        return False
+    return True
