@@ -11,7 +11,7 @@ from pathlib import Path
 from benchgraph.codegen.convert import check_stored, memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
-from benchgraph.core.errors import Unimplemented
+from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.passes import Observer, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.gir import passes as gir_passes
@@ -29,10 +29,14 @@ from benchgraph.tir.text import print_tir
 
 
 def compile_partition(partition: Partition, target: Target | None = None) -> Executable:
-    """Compile one partition for the target (this machine, as configured, unless given). Raises Unimplemented with the reason."""
+    """Compile one partition for the target (this machine, as configured, unless given).
+
+    Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap.
+    """
     if not partition.is_supported:
         raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
     _check_dtypes(partition)
+    _check_strides(partition)
     begin = time.perf_counter()
     target = target or current()
     observe = _observers(partition)
@@ -60,6 +64,23 @@ def _check_dtypes(partition: Partition) -> None:
                 check_stored(t.dtype) if t in op.outputs else memory_type(t.dtype)
             except Unimplemented as bad:
                 raise bad.inside(f"{op.label}: tensor {t.id}") from bad
+
+
+def _check_strides(partition: Partition) -> None:
+    """Inputs may have any strides from 0 on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
+    for t in (*partition.inputs, *partition.outputs):
+        if min(t.known_strides, default=0) < 0:
+            what = f"strides {t.known_strides} of tensor {t.id} run backwards"
+            raise InvalidArguments(what, where="compile", fix="use strides of 0 or more, counted in elements from the first one")
+    for t in partition.outputs:
+        reach = 1
+        for stride, dim in sorted((s, d) for s, d in zip(t.known_strides, t.known_shape, strict=True) if d > 1):
+            if stride < reach and t.storage_elements:
+                what = f"elements of output {t.id} overlap: shape {t.known_shape} with strides {t.known_strides}"
+                raise InvalidArguments(
+                    what, where="compile", fix=f"let the dim of {dim} step over the {reach} elements of the dims inside it"
+                )
+            reach += (dim - 1) * stride
 
 
 def _keeping_constants(partition: Partition, lowered: Lowered, module: Module) -> Module:

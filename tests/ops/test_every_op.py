@@ -32,7 +32,7 @@ SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
 SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "kinds", "affine", "formulas", "normalize"}
 F32_EPS = DType.f32.eps
-GUARD = 64  # bytes after an output that must stay as they are
+GUARD = 64  # bytes before and after an output that must stay as they are
 
 SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in OPS.values() for i, s in enumerate(row.samples)]
 COMPUTING = [p for p in SAMPLES if not p.values[0].unsupported]
@@ -318,11 +318,11 @@ def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sampl
     call = call_of(row.kind, sample)
     ins = filled(row, call)
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
-    buffers = [np.full(t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
-    outs = [b[: t.nbytes].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
+    buffers = [np.full(GUARD + t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
+    outs = [b[GUARD:-GUARD].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
     executable = compile_partition(partition)
     executable.bind(stored(ins, call), outs)()
-    assert all((b[-GUARD:] == 0xFF).all() for b in buffers), "written past the end"
+    assert all((b[:GUARD] == 0xFF).all() and (b[-GUARD:] == 0xFF).all() for b in buffers), "written beside an output"
     got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))
     for port, want in enumerate(row.reference(call, ins)):
         assert agrees(got[port], want, row, call, port)
