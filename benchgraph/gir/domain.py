@@ -74,9 +74,9 @@ def _join(g: Graph, d: Domain, op: Op) -> bool:
             return _join_elementwise(g, d, op)
         case Reduction():
             return _join_reduction(g, d, op)
-        case Movement():
+        case Movement() as how:
             src = op.ins[0]
-            if src not in d.axes or g.value(op.outs[0]).layout.blocks:
+            if how.target is None or src not in d.axes or g.value(op.outs[0]).layout.blocks:
                 return False
             d.scattered.add(op.outs[0])
             return True

@@ -91,6 +91,7 @@ def root_index(g: Graph, id: int, index: Index) -> Index:
         movement = spec(view.kind).lower
         assert isinstance(movement, Movement)
         move = movement.target if view.inverse else movement.source
+        assert move is not None, "make-views writes through no movement without targets"
         value = g.value(view.base)
         index = _zeroed(value.shape, move(view.attrs, view.src_shape, view.dst_shape, index))
     return index

@@ -126,6 +126,7 @@ class Region:
         at = self._at(axes)
         exprs = tuple(c.value for c in at)
         if scatter:
+            assert how.target is not None, "a movement without targets begins its nest"
             away = tuple(Coord(e) for e in how.target(op.attrs, src_shape, dst_shape, exprs))
             stmt = self.storage.store(dst, away, self.storage.load_raw(src, at))
         else:

@@ -8,6 +8,8 @@
     select          Select
     bias            BiasAdd, BiasAddBackward
     matmul          MatMul
+    convolution     Convolution, ConvTranspose and their gradients; conv_problem: what they have in common; conv_decompose: how they are
+                    made of products; conv_samples
     softmax         SoftMax; its gradient: softmax_backward
     log_softmax     LogSoftmax and its gradient
     layer_norm      LayerNorm and its gradient
@@ -22,6 +24,7 @@
     cast            TypeCast
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
     structural      End, Wildcard
+    internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
 fills (test data), laws, kinds (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
@@ -38,9 +41,11 @@ from benchgraph.ops import (
     bias,
     binary,
     cast,
+    convolution,
     dynamic_quantize,
     gen_index,
     group_norm,
+    internal,
     layer_norm,
     log_softmax,
     matmul,
@@ -63,9 +68,11 @@ from benchgraph.ops import (
 from benchgraph.ops.kinds import ONEDNN_KINDS
 from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 
-__all__ = ["OPS", "call_of", "check_op", "spec", "with_defaults"]
+__all__ = ["INTERNAL", "OPS", "call_of", "check_op", "spec", "with_defaults"]
 
 _MODULES = (
+    convolution,
+    internal,
     unary,
     unary_backward,
     binary,
@@ -92,13 +99,15 @@ _MODULES = (
     structural,
 )
 
-OPS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
+_ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
+OPS: dict[str, OpSpec] = {kind: row for kind, row in _ROWS.items() if not row.is_internal}
+INTERNAL: dict[str, OpSpec] = {kind: row for kind, row in _ROWS.items() if row.is_internal}
 
 
 def spec(kind: str) -> OpSpec:
     """The row of an op kind. Raises NoSuchOpKind, which tells a oneDNN kind without a row from an unknown word."""
-    if kind in OPS:
-        return OPS[kind]
+    if kind in _ROWS:
+        return _ROWS[kind]
     if kind in ONEDNN_KINDS:
         raise NoSuchOpKind(f"no row for this op kind: '{kind}'")
     raise NoSuchOpKind(f"unknown op kind '{kind}'", fix=did_you_mean(kind, ONEDNN_KINDS))
@@ -115,7 +124,10 @@ def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes
     in_types: dtype and shape per input, the shape None where it is not known yet. Raises NoSuchOpKind, InvalidGraphOp or
     InvalidDataType, naming the port or attribute and the remedy; `where` is left to the caller, who knows op and file.
     """
-    schema.check(spec(kind), attrs, in_types, out_dtypes)
+    row = spec(kind)
+    if row.is_internal:
+        raise NoSuchOpKind(f"unknown op kind '{kind}'", fix="kinds that begin with '_' are the compiler's own")
+    schema.check(row, attrs, in_types, out_dtypes)
 
 
 def call_of(kind: str, sample: Sample) -> Call:

@@ -22,6 +22,8 @@ def unit_steps(kind: str, attrs: Attrs, src_shape: Shape, dst_shape: Shape, *, i
         raise TypeError(f"{kind} is not a data movement")
     axes = tuple(Var(f"${i}") for i in range(len(src_shape if inverse else dst_shape)))
     place = movement.target if inverse else movement.source
+    if place is None:
+        return (None,) * len(axes)
     index = place(attrs, src_shape, dst_shape, axes)
     return tuple(_only_dim(index, axis) for axis in axes)
 

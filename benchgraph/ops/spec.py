@@ -154,11 +154,12 @@ class Movement:
     """dst holds the elements of src in other places.
 
     source(attrs, src_shape, dst_shape, dst_index) gives the src index of the element at dst_index;
-    target(attrs, src_shape, dst_shape, src_index) the inverse. Both are affine, or div/mod of affine, in the indices.
+    target(attrs, src_shape, dst_shape, src_index) the inverse, None when some of src has no place in dst. Both are affine, or div/mod of
+    affine, in the indices.
     """
 
     source: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
-    target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
+    target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]] | None = None
 
 
 Indices: TypeAlias = tuple[Expr, ...]
@@ -230,6 +231,7 @@ class OpSpec:
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
     reads_shape_only: dst depends on the shapes of the inputs, not on their numbers, so that zeros in it prove as much as anything.
+    shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
@@ -253,6 +255,7 @@ class OpSpec:
     converts: bool = False
     product_kind: str = ""
     gradient_of: str = ""
+    shape_attr: str = ""
     is_product: bool = False
     commutative: bool = False
     reads_shape_only: bool = False
@@ -283,3 +286,8 @@ class OpSpec:
     @property
     def is_window(self) -> bool:
         return isinstance(self.lower, Window)
+
+    @property
+    def is_internal(self) -> bool:
+        """An op of the compiler's own, which decompositions are made of and no graph of a user's may name."""
+        return self.kind.startswith("_")

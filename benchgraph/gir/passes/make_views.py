@@ -14,6 +14,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
+from benchgraph.ops.spec import Movement
 
 
 def make_views(g: Graph, target: Target) -> Graph:
@@ -46,6 +47,9 @@ def _can_write_through(g: Graph, op: Op, border: set[int]) -> bool:
     """The producer has no other reader to serve, and a microkernel among the producers still finds rows of unit stride."""
     src, dst = g.value(op.ins[0]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
+    movement = spec(op.kind).lower
+    if isinstance(movement, Movement) and movement.target is None:
+        return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or src.constness != dst.constness:
         return False
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:

@@ -1,0 +1,228 @@
+"""Convolutions as products that the batch-reduce GEMM takes: channels last, weights as XIO, f32, padding laid out beforehand.
+
+forward      Convolution of the padded source: kernel positions are the batch, a row of windows the rows of the product
+by data      Convolution of the padded gradient by the weights backwards, their channels exchanged. Under a stride s, which kernel
+             positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
+             and the results interleave
+by weights   ConvolutionBackwardWeights of the padded source: images and windows are what is summed over
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.ops.conv_problem import Problem, has_kernel_last
+from benchgraph.ops.internal import pad_attrs
+from benchgraph.ops.spatial import channel_axis
+from benchgraph.ops.spec import Call, Decomposer
+from benchgraph.tir.build import add, floordiv, mul
+from benchgraph.tir.ir import Expr
+
+Indices = tuple[Expr, ...]
+
+
+# ---- what the GEMM template takes ------------------------------------------------------------------------------------
+
+
+def is_canonical(call: Call, p: Problem) -> bool:
+    """Whether `contraction` describes the call: nothing is left to decompose."""
+    attrs = call.attrs
+    plain = attrs.get("data_format") == "NXC" and attrs.get("weights_format") == "XIO"
+    unpadded = not any((*p.windows.pads_begin, *p.windows.pads_end))
+    f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
+    empty = 0 in (*p.src, *p.wei, *p.dst)
+    return plain and unpadded and f32 and len(call.ins) == 2 and not empty
+
+
+def forward_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+    """dst[n, o, c] = sum over t, k of src[n, o*s + t*d, k] * wei[t, k, c]."""
+    n, *o, c = at
+    *t, k = over
+    return (n, *_positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (*t, k, c)
+
+
+def weights_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+    """wei[t, k, c] = sum over n, o of src[n, o*s + t*d, k] * dst[n, o, c]."""
+    *t, k, c = at
+    n, *o = over
+    return (n, *_positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (n, *o, c)
+
+
+def _positions(p: Problem, o: Indices, t: Indices) -> Indices:
+    steps = zip(o, t, p.windows.strides, p.windows.dilations, strict=True)
+    return tuple(add(mul(window, stride), mul(tap, dilation)) for window, tap, stride, dilation in steps)
+
+
+def _channel(p: Problem, c: Expr, k: Expr) -> Expr:
+    """Channel k of the group that output channel c belongs to."""
+    return k if p.groups == 1 else add(mul(floordiv(c, p.group_out), p.group_in), k)
+
+
+# ---- decompositions --------------------------------------------------------------------------------------------------
+
+
+def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tuple[int, ...]) -> int:
+    """src, wei: those of the problem. bias: none or one."""
+    if 0 in (*p.src, *p.wei):
+        dst = zeros(d, src, p.dst)
+    else:
+        w = p.windows
+        source = _unformatted(d, call, _padded(d, call, _widened(d, src), w.pads_begin, w.pads_end))
+        dst = _convolution(d, source, _as_xio(d, call, _widened(d, wei)), w.strides, w.dilations, p.groups)
+    return _finished(d, call, dst, bias)
+
+
+def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tuple[int, ...]) -> int:
+    """dst, wei: those of the problem. bias: none or one."""
+    if 0 in (*p.dst, *p.wei):
+        return _finished(d, call, zeros(d, dst, p.src), bias)
+    gradient, weights = _unformatted(d, call, _widened(d, dst)), _as_xio(d, call, _widened(d, wei))
+    src = _by_strides(d, p, gradient, weights) if max(p.windows.strides) > 1 else _by_dilations(d, p, gradient, weights)
+    return _finished(d, call, src, bias)
+
+
+def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int:
+    """src, dst: those of the problem."""
+    if 0 in (*p.src, *p.dst):
+        wei = zeros(d, src, p.wei)
+    else:
+        w = p.windows
+        source = _unformatted(d, call, _padded(d, call, _widened(d, src), w.pads_begin, w.pads_end))
+        attrs = _plain_attrs(w.strides, w.dilations, p.groups)
+        gradient = _unformatted(d, call, _widened(d, dst))
+        wei = d.op("ConvolutionBackwardWeights", source, gradient, attrs=attrs.updated(weights_shape=p.wei), shape=p.wei)
+    if has_kernel_last(call.attrs):
+        rank = len(p.wei)
+        wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
+    return _narrowed(d, call, wei)
+
+
+def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
+    """Stride 1: tap t reaches back by t * dilation, which is a convolution of the same dilations by the flipped weights."""
+    w = p.windows
+    low = (0, *(reach - 1 - begin for reach, begin in zip(w.reach, w.pads_begin, strict=True)), 0)
+    size = (p.dst[0], *(i + reach - 1 for i, reach in zip(p.src[1:-1], w.reach, strict=True)), p.dst[-1])
+    source = _boxed(d, gradient, low, size)
+    return _convolution(d, source, _exchanged(d, p, weights, (1,) * len(p.kernel)), (1,) * len(p.kernel), w.dilations, p.groups)
+
+
+def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
+    """Position i + p = s*q + r meets taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases."""
+    w, spatial = p.windows, len(p.kernel)
+    if max(w.dilations) > 1:
+        gaps = (*(dilation - 1 for dilation in w.dilations), 0, 0)
+        weights = d.op("_Pad", weights, attrs=pad_attrs((0,) * len(gaps), (0,) * len(gaps), gaps))
+    taps = tuple(-(-reach // stride) for reach, stride in zip(w.reach, w.strides, strict=True))
+    around = (0, *(t - 1 for t in taps), 0)
+    phases = _exchanged(d, p, weights, w.strides)
+    padded = d.op("_Pad", gradient, attrs=pad_attrs(around, around)) if any(around) else gradient
+    found = _convolution(d, padded, phases, (1,) * spatial, (1,) * spatial, p.groups)
+    steps = d.type(found).shape[1:-1]
+    split = _reshaped(d, found, (p.dst[0], *steps, p.groups, *w.strides, p.group_in))
+    interleaved = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
+    woven = _transposed(d, split, (0, *interleaved, 1 + spatial, 2 + 2 * spatial))
+    whole = _reshaped(d, woven, (p.dst[0], *(q * s for q, s in zip(steps, w.strides, strict=True)), p.src[-1]))
+    return _boxed(d, whole, (0, *(-begin for begin in w.pads_begin), 0), p.src)
+
+
+def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
+    """The weights backwards, as those of a convolution from dst's channels to src's in every phase.
+
+    weights: [kernel, C/groups, OC]; the result: [taps, OC/groups, groups*phases*C/groups]. A kernel is filled up with zeros to whole
+    numbers of strides.
+    """
+    spatial = len(p.kernel)
+    kernel = d.type(weights).shape[:-2]
+    taps = tuple(-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    missing = tuple(t * s - k for t, s, k in zip(taps, strides, kernel, strict=True))
+    if any(missing):
+        weights = d.op("_Pad", weights, attrs=pad_attrs((0,) * (spatial + 2), (*missing, 0, 0)))
+    split = tuple(size for pair in zip(taps, strides, strict=True) for size in pair)
+    value = _reshaped(d, weights, (*split, p.group_in, p.groups, p.group_out))
+    rank = len(split) + 3
+    order = (*range(0, 2 * spatial, 2), rank - 1, rank - 2, *range(1, 2 * spatial, 2), rank - 3)
+    value = d.op("_Flip", _transposed(d, value, order), attrs=Attrs(axes=tuple(range(spatial))))
+    return _reshaped(d, value, (*taps, p.group_out, p.groups * prod(strides) * p.group_in))
+
+
+# ---- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def _plain_attrs(strides: Shape, dilations: Shape, groups: int) -> Attrs:
+    none = (0,) * len(strides)
+    return Attrs(
+        strides=strides, dilations=dilations, pads_begin=none, pads_end=none, groups=groups, data_format="NXC", weights_format="XIO"
+    )  # fmt: skip
+
+
+def _convolution(d: Decomposer, src: int, wei: int, strides: Shape, dilations: Shape, groups: int) -> int:
+    return d.op("Convolution", src, wei, attrs=_plain_attrs(strides, dilations, groups))
+
+
+def zeros(d: Decomposer, like: int, shape: Shape) -> int:
+    """Zeros of this shape, of a value's dtype: padding around none of its elements."""
+    nothing = d.op("_Crop", like, attrs=Attrs(start=(0,) * len(d.type(like).shape), shape=(0,) * len(d.type(like).shape)))
+    nothing = _reshaped(d, nothing, (0,) * len(shape))
+    return d.op("_Pad", nothing, attrs=pad_attrs(shape, (0,) * len(shape)))
+
+
+def _padded(d: Decomposer, call: Call, src: int, begin: Shape, end: Shape) -> int:
+    """src, still in its data_format, with zeros around its spatial dims."""
+    if not any((*begin, *end)):
+        return src
+    rank = len(begin) + 2
+    low, high = ((0, 0, *pads) if channel_axis(call.attrs, rank) == 1 else (0, *pads, 0) for pads in (begin, end))
+    return d.op("_Pad", src, attrs=pad_attrs(low, high))
+
+
+def _boxed(d: Decomposer, value: int, low: Shape, size: Shape) -> int:
+    """The value moved by `low` in a box of this size: what lies outside is cut off, the rest of the box is 0."""
+    have = d.type(value).shape
+    start = tuple(max(-begin, 0) for begin in low)
+    kept = tuple(max(min(h - s, whole - max(b, 0)), 0) for h, s, whole, b in zip(have, start, size, low, strict=True))
+    if kept != have:
+        value = d.op("_Crop", value, attrs=Attrs(start=start, shape=kept))
+    before = tuple(max(begin, 0) for begin in low)
+    after = tuple(whole - k - b for whole, k, b in zip(size, kept, before, strict=True))
+    return d.op("_Pad", value, attrs=pad_attrs(before, after)) if any((*before, *after)) else value
+
+
+def _unformatted(d: Decomposer, call: Call, value: int) -> int:
+    """Data with its channels last."""
+    rank = len(d.type(value).shape)
+    return value if channel_axis(call.attrs, rank) == rank - 1 else _transposed(d, value, (0, *range(2, rank), 1))
+
+
+def _as_xio(d: Decomposer, call: Call, wei: int) -> int:
+    rank = len(d.type(wei).shape)
+    return _transposed(d, wei, (*range(2, rank), 1, 0)) if has_kernel_last(call.attrs) else wei
+
+
+def _finished(d: Decomposer, call: Call, dst: int, bias: tuple[int, ...]) -> int:
+    """bias added along the channels, which are last, the data_format and the dtype of the call's output."""
+    for v in bias:
+        dst = d.op("Add", dst, _widened(d, v))
+    rank = len(d.type(dst).shape)
+    if channel_axis(call.attrs, rank) != rank - 1:
+        dst = _transposed(d, dst, (0, rank - 1, *range(1, rank - 1)))
+    return _narrowed(d, call, dst)
+
+
+def _widened(d: Decomposer, value: int) -> int:
+    return value if d.type(value).dtype is DType.f32 else d.op("TypeCast", value, dtype=DType.f32)
+
+
+def _narrowed(d: Decomposer, call: Call, value: int) -> int:
+    dtype = call.outs[0].dtype
+    return value if d.type(value).dtype is dtype else d.op("TypeCast", value, dtype=dtype)
+
+
+def _transposed(d: Decomposer, value: int, order: Shape) -> int:
+    return d.op("StaticTranspose", value, attrs=Attrs(order=order))
+
+
+def _reshaped(d: Decomposer, value: int, shape: Shape) -> int:
+    return value if d.type(value).shape == shape else d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))

@@ -1,0 +1,205 @@
+"""Convolution, ConvTranspose and their gradients by data and by weights: 1 to 3 spatial dims, groups, dilations, padding, both formats.
+
+All six are one problem seen from different sides: conv_problem says which, conv_decompose how it is compiled. bf16 and f16 are computed in
+f32 and rounded once. The threshold is MatMul's, with the number of products that one element sums up for K.
+
+A tensor input that gives the output's shape (dst_shape, weights_shape) is read by nobody: the shape must be known when the op is compiled,
+from the attribute of that name or from the graph. oneDNN takes no op with such an input at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import conv_decompose, conv_problem, fills
+from benchgraph.ops.conv_problem import OUT, Problem, Sides, channels_last, has_kernel_last, kernel_first, problem_of
+from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, channel_axis, check_pads
+from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.ir import Expr
+
+Indices = tuple[Expr, ...]
+Index = Callable[[Problem, Indices, Indices], tuple[Indices, Indices]]
+
+_SHAPE = Attr("s64[]", default=ZEROS)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of the six ops. inputs: port names; a third one is optional: a bias, or the output's shape. contraction: how the GEMM template
+    indexes a call that needs no decomposing."""
+
+    name: str
+    sides: Sides
+    inputs: tuple[str, ...]
+    output: str
+    samples: tuple[Sample, ...]
+    attrs: tuple[str, ...] = ()
+    gradient_of: str = ""
+    contraction: Index | None = None
+
+    @property
+    def shape_attr(self) -> str:
+        """The attribute that gives the output's shape, where the op has one."""
+        return next((name for name in self.attrs if name.endswith("_shape")), "")
+
+    def problem(self, call: Call) -> Problem:
+        return problem_of(call, self.sides)
+
+    def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+        known = attrs.integers(self.shape_attr) if self.shape_attr else ()
+        out = conv_problem.infer(attrs, tuple(t.shape for t in ins), self.sides, known if any(known) else None)
+        if self.inputs[-1] == "bias" and len(ins) > 2 and ins[2].shape != (out[channel_axis(attrs, len(out))],):
+            channels = out[channel_axis(attrs, len(out))]
+            raise InvalidShape(f"bias {ins[2].shape} does not fit the {channels} channels of dst", fix=f"give it the shape ({channels},)")
+        return (out,)
+
+    # ---- in the problem's own order
+
+    def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
+        """src, wei and dst of the problem, the op's output among them; out None: zeros in its place."""
+        given = (*(real(a) for a in ins[:2]), real(out) if out is not None else np.zeros(call.outs[0].shape))
+        src, wei, dst = (given[side] for side in (self.sides.src, self.sides.wei, self.sides.dst))
+        return _data(call.attrs, src), _weights(call.attrs, wei), _data(call.attrs, dst)
+
+    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        p, (src, wei, dst) = self.problem(call), self.arrays(call, ins, None)
+        if self.sides.wei == OUT:
+            found = conv_problem.by_weights(p, src, dst)
+            return (np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found,)
+        found = conv_problem.forward(p, src, wei) if self.sides.dst == OUT else conv_problem.by_data(p, dst, wei)
+        if len(ins) > 2 and self.inputs[2] == "bias":
+            found = found + real(ins[2])
+        return (np.moveaxis(found, -1, channel_axis(call.attrs, found.ndim)),)
+
+    def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+        p, sides = self.problem(call), self.sides
+        bias = ins[2:] if self.inputs[-1] == "bias" else ()
+        if sides.dst == OUT:
+            return (conv_decompose.forward(d, call, p, ins[sides.src], ins[sides.wei], bias),)
+        if sides.src == OUT:
+            return (conv_decompose.by_data(d, call, p, ins[sides.dst], ins[sides.wei], bias),)
+        return (conv_decompose.by_weights(d, call, p, ins[sides.src], ins[sides.dst]),)
+
+    def summed(self, p: Problem) -> int:
+        """How many products one element of the output is the sum of, at most."""
+        if self.sides.wei == OUT:
+            return prod(p.dst[:-1])
+        return prod(p.kernel) * (p.group_in if self.sides.dst == OUT else p.group_out)
+
+    def flops(self, call: Call) -> int:
+        """A multiplication and an addition per product, those with padding included, and an addition per element for the bias."""
+        has_bias = len(call.ins) > 2 and self.inputs[2] == "bias"
+        return self.problem(call).flops + (call.outs[0].elements if has_bias else 0)
+
+    def fill(self, call: Call, port: int, rng: np.random.Generator) -> Array:
+        """Weights as MatMul has them, that dst may have the variance of src; a shape is what it says; all else in [-1, 1)."""
+        if port == 2 and self.inputs[2] != "bias":
+            return np.array(call.outs[0].shape, np.int32)
+        k = max(self.summed(self.problem(call)), 1)
+        limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == self.sides.wei else (1.0, 0.0)
+        return fills.uniform(shift - limit, shift + limit)(call, port, rng)
+
+    def sums_up(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        """The sum of the whole output, from sums over the inputs."""
+        out = real(outs[0])
+        if self.inputs[-1] == "bias" and len(ins) > 2:
+            shape = [1] * out.ndim
+            shape[channel_axis(call.attrs, out.ndim)] = -1
+            out = out - real(ins[2]).reshape(shape)
+        sides = [side != OUT for side in (self.sides.src, self.sides.wei, self.sides.dst)]
+        arrays = (a if is_given else None for a, is_given in zip(self.arrays(call, ins, out), sides, strict=True))
+        want, size = conv_problem.total(self.problem(call), *arrays)
+        return bool(abs(out.sum() - want) <= rtol * (np.abs(out).sum() + size))
+
+    def row(self) -> OpSpec:
+        variable = "T" if self.inputs[-1] == "bias" or len(self.inputs) == 2 else "T1"
+        formats = ("XOI", "IOX") if self.sides.is_transposed else ("XIO", "OIX")
+        return OpSpec(
+            kind=self.name,
+            role=Role.anchor,
+            inputs=tuple(Port(name, "T2" if name.endswith("_shape") else variable) for name in self.inputs),
+            outputs=(Port(self.output, variable),),
+            types={variable: F} | ({"T2": (DType.s32,)} if variable == "T1" else {}),
+            attrs={
+                **dict.fromkeys(("strides", "pads_begin", "pads_end", "dilations"), Attr("s64[]", required=True)),
+                **dict.fromkeys(self.attrs, _SHAPE),
+                "auto_pad": AUTO_PAD,
+                "groups": Attr("s64", default=1),
+                "data_format": DATA_FORMAT,
+                "weights_format": Attr("string", default=formats[0], choices=formats),
+            },
+            num_inputs=(2, 3) if len(self.inputs) > 2 else (2,),
+            infer=self.infer,
+            reference=self.reference,
+            flops=self.flops,
+            threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
+            fill=self.fill,
+            samples=self.samples,
+            laws=(Law("the sum of the output is that of all products", self.sums_up),),
+            check=_check,
+            gradient_of=self.gradient_of,
+            shape_attr=self.shape_attr,
+            decompose=self.decompose,
+            is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
+            lower=None if self.contraction is None else Contraction(self.reduced, self.operands, lambda call: self.problem(call).group_out),
+        )
+
+    # ---- as the GEMM template sees a canonical call
+
+    def reduced(self, call: Call) -> Shape:
+        p = self.problem(call)
+        return p.dst[:-1] if self.sides.wei == OUT else (*p.kernel, p.group_in)
+
+    def operands(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+        assert self.contraction is not None
+        return self.contraction(self.problem(call), at, over)
+
+
+def _data(attrs: Attrs, a: Reals) -> Reals:
+    channels_last(attrs, a.shape)
+    return np.moveaxis(a, channel_axis(attrs, a.ndim), -1)
+
+
+def _weights(attrs: Attrs, a: Reals) -> Reals:
+    kernel_first(attrs, a.shape)
+    return np.moveaxis(a, (0, 1), (-1, -2)) if has_kernel_last(attrs) else a
+
+
+def _check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return check_pads(attrs)
+
+
+_INTO_DST, _INTO_SRC, _INTO_WEI = Sides(0, 1, OUT), Sides(OUT, 1, 0), Sides(0, OUT, 1)
+_KINDS = (
+    _Kind("Convolution", _INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
+    _Kind(
+        "ConvolutionBackwardData", _INTO_SRC, ("diff_dst", "weights", "dst_shape"), "diff_src", BY_DATA,
+        attrs=("output_padding", "dst_shape"), gradient_of="Convolution",
+    ),
+    _Kind(
+        "ConvolutionBackwardWeights", _INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", BY_WEIGHTS,
+        attrs=("weights_shape",), gradient_of="Convolution", contraction=conv_decompose.weights_contraction,
+    ),
+    _Kind(
+        "ConvTranspose", Sides(OUT, 1, 0, is_transposed=True), ("src", "weights", "bias"), "dst", TRANSPOSED, attrs=("output_padding",)
+    ),
+    _Kind(
+        "ConvTransposeBackwardData", Sides(0, 1, OUT, is_transposed=True), ("diff_dst", "weights"), "diff_src", TRANSPOSED_BY_DATA,
+        gradient_of="ConvTranspose",
+    ),
+    _Kind(
+        "ConvTransposeBackwardWeights", Sides(1, OUT, 0, is_transposed=True), ("src", "diff_dst", "weights_shape"), "diff_weights",
+        TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
+    ),
+)  # fmt: skip
+SPECS = tuple(kind.row() for kind in _KINDS)

@@ -1,0 +1,159 @@
+"""Ops of the compiler's own, which decompositions are made of. Their kinds begin with '_', and no graph of a user's may name them.
+
+_Pad    src in a larger tensor of zeros: in front of it, behind it, and between its elements
+_Crop   a box of src
+_Flip   src with some of its axes backwards
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import SAME_ELEMENTS
+from benchgraph.ops.spec import Array, Attr, Call, Indices, Infer, Law, Lowering, Movement, OpSpec, Port, Reference, Role, Sample, Source, Tap, Window
+from benchgraph.tir.build import add, binary, floordiv, mod, sub
+from benchgraph.tir.ir import BinOp, Const, Expr
+
+
+def padded_size(size: int, low: int, high: int, interior: int) -> int:
+    return low + (size - 1) * (interior + 1) + 1 + high if size else low + high
+
+
+def _infer_pad(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    lists = (attrs.integers(name) for name in ("low", "high", "interior"))
+    return (tuple(padded_size(*sizes) for sizes in zip(ins[0].shape, *lists, strict=True)),)
+
+
+def _pad(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    dst = np.zeros(call.outs[0].shape, ins[0].dtype)
+    steps = zip(call.attrs.integers("low"), call.attrs.integers("interior"), call.ins[0].shape, strict=True)
+    dst[tuple(slice(low, low + (size - 1) * (gap + 1) + 1 if size else low, gap + 1) for low, gap, size in steps)] = ins[0]
+    return (dst,)
+
+
+def _padded_element(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """src's element, where there is one."""
+    index: list[Expr] = []
+    when: list[Expr] = []
+    lists = (call.attrs.integers(name) for name in ("low", "interior"))
+    for i, low, gap, have, size in zip(at, *lists, call.ins[0].shape, call.outs[0].shape, strict=True):
+        last, offset = low + (have - 1) * (gap + 1), sub(i, low)
+        when += [binary(BinOp.ge, i, Const(low))] if low else []
+        when += [binary(BinOp.le, i, Const(last))] if last < size - 1 else []
+        when += [binary(BinOp.eq, mod(offset, gap + 1), Const(0))] if gap else []
+        index.append(floordiv(offset, gap + 1))
+    return Tap(src(0, tuple(index)), tuple(when))
+
+
+def _is_src_with_zeros(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """The elements of src come in their order, zeros aside."""
+    src, dst = np.ravel(ins[0]), np.ravel(outs[0])
+    return bool(np.array_equal(src[src != 0], dst[dst != 0]))
+
+
+def _infer_crop(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    box = tuple(zip(attrs.integers("start"), attrs.integers("shape"), ins[0].shape, strict=True))
+    if any(start < 0 or start + size > whole for start, size, whole in box):
+        raise InvalidShape(f"a box of {attrs.integers('shape')} from {attrs.integers('start')} is not inside {ins[0].shape}")
+    return (attrs.integers("shape"),)
+
+
+def _crop(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    box = zip(call.attrs.integers("start"), call.attrs.integers("shape"), strict=True)
+    return (ins[0][tuple(slice(start, start + size) for start, size in box)],)
+
+
+def _is_part_of_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return bool(np.isin(outs[0], ins[0]).all())
+
+
+def _crop_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    return tuple(add(i, start) for i, start in zip(at, attrs.integers("start"), strict=True))
+
+
+def _flip_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    axes = attrs.integers("axes")
+    return tuple(sub(size - 1, i) if axis in axes else i for axis, (i, size) in enumerate(zip(at, src, strict=True)))
+
+
+def _row(
+    kind: str, infer: Infer, reference: Reference, lower: Lowering, attrs: tuple[str, ...], samples: tuple[Sample, ...], law: Law
+) -> OpSpec:
+    return OpSpec(
+        kind=kind,
+        role=Role.movement,
+        inputs=(Port("src", "any"),),
+        outputs=(Port("dst", "any"),),
+        types={},
+        attrs={name: Attr("s64[]", required=True) for name in attrs},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=samples,
+        laws=(law,),
+        lower=lower,
+    )
+
+
+def pad_attrs(low: Shape, high: Shape, interior: Shape | None = None) -> Attrs:
+    return Attrs(low=low, high=high, interior=interior or (0,) * len(low))
+
+
+def _box(start: Shape, shape: Shape) -> Attrs:
+    return Attrs(start=start, shape=shape)
+
+
+SPECS = (
+    _row(
+        "_Pad",
+        _infer_pad,
+        _pad,
+        Window(taps=lambda call: (), op=BinOp.add, init=0.0, tap=_padded_element),
+        ("low", "high", "interior"),
+        (
+            Sample(((2, 5, 7, 3),), pad_attrs((0, 1, 1, 0), (0, 1, 2, 0)), why="a 2-d source, channels last"),
+            Sample(((2, 3, 5, 17),), pad_attrs((0, 0, 2, 0), (0, 0, 0, 3)), why="channels first, begin and end differ, a tail"),
+            Sample(((3, 2, 4),), pad_attrs((0, 1, 0), (0, 0, 0), (1, 2, 0)), why="gaps between the elements"),
+            Sample(((5,),), pad_attrs((3,), (0,), (2,)), why="rank 1"),
+            Sample(((4, 6),), pad_attrs((0, 0), (1, 0)), why="one axis only"),
+            Sample(((2, 0, 3),), pad_attrs((0, 1, 1), (0, 1, 0)), why="no elements, only padding"),
+            Sample(((2, 5, 3),), pad_attrs((0, 1, 0), (0, 1, 0)), (DType.bf16,), why="bf16"),
+            Sample(((2, 4, 20, 3),), pad_attrs((0, 1, 1, 0), (0, 1, 1, 0)), (DType.bf16,), (DType.f32,), "bf16 in, f32 out"),
+            Sample(((64, 40, 3, 17),), pad_attrs((0, 1, 0, 0), (0, 0, 1, 0)), why="enough for several threads"),
+        ),
+        Law("dst is src and zeros", _is_src_with_zeros),
+    ),
+    _row(
+        "_Crop",
+        _infer_crop,
+        _crop,
+        Movement(_crop_source),
+        ("start", "shape"),
+        (
+            Sample(((3, 5, 7),), _box((0, 1, 2), (3, 3, 4)), why="a box inside"),
+            Sample(((4, 33),), _box((1, 16), (2, 17)), why="a tail"),
+            Sample(((4, 4),), _box((2, 2), (0, 1)), why="nothing"),
+        ),
+        Law("every element is one of src's", _is_part_of_src),
+    ),
+    _row(
+        "_Flip",
+        lambda attrs, ins: (ins[0].shape,),
+        lambda call, ins: (np.flip(ins[0], call.attrs.integers("axes")),),
+        Movement(_flip_source, _flip_source),
+        ("axes",),
+        (
+            Sample(((3, 5, 4),), Attrs(axes=(0, 1)), why="two axes, the last stays"),
+            Sample(((2, 19),), Attrs(axes=(1,)), why="the last axis"),
+            Sample(((7, 1),), Attrs(axes=()), why="none"),
+        ),
+        SAME_ELEMENTS,
+    ),
+)
