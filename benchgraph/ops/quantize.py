@@ -2,6 +2,9 @@
 
 qtype per_tensor has one scale and zero point; per_channel has one per index of `axis`. Zero points may be absent, which means 0; the
 8-bit float types have none.
+
+Weights of a grouped ConvTranspose, (IC, OC/groups, kernel) or (kernel, OC/groups, IC), have scales for all OC channels along their
+OC/groups axis, in oneDNN's inputs: `groups` times as many as the axis is long. Group g of them belongs to the g-th part of the IC axis.
 """
 
 from __future__ import annotations
@@ -43,11 +46,19 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     axis, count = attrs.integer("axis"), len(attrs.reals("scales"))
     if not -len(src) <= axis < len(src):
         raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
-    if src[axis] != count:
+    if src[axis] != count and not _scale_groups(attrs, src):
         raise InvalidShape(
             f"there are {count} scales, but axis {axis} of src {src} has {src[axis]} channels", fix="give one scale per channel"
         )
     return (src,)
+
+
+def _scale_groups(attrs: Attrs, src: Shape) -> tuple[int, int] | None:
+    """(groups, axis of the input channels) when the scales are for src as the weights of a grouped ConvTranspose, else None."""
+    rank, axis = len(src), _axis(attrs, len(src))
+    groups, rest = divmod(len(attrs.reals("scales")), src[axis] or 1)
+    candidates = (along for place, along in ((1, 0), (rank - 2, rank - 1)) if rank > 2 and axis == place)
+    return next(((groups, along) for along in candidates if groups and not rest and src[along] % groups == 0), None)
 
 
 def _check(attrs: Attrs, quantized: DType) -> str:
@@ -63,22 +74,30 @@ def _check(attrs: Attrs, quantized: DType) -> str:
     return ""
 
 
-def _constant(attrs: Attrs, values: tuple[float, ...], rank: int) -> Reals:
+def _constant(attrs: Attrs, values: tuple[float, ...], src: Shape) -> Reals:
     """Scales or zero points as they broadcast against src: rank 0, or along the axis with ones after it."""
+    numbers, rank = np.asarray(values, dtype=np.float64), len(src)
     if not _is_per_channel(attrs):
-        return np.asarray(values[0], dtype=np.float64)
-    return np.asarray(values, dtype=np.float64).reshape((-1,) + (1,) * (rank - 1 - _axis(attrs, rank)))
+        return np.asarray(numbers[0])
+    axis = _axis(attrs, rank)
+    if len(values) == src[axis]:
+        return numbers.reshape((-1,) + (1,) * (rank - 1 - axis))
+    found = _scale_groups(attrs, src)
+    assert found is not None, "infer has refused other numbers of scales"
+    groups, along = found
+    per_input = np.repeat(numbers.reshape(groups, src[axis]), src[along] // groups, axis=0)
+    return np.expand_dims(per_input if along < axis else per_input.T, tuple(set(range(rank)) - {along, axis}))
 
 
-def _scales(attrs: Attrs, rank: int) -> Reals:
+def _scales(attrs: Attrs, src: Shape) -> Reals:
     """The scales as the f32 numbers they are stored as."""
-    return fills.rounded(_constant(attrs, attrs.reals("scales"), rank), DType.f32)
+    return fills.rounded(_constant(attrs, attrs.reals("scales"), src), DType.f32)
 
 
-def _zps(attrs: Attrs, rank: int) -> Reals | None:
+def _zps(attrs: Attrs, src: Shape) -> Reals | None:
     """The zero points, None when they are absent or all 0."""
     zps = attrs.reals("zps")
-    return _constant(attrs, zps, rank) if any(zps) else None
+    return _constant(attrs, zps, src) if any(zps) else None
 
 
 # ---- Quantize --------------------------------------------------------------------------------------------------------
@@ -86,16 +105,16 @@ def _zps(attrs: Attrs, rank: int) -> Reals | None:
 
 def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
-    zps = _zps(call.attrs, src.ndim)
-    scaled = src / _scales(call.attrs, src.ndim)
+    zps = _zps(call.attrs, src.shape)
+    scaled = src / _scales(call.attrs, src.shape)
     return (convert(np.asarray(scaled if zps is None else scaled + zps), call.outs[0].dtype),)
 
 
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
-    rank = len(call.ins[0].shape)
-    zps = _zps(call.attrs, rank)
-    value = d.op("Divide", ins[0], d.const(_scales(call.attrs, rank)))
+    shape = call.ins[0].shape
+    zps = _zps(call.attrs, shape)
+    value = d.op("Divide", ins[0], d.const(_scales(call.attrs, shape)))
     if zps is not None:
         value = d.op("Add", value, d.const(zps))
     return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
@@ -105,15 +124,15 @@ def _fill_quantize(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Numbers that cover the integer range and a little more on both sides, where they saturate; 8-bit floats: [-8, 8) scales."""
     t, dst = call.ins[0], call.outs[0].dtype
     low, high = (dst.range[0] - 2, dst.range[1] + 2) if dst.is_integer else (-8.0, 8.0)
-    zps = _zps(call.attrs, len(t.shape))
+    zps = _zps(call.attrs, t.shape)
     steps = real(fills.reals(low, high, t.shape, rng))
-    return fills.rounded((steps if zps is None else steps - zps) * _scales(call.attrs, len(t.shape)), t.dtype)
+    return fills.rounded((steps if zps is None else steps - zps) * _scales(call.attrs, t.shape), t.dtype)
 
 
 def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
     src, dst, dtype = real(ins[0]), real(outs[0]), call.outs[0].dtype
-    zps, scales = _zps(call.attrs, src.ndim), _scales(call.attrs, src.ndim)
+    zps, scales = _zps(call.attrs, src.shape), _scales(call.attrs, src.shape)
     steps = src / scales + (0.0 if zps is None else zps)
     if dtype in _F8:
         return bool(np.all(np.abs(dst - steps) <= (0.5 * dtype.eps + rtol) * np.abs(steps) + 2.0**-9))
@@ -127,24 +146,24 @@ def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rto
 
 def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
-    zps = _zps(call.attrs, src.ndim)
-    return (real((src if zps is None else src - zps) * _scales(call.attrs, src.ndim)),)
+    zps = _zps(call.attrs, src.shape)
+    return (real((src if zps is None else src - zps) * _scales(call.attrs, src.shape)),)
 
 
 def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """TypeCast to f32, Subtract, Multiply."""
-    rank = len(call.ins[0].shape)
-    zps = _zps(call.attrs, rank)
+    shape = call.ins[0].shape
+    zps = _zps(call.attrs, shape)
     value = d.op("TypeCast", ins[0], dtype=DType.f32)
     if zps is not None:
         value = d.op("Subtract", value, d.const(zps))
-    return (d.op("Multiply", value, d.const(_scales(call.attrs, rank))),)
+    return (d.op("Multiply", value, d.const(_scales(call.attrs, shape))),)
 
 
 def _steps_are_scales(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     src, dst = real(ins[0]), real(outs[0])
-    zps = _zps(call.attrs, src.ndim)
-    back = dst / _scales(call.attrs, src.ndim) + (0.0 if zps is None else zps)
+    zps = _zps(call.attrs, src.shape)
+    back = dst / _scales(call.attrs, src.shape) + (0.0 if zps is None else zps)
     return near(back, src, 4 * (rtol + DType.f32.eps))
 
 
@@ -162,6 +181,7 @@ def _one(scale: float, *zps: int) -> Attrs:
 
 _FOUR = Attrs(qtype="per_channel", axis=1, scales=(0.5, 0.1, 0.03, 2.0), zps=(0, 3, 128, 7))
 _LAST = Attrs(qtype="per_channel", axis=-1, scales=(0.02, 0.5, 0.1))
+_GROUPED = Attrs(qtype="per_channel", axis=1, scales=(0.5, 0.1, 0.03, 2.0, 0.2, 0.25), zps=(0, 3, 128, 7, 1, 9))
 _SHAPES_AND_ATTRS = (
     ((5, 17), _one(0.1, 10), DType.u8, "u8 with a zero point, a tail"),
     ((33,), _one(0.25), DType.s8, "s8 without zero points"),
@@ -169,6 +189,8 @@ _SHAPES_AND_ATTRS = (
     ((2, 4, 3), _FOUR, DType.u8, "a scale per channel in the middle"),
     ((2, 5, 3), _LAST, DType.s8, "a scale per channel along the last axis, which is given as -1"),
     ((1,), Attrs(qtype="per_channel", axis=0, scales=(0.5,), zps=(1,)), DType.u8, "sizes 1"),
+    ((6, 2, 5), _GROUPED, DType.u8, "weights of a ConvTranspose of three groups, (IC, OC/groups, kernel)"),
+    ((5, 3, 4), _GROUPED.updated(axis=-2), DType.u8, "weights of a ConvTranspose of two groups, (kernel, OC/groups, IC)"),
     ((4, 15), _one(0.5), DType.f8_e4m3, "f8_e4m3"),
     ((4, 9), _one(0.3), DType.f8_e5m2, "f8_e5m2"),
 )
