@@ -15,7 +15,24 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS
-from benchgraph.ops.spec import Array, Attr, Call, Indices, Infer, Law, Lowering, Movement, OpSpec, Port, Reference, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import (
+    Array,
+    Attr,
+    Call,
+    Indices,
+    Infer,
+    Law,
+    Lowering,
+    Movement,
+    OpSpec,
+    Port,
+    Reference,
+    Role,
+    Sample,
+    Source,
+    Tap,
+    Window,
+)
 from benchgraph.tir.build import add, binary, floordiv, mod, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
