@@ -124,4 +124,8 @@ TRANSPOSED = (
     *(_with_bias(_transposed_sample(c), c.channels) for c in (_PADDED, _STRIDED, _NARROW)),
 )
 TRANSPOSED_BY_DATA = _samples(Sides(0, 1, OUT, is_transposed=True))
-TRANSPOSED_BY_WEIGHTS = _samples(Sides(1, OUT, 0, is_transposed=True), "weights_shape")
+_TRANSPOSED_INTO_WEI = Sides(1, OUT, 0, is_transposed=True)
+TRANSPOSED_BY_WEIGHTS = (
+    *_samples(_TRANSPOSED_INTO_WEI, "weights_shape"),
+    _with_shape_tensor(_PADDED.sample(_TRANSPOSED_INTO_WEI, "weights_shape")),
+)

@@ -153,7 +153,7 @@ def _frozen(value: object) -> object:
 # ---- dtypes ----------------------------------------------------------------------------------------------------------
 
 
-@every_row
+@every_public_row
 def test_every_dtype_of_the_schema_is_compiled(row: OpSpec) -> None:
     """By a sample or one retyped; but for ports that a check of the row refuses whatever they hold."""
     if row.unsupported:
@@ -163,7 +163,7 @@ def test_every_dtype_of_the_schema_is_compiled(row: OpSpec) -> None:
     assert {v for v, _ in missing} <= refused_variables(row)
 
 
-@every_row
+@every_public_row
 def test_a_dtype_beyond_the_schema_is_refused_by_name(row: OpSpec) -> None:
     for sample in row.samples:
         call = call_of(row.kind, sample)
