@@ -79,7 +79,7 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
     try:
         shapes = row.infer(ops.with_defaults(op.kind, op.attrs), tuple(new))
     except InvalidShape:
-        return _Flow(ports, (0,)) if _has_fixed_shape(row) else _Flow((), ())
+        return _Flow(ports, (0,)) if _fixed_shape(row) else _Flow((), ())
     followers = []
     for i, (t, shape) in enumerate(zip(op.outputs, shapes, strict=False)):
         if len(shape) != len(t.known_shape) or shape[1:] != t.known_shape[1:]:
@@ -110,8 +110,9 @@ def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
     return aligned and (out[0] != 1 or port == 0 or t.id in graph.producers or whole)
 
 
-def _has_fixed_shape(row: OpSpec) -> bool:
-    return row.role is Role.movement and "shape" in row.attrs
+def _fixed_shape(row: OpSpec) -> str:
+    """The attribute that says what shape the output has; '' when there is none."""
+    return row.shape_attr or ("shape" if row.role is Role.movement and "shape" in row.attrs else "")
 
 
 # ---- the new shapes --------------------------------------------------------------------------------------------------
@@ -133,17 +134,18 @@ def _at_new_shapes(op: Op, ins: tuple[LogicalTensor, ...]) -> Op:
 def _fitted(op: Op, ins: tuple[LogicalTensor, ...]) -> Attrs:
     """The attributes, a fixed target shape scaled in dim 0 when its volume no longer fits the input's."""
     row = ops.spec(op.kind)
-    if not _has_fixed_shape(row):
+    name = _fixed_shape(row)
+    if not name:
         return op.attrs
     try:
         row.infer(ops.with_defaults(op.kind, op.attrs), tuple(t.type for t in ins))
     except InvalidShape:
         old, new = prod(op.inputs[0].known_shape), prod(ins[0].known_shape)
-        target = op.attrs.integers("shape")
+        target = op.attrs.integers(name)
         scaled = Fraction(target[0] * new, old) if target and old else Fraction(1, 2)
         if scaled.denominator != 1 or scaled < 0:
             raise
-        return op.attrs.updated(shape=(int(scaled), *target[1:]))
+        return op.attrs.updated(**{name: (int(scaled), *target[1:])})
     return op.attrs
 
 

@@ -18,7 +18,7 @@
     batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
     reduce          ReduceSum, ReduceMax ...
     reduce_norm     ReduceL1, ReduceL2
-    pool            AvgPool, MaxPool
+    pool            AvgPool, MaxPool; their gradients: pool_backward
     gen_index       GenIndex
     movement        StaticTranspose, StaticReshape, Reorder
     cast            TypeCast
@@ -51,6 +51,7 @@ from benchgraph.ops import (
     matmul,
     movement,
     pool,
+    pool_backward,
     power,
     prelu,
     quantize,
@@ -89,6 +90,7 @@ _MODULES = (
     reduce,
     reduce_norm,
     pool,
+    pool_backward,
     gen_index,
     movement,
     power,

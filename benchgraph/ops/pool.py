@@ -101,41 +101,43 @@ def tap_slices(w: Windows, count: Shape) -> Iterator[tuple[slice, ...]]:
         yield (slice(None), slice(None), *(slice(a, a + n * s, s) for a, n, s in zip(starts, count, w.strides, strict=True)))
 
 
-def spatial_count(call: Call, dst: Shape) -> Shape:
-    return tuple(dst[axis] for axis in spatial_axes(call.attrs, len(dst)))
-
-
-def folded(call: Call, src: Array, neutral: float, fold: Callable[[Reals, Reals], Reals]) -> Reals:
-    """The fold of every window's taps, (N, C, ...)."""
-    w, count = pool_windows(call.attrs, src.shape), spatial_count(call, call.outs[0].shape)
-    wide = padded(real(channels_second(call, src)), w, count, neutral)
+def folded(w: Windows, src: Reals, count: Shape, neutral: float, fold: Callable[[Reals, Reals], Reals]) -> Reals:
+    """The fold of every window's taps: (N, C, ...) to (N, C, *count)."""
+    wide = padded(src, w, count, neutral)
     total = np.full((*wide.shape[:2], *count), neutral)
     for at in tap_slices(w, count):
         total = fold(total, wide[at])
     return total
 
 
+def divisors(attrs: Attrs, w: Windows, spatial: Shape, count: Shape) -> Reals:
+    """What the sum of each window is divided by, (1, 1, *count)."""
+    if not attrs.flag("exclude_pad"):
+        return np.full((1, 1, *count), float(prod(w.kernel)))
+    return np.maximum(folded(w, np.ones((1, 1, *spatial)), count, 0.0, np.add), 1)
+
+
 def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    total = folded(call, ins[0], 0.0, np.add)
-    if not call.attrs.flag("exclude_pad"):
-        return (channels_back(call, total / volume(call)),)
-    counted = folded(call, np.ones(ins[0].shape), 0.0, np.add)
-    return (channels_back(call, total / np.maximum(counted, 1)),)
+    w, src = pool_windows(call.attrs, ins[0].shape), real(channels_second(call, ins[0]))
+    count = spatial_dims(call.attrs, call.outs[0].shape)
+    total = folded(w, src, count, 0.0, np.add)
+    return (channels_back(call, total / divisors(call.attrs, w, src.shape[2:], count)),)
 
 
 def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (channels_back(call, folded(call, ins[0], -inf, np.maximum)),)
+    w, src = pool_windows(call.attrs, ins[0].shape), real(channels_second(call, ins[0]))
+    return (channels_back(call, folded(w, src, spatial_dims(call.attrs, call.outs[0].shape), -inf, np.maximum)),)
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
-def _kernel(call: Call) -> Shape:
+def kernel(call: Call) -> Shape:
     return call.attrs.integers("kernel")
 
 
-def _tap(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The element of src under a tap of a window."""
+def under(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """The element of the first input that lies under a tap of a window."""
     shape = call.ins[0].shape
     w, place, when = pool_windows(call.attrs, shape), list(at), list[Expr]()
     for d, axis in enumerate(spatial_axes(call.attrs, len(shape))):
@@ -175,11 +177,22 @@ def elements_of_windows(w: Windows, dim: int, size: int, count: int) -> list[lis
     return [[int(p) for p in row if 0 <= p < size] for row in places]
 
 
+def held_by_windows(call: Call, src: Shape, count: Shape) -> Iterator[tuple[Any, Any]]:
+    """(index of a window's results in dst, of the elements it holds in src), both with the channel second; one window after the other."""
+    w, spatial = pool_windows(call.attrs, src), spatial_dims(call.attrs, src)
+    held = [elements_of_windows(w, d, size, number) for d, (size, number) in enumerate(zip(spatial, count, strict=True))]
+    for o in np.ndindex(count):
+        yield (
+            (slice(None), slice(None), *o),
+            np.ix_(range(src[0]), range(src[channel_axis(call.attrs, len(src))]), *(held[d][i] for d, i in enumerate(o))),
+        )
+
+
 def coverage(call: Call, src: Shape, dst: Shape) -> tuple[list[Array], list[Array]]:
     """Per spatial dim: how many windows hold each position of src, and how many positions of src each window holds."""
     w = pool_windows(call.attrs, src)
     found: tuple[list[Array], list[Array]] = ([], [])
-    for d, (size, count) in enumerate(zip(spatial_dims(call.attrs, src), spatial_count(call, dst), strict=True)):
+    for d, (size, count) in enumerate(zip(spatial_dims(call.attrs, src), spatial_dims(call.attrs, dst), strict=True)):
         held = elements_of_windows(w, d, size, count)
         found[0].append(np.bincount([p for row in held for p in row], minlength=size))
         found[1].append(np.array([len(row) for row in held]))
@@ -210,15 +223,10 @@ def _lies_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 def _is_the_largest_held(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Each window's elements are looked up by their positions."""
-    w = pool_windows(call.attrs, ins[0].shape)
     src, dst = (real(channels_second(call, a)) for a in (ins[0], outs[0]))
-    dims = enumerate(zip(src.shape[2:], dst.shape[2:], strict=True))
-    held = [elements_of_windows(w, d, size, count) for d, (size, count) in dims]
-    for o in np.ndindex(dst.shape[2:]):
-        elements = src[np.ix_(range(src.shape[0]), range(src.shape[1]), *(held[d][i] for d, i in enumerate(o)))]
-        if not np.array_equal(elements.max(axis=tuple(range(2, src.ndim)), initial=-inf), dst[(slice(None), slice(None), *o)]):
-            return False
-    return True
+    axes = tuple(range(2, src.ndim))
+    held = held_by_windows(call, ins[0].shape, dst.shape[2:])
+    return all(np.array_equal(src[at].max(axis=axes, initial=-inf), dst[o]) for o, at in held)
 
 
 # ---- the rows --------------------------------------------------------------------------------------------------------
@@ -296,7 +304,7 @@ SPECS = (
         samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
         laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
         check=check,
-        lower=Window(_kernel, BinOp.add, 0.0, _tap, _mean),
+        lower=Window(kernel, BinOp.add, 0.0, under, _mean),
     ),
     OpSpec(
         kind="MaxPool",
@@ -313,6 +321,6 @@ SPECS = (
         samples=(*GEOMETRIES, *_CEIL, *DILATED),
         laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
         check=check,
-        lower=Window(_kernel, BinOp.max, -inf, _tap),
+        lower=Window(kernel, BinOp.max, -inf, under),
     ),
 )

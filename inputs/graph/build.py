@@ -267,6 +267,16 @@ def maxpool_channels_first(b: GraphBuilder) -> None:
     b.op("MaxPool", b.input((2, 5, 9, 37)), data_format="NCX", dilations=(2, 2), **POOL)
 
 
+@case("op")
+def avgpool_backward(b: GraphBuilder) -> None:
+    b.op("AvgPoolBackward", b.input((2, 7, 7, 33)), exclude_pad=True, src_shape=(2, 14, 14, 33), **POOL)
+
+
+@case("op")
+def maxpool_backward(b: GraphBuilder) -> None:
+    b.op("MaxPoolBackward", b.input((2, 5, 9, 37)), b.input((2, 5, 5, 19)), data_format="NCX", **POOL)
+
+
 # ---- pattern: an anchor and what joins it ----------------------------------------------------------------------------
 
 

@@ -110,6 +110,15 @@ def test_a_fixed_reshape_follows_the_batch(target: str, want: Shape) -> None:
     assert validate(with_batch(new, 4)).tensors == g.tensors
 
 
+def test_the_shape_of_a_gradient_follows_the_batch() -> None:
+    pool = 'exclude_pad=true, kernel=[2,2], strides=[2,2], pads_begin=[0,0], pads_end=[0,0], data_format="NCX"'
+    g = with_batch(graph(f"%1: f32[*] = AvgPoolBackward#0(%0: f32[2,3,2,2]) {{{pool}, src_shape=[2,3,4,4]}}"), 5)
+    assert shapes(g, 0, 1) == [(5, 3, 2, 2), (5, 3, 4, 4)]
+    assert validate(g) == g
+    g = with_batch(graph(f"%2: f32[*] = MaxPoolBackward#0(%0: f32[2,3,4,4], %1: f32[2,3,2,2]) {{{pool.partition(', ')[2]}}}"), 5)
+    assert shapes(g, 0, 1, 2) == [(5, 3, 4, 4), (5, 3, 2, 2), (5, 3, 4, 4)]
+
+
 def test_a_reshape_that_cannot_follow_says_so() -> None:
     g = graph("%1: f32[*] = StaticReshape#0(%0: f32[4,3,8]) {shape=[2,48],special_zero=false}")
     with pytest.raises(InvalidShape, match=r"^op 0: StaticReshape: "):

@@ -290,3 +290,11 @@ def pool_of_nothing(b: GraphBuilder) -> None:
 def pool_in_bf16(b: GraphBuilder) -> None:
     """Folded in f32, rounded once."""
     b.op("ReLU", b.op("AvgPool", b.input((1, 6, 7, 20), DType.bf16), exclude_pad=True, **POOL))
+
+
+@case
+def pool_gradient(b: GraphBuilder) -> None:
+    """Windows that run before the window, over another shape; post-ops on the gradient."""
+    src = b.input((2, 3, 7, 21))
+    x = b.op("MaxPoolBackward", src, b.input((2, 3, 4, 21)), data_format="NCX", **{**POOL, "strides": (2, 1), "pads_end": (1, 1)})
+    b.op("Subtract", src, b.op("Multiply", x, b.input((1,))))

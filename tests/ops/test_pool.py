@@ -10,7 +10,7 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidGraphOp, InvalidShape
+from benchgraph.core.errors import BenchgraphError, InvalidGraphOp, InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import check_op, spec, with_defaults
@@ -92,6 +92,60 @@ def test_both_data_formats_give_the_same_numbers(kind: str) -> None:
     assert np.array_equal(np.moveaxis(last, -1, 1), first)
 
 
+# ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+def of_kind(kind: str) -> list:
+    return [pytest.param(s, id=s.why) for s in spec(kind).samples if set(s.dtypes) == {F32}]
+
+
+@pytest.mark.parametrize("sample", of_kind("AvgPoolBackward"))
+def test_the_gradient_of_the_average_is_its_adjoint(sample: Sample) -> None:
+    """<AvgPool(x), g> = <x, AvgPoolBackward(g)>, both compiled."""
+    forward = sample.attrs.without("src_shape")
+    rng = np.random.default_rng(8)
+    x, g = rng.uniform(-1, 1, sample.attrs.integers("src_shape")), rng.uniform(-1, 1, sample.shapes[0])
+    there, back = compiled("AvgPool", forward, x) * g, x * compiled("AvgPoolBackward", sample.attrs, g)
+    assert abs(there.sum() - back.sum()) <= 1e-5 * (np.abs(there).sum() + 1)
+
+
+@pytest.mark.parametrize("sample", of_kind("MaxPoolBackward"))
+def test_the_gradient_of_the_largest_picks_what_the_forward_op_picked(sample: Sample) -> None:
+    """The sum of x * gradient over x is that of dst * diff_dst, both compiled: max(x) is homogeneous in x."""
+    rng = np.random.default_rng(9)
+    x, g = (rng.uniform(-1, 1, shape) for shape in sample.shapes)
+    there, back = compiled("MaxPool", sample.attrs, x) * g, x * compiled("MaxPoolBackward", sample.attrs, x, g)
+    assert abs(there.sum() - back.sum()) <= 1e-5 * (np.abs(there).sum() + 1)
+
+
+@pytest.mark.parametrize("data_format", ["NCX", "NXC"])
+def test_of_equal_elements_the_first_one_gets_the_gradient(data_format: str) -> None:
+    """In row-major order, and on src: the begin of a window in the padding does not count."""
+    attrs = Attrs(kernel=(2, 3), strides=(2, 3), pads_begin=(1, 1), pads_end=(0, 1), data_format=data_format)
+    src, diff_dst = np.full((1, 1, 5, 7), 2.0), np.arange(1.0, 10).reshape(1, 1, 3, 3)
+    want = np.zeros((5, 7))
+    want[np.ix_((0, 1, 3), (0, 2, 5))] = diff_dst
+    if data_format == "NXC":
+        src, diff_dst = np.moveaxis(src, 1, -1), np.moveaxis(diff_dst, 1, -1)
+    assert np.array_equal(compiled("MaxPoolBackward", attrs, src, diff_dst).reshape(5, 7), want)
+
+
+def test_a_window_in_the_padding_sends_its_gradient_nowhere() -> None:
+    attrs = Attrs(kernel=(2,), strides=(1,), pads_begin=(3,), pads_end=(0,))
+    diff_src = compiled("MaxPoolBackward", attrs, np.array([[[1.0], [5.0]]]), np.array([[[7.0], [7.0], [1.0], [2.0]]]))
+    assert diff_src.ravel().tolist() == [1.0, 2.0]
+    average = attrs.updated(exclude_pad=True, src_shape=(1, 2, 1))
+    assert compiled("AvgPoolBackward", average, np.array([[[7.0], [7.0], [1.0], [2.0]]])).ravel().tolist() == [2.0, 1.0]
+
+
+def test_windows_counted_upwards_have_gradients_too() -> None:
+    """The backward ops have no rounding_type: diff_dst says how many windows there are."""
+    attrs = Attrs(kernel=(3,), strides=(2,), pads_begin=(0,), pads_end=(0,))
+    src = np.arange(6.0).reshape(1, 6, 1)
+    for count, want in ((2, [0, 0, 1, 0, 1, 0]), (3, [0, 0, 1, 0, 1, 1])):
+        assert compiled("MaxPoolBackward", attrs, src, np.ones((1, count, 1))).ravel().tolist() == want
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 GIVEN = {"kernel": (2, 2), "strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0)}
@@ -113,6 +167,28 @@ def test_add_op_refuses(kind: str, attrs: dict, message: str) -> None:
     with pytest.raises(InvalidGraphOp) as caught:
         check_op(kind, Attrs(given), ((F32, None),), (F32,))
     assert str(caught.value).startswith(message)
+
+
+def test_a_gradient_of_another_shape_is_refused() -> None:
+    src, diff_dst = TensorType(F32, (1, 6, 1)), TensorType(F32, (1, 4, 1))
+    attrs = Attrs(kernel=(3,), strides=(2,), pads_begin=(0,), pads_end=(0,), exclude_pad=True, src_shape=(1, 6, 1))
+    message = r"diff_dst \(1, 4, 1\) is not the shape that pooling a src of \(1, 6, 1\) gives; give it \(1, 2, 1\) or \(1, 3, 1\)"
+    with pytest.raises(InvalidShape, match=message):
+        spec("MaxPoolBackward").infer(with_defaults("MaxPoolBackward", attrs.without("exclude_pad", "src_shape")), (src, diff_dst))
+    with pytest.raises(InvalidShape, match=message):
+        spec("AvgPoolBackward").infer(with_defaults("AvgPoolBackward", attrs), (diff_dst,))
+
+
+def test_the_shape_of_src_is_an_attribute() -> None:
+    """oneDNN's statuses: a tensor with the shape is not looked at, and without the attribute there is none."""
+    attrs = with_defaults("AvgPoolBackward", Attrs(GIVEN, exclude_pad=True))
+    diff_dst, shape = TensorType(F32, (1, 4, 4, 1)), TensorType(DType.s32, (4,))
+    with pytest.raises(Unimplemented, match=r"src_shape comes as a tensor, .*; set the attribute 'src_shape'"):
+        spec("AvgPoolBackward").infer(attrs, (diff_dst, shape))
+    with pytest.raises(InvalidShape, match="attribute 'src_shape' is missing; give it the dims of the forward op's src"):
+        spec("AvgPoolBackward").infer(attrs, (diff_dst,))
+    given = attrs.updated(src_shape=(1, 5, 5, 1))
+    assert spec("AvgPoolBackward").infer(given, (diff_dst, shape)) == spec("AvgPoolBackward").infer(given, (diff_dst,)) == ((1, 5, 5, 1),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,276 @@
+"""AvgPoolBackward and MaxPoolBackward: each window's gradient goes back to the elements it holds, evenly, or to the largest of them.
+
+Of equal elements the first one in row-major order is the largest, as in oneDNN. The windows are those of the forward op: as many as
+diff_dst has, whether their number was rounded up or down.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan, prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape, Unimplemented
+from benchgraph.core.tensor import Shape, TensorType, dense_strides
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.pool import (
+    ATTRS,
+    DILATED,
+    DILATIONS,
+    EXCLUDE_PAD,
+    GEOMETRIES,
+    channels_back,
+    channels_second,
+    check,
+    divisors,
+    fill_apart,
+    held_by_windows,
+    infer,
+    kernel,
+    padded,
+    pool_windows,
+    reciprocal,
+    tap_slices,
+    under,
+    volume,
+)
+from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
+from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
+from benchgraph.tir.ir import BinOp, Expr
+
+SRC, DIFF_DST, LARGEST, FIRST = range(4)  # what the windows of MaxPoolBackward read: its inputs, and what runs before
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _fits(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
+    """Raises InvalidShape when diff_dst is not what pooling a src of this shape gives, rounding up or down."""
+    allowed = dict.fromkeys(infer(attrs.updated(rounding_type=how), (src,))[0] for how in ("floor", "ceil"))
+    if diff_dst.shape not in allowed:
+        what = f"diff_dst {diff_dst.shape} is not the shape that pooling a src of {src.shape} gives"
+        raise InvalidShape(what, fix=f"give it {' or '.join(map(str, allowed))}")
+
+
+def _infer_avg(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    shape = attrs.integers("src_shape")
+    if shape == ZEROS and len(ins) > 1:
+        what = "src_shape comes as a tensor, whose contents are not known when shapes are inferred"
+        raise Unimplemented(what, fix="set the attribute 'src_shape'")
+    if shape == ZEROS:
+        raise InvalidShape("attribute 'src_shape' is missing", fix="give it the dims of the forward op's src")
+    _fits(attrs, TensorType(ins[0].dtype, shape), ins[0])
+    return (shape,)
+
+
+def _infer_max(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    _fits(attrs, *ins)
+    return (ins[0].shape,)
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+
+def _cropped(call: Call, w: Windows, wide: Reals) -> Array:
+    """diff_src out of its padding, the channel back in its place."""
+    spatial = spatial_dims(call.attrs, call.outs[0].shape)
+    inner = (slice(begin, begin + size) for begin, size in zip(w.pads_begin, spatial, strict=True))
+    return channels_back(call, wide[(slice(None), slice(None), *inner)])
+
+
+def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    shape = call.outs[0].shape
+    w, spatial, diff_dst = pool_windows(call.attrs, shape), spatial_dims(call.attrs, shape), real(channels_second(call, ins[0]))
+    count = diff_dst.shape[2:]
+    wide = padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
+    share = diff_dst / divisors(call.attrs, w, spatial, count)
+    for at in tap_slices(w, count):
+        wide[at] += share
+    return (_cropped(call, w, wide),)
+
+
+def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    w, (src, diff_dst) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
+    count = diff_dst.shape[2:]
+    wide = padded(src, w, count, nan)  # no comparison holds for it
+    best, taken = np.full(diff_dst.shape, -inf), np.full(diff_dst.shape, -1)
+    for number, at in enumerate(tap_slices(w, count)):
+        better = (wide[at] > best) | ((taken < 0) & (wide[at] == best))
+        best, taken = np.where(better, wide[at], best), np.where(better, number, taken)
+    grad = np.zeros(wide.shape)
+    for number, at in enumerate(tap_slices(w, count)):
+        grad[at] += np.where(taken == number, diff_dst, 0.0)
+    return (_cropped(call, w, grad),)
+
+
+# ---- lowerings -------------------------------------------------------------------------------------------------------
+
+
+def _covering(call: Call) -> Shape:
+    """How many windows may hold one element, along each spatial dim."""
+    w = pool_windows(call.attrs, call.outs[0].shape)
+    return tuple(-(-reach // stride) for reach, stride in zip(w.reach, w.strides, strict=True))
+
+
+def _window_above(call: Call, at: Indices, back: Indices, diff_dst: Shape) -> tuple[Indices, Indices, list[Expr]]:
+    """The window that begins `back` windows before the last one that may hold this element of src.
+
+    Returns its index in diff_dst, the tap under which it has the element, and the conditions that it exists and does have it. Those
+    on its existence are multiplied out, so that they are linear in the element's index.
+    """
+    w, place, taps, when = pool_windows(call.attrs, call.outs[0].shape), list(at), list[Expr](), list[Expr]()
+    count = spatial_dims(call.attrs, diff_dst)
+    for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
+        stride, dilation, start = w.strides[d], w.dilations[d], add(at[axis], w.pads_begin[d])
+        place[axis] = sub(floordiv(start, stride), back[d])
+        offset = add(mod(start, stride), mul(back[d], stride))
+        taps.append(floordiv(offset, dilation))
+        when += [binary(BinOp.ge, start, mul(back[d], stride)), binary(BinOp.lt, start, mul(add(back[d], count[d]), stride))]
+        when += [binary(BinOp.lt, offset, index(w.reach[d]))] + [binary(BinOp.eq, mod(offset, dilation), index(0))] * (dilation > 1)
+    return tuple(place), tuple(taps), when
+
+
+def _average_share(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
+    place, _, when = _window_above(call, at, back, call.ins[0].shape)
+    return Tap(binary(BinOp.mul, src(0, place), reciprocal(call, call.outs[0].shape, place)), tuple(when))
+
+
+def _number(call: Call, tap: Indices) -> Expr:
+    """The row-major number of a tap, as an f32."""
+    total = index(0)
+    for t, step in zip(tap, dense_strides(kernel(call)), strict=True):
+        total = add(total, mul(t, step))
+    return cast(total, DType.f32)
+
+
+def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """The number of the tap, if it has the largest element."""
+    found = under(call, at, tap, src)
+    return Tap(select(binary(BinOp.eq, found.value, src(LARGEST, at)), _number(call, tap), f32(inf)), found.when)
+
+
+def _share_of_largest(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
+    place, tap, when = _window_above(call, at, back, call.ins[DIFF_DST].shape)
+    is_largest = binary(BinOp.eq, src(FIRST, place), _number(call, tap))
+    return Tap(select(is_largest, src(DIFF_DST, place), f32(0)), tuple(when))
+
+
+# ---- laws ------------------------------------------------------------------------------------------------------------
+
+
+def _per_channel(call: Call, a: Array) -> Reals:
+    """Sums over the spatial dims."""
+    moved = real(channels_second(call, a))
+    return real(moved.sum(axis=tuple(range(2, moved.ndim))))
+
+
+def _shares_add_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """In each channel diff_src sums to diff_dst, less the shares that go to the padding."""
+    src, diff_dst = call.outs[0].shape, real(channels_second(call, ins[0]))
+    kept = np.zeros(diff_dst.shape)
+    for o, at in held_by_windows(call, src, diff_dst.shape[2:]):
+        share = prod(len(np.ravel(i)) for i in at[2:]) / volume(call)
+        kept[o] = bool(share) if call.attrs.flag("exclude_pad") else share
+    want = (diff_dst * kept).sum(axis=tuple(range(2, diff_dst.ndim)))
+    slack = rtol * (np.abs(diff_dst).sum(axis=tuple(range(2, diff_dst.ndim))) + 1)
+    return bool(np.all(np.abs(_per_channel(call, outs[0]) - want) <= slack))
+
+
+def _all_arrives(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """In each channel diff_src sums to diff_dst."""
+    size = np.abs(_per_channel(call, np.abs(real(ins[DIFF_DST])))) + 1
+    return bool(np.all(np.abs(_per_channel(call, outs[0]) - _per_channel(call, ins[DIFF_DST])) <= rtol * size))
+
+
+def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """What is the largest element of no window gets nothing."""
+    src, diff_src = (real(channels_second(call, a)) for a in (ins[SRC], outs[0]))
+    is_largest = np.zeros(src.shape, dtype=np.bool_)
+    for _, at in held_by_windows(call, call.ins[SRC].shape, spatial_dims(call.attrs, call.ins[DIFF_DST].shape)):
+        held = src[at]
+        is_largest[at] |= held == held.max(axis=tuple(range(2, src.ndim)), keepdims=True, initial=-inf)
+    return bool(np.all(diff_src[~is_largest] == 0))
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+
+def _threshold(call: Call) -> float:
+    """The walk of a sum over the windows that hold an element, as for ReduceSum."""
+    return sqrt(prod(_covering(call))) + 4
+
+
+def _dst(s: Sample) -> Shape:
+    (shape,) = infer(s.attrs, (TensorType(s.dtypes[0], s.shapes[0]),))
+    return shape
+
+
+def _avg_samples() -> tuple[Sample, ...]:
+    found = []
+    for i, s in enumerate(GEOMETRIES):
+        attrs = s.attrs.updated(exclude_pad=i % 2 == 0, src_shape=s.shapes[0])
+        found.append(Sample((_dst(s),), attrs, s.dtypes, why=s.why))
+    tensor = Sample((found[1].shapes[0], (4,)), found[1].attrs, (DType.f32, DType.s32), why="src_shape as attribute and as tensor")
+    return (*found, tensor)
+
+
+def _max_samples() -> tuple[Sample, ...]:
+    """A window without elements has nowhere to send its gradient, and no numerical derivative."""
+    whole = (s for s in (*GEOMETRIES, *DILATED) if "in the padding" not in s.why)
+    return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in whole)
+
+
+def _fill_max(call: Call, port: int, rng: np.random.Generator) -> Array:
+    return fill_apart(call, port, rng) if port == SRC else fills.uniform(-1, 3)(call, port, rng)
+
+
+SPECS = (
+    OpSpec(
+        kind="AvgPoolBackward",
+        role=Role.anchor,
+        inputs=(Port("diff_dst"), Port("src_shape", "T1")),
+        outputs=(Port("diff_src"),),
+        types={"T": F, "T1": (DType.s32,)},
+        attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS)},
+        num_inputs=(1, 2),
+        infer=_infer_avg,
+        reference=_reference_avg,
+        flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
+        threshold=_threshold,
+        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        samples=_avg_samples(),
+        laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
+        check=check,
+        gradient_of="AvgPool",
+        shape_attr="src_shape",
+        lower=Window(_covering, BinOp.add, 0.0, _average_share),
+    ),
+    OpSpec(
+        kind="MaxPoolBackward",
+        role=Role.anchor,
+        inputs=(Port("src"), Port("diff_dst")),
+        outputs=(Port("diff_src"),),
+        types={"T": F},
+        attrs={**ATTRS, "dilations": DILATIONS},
+        infer=_infer_max,
+        reference=_reference_max,
+        flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
+        threshold=_threshold,
+        fill=_fill_max,
+        samples=_max_samples(),
+        laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
+        check=check,
+        gradient_of="MaxPool",
+        lower=Window(
+            _covering,
+            BinOp.add,
+            0.0,
+            _share_of_largest,
+            before=((DIFF_DST, Window(kernel, BinOp.max, -inf, under)), (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest))),
+        ),
+    ),
+)
