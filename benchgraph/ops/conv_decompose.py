@@ -5,6 +5,8 @@ by data      Convolution of the padded gradient by the weights backwards, their 
              positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
              and the results interleave
 by weights   ConvolutionBackwardWeights of the padded source: images and windows are what is summed over
+
+Depthwise ones, with no product of matrices in them, are windows of the compiler's own.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
+from benchgraph.ops.conv_depthwise import is_depthwise
 from benchgraph.ops.conv_problem import Problem, has_kernel_last
 from benchgraph.ops.internal import pad_attrs
 from benchgraph.ops.spatial import channel_axis
@@ -34,7 +37,7 @@ def is_canonical(call: Call, p: Problem) -> bool:
     unpadded = not any((*p.windows.pads_begin, *p.windows.pads_end))
     f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
     empty = 0 in (*p.src, *p.wei, *p.dst)
-    return plain and unpadded and f32 and len(call.ins) == 2 and not empty
+    return plain and unpadded and f32 and len(call.ins) == 2 and not empty and not is_depthwise(p)
 
 
 def forward_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices, Indices]:
@@ -66,6 +69,8 @@ def _channel(p: Problem, c: Expr, k: Expr) -> Expr:
 
 def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tuple[int, ...]) -> int:
     """src, wei: those of the problem. bias: none or one."""
+    if is_depthwise(p):
+        return _depthwise(d, call, p, "_Depthwise", (src, wei), bias)
     if 0 in (*p.src, *p.wei):
         dst = zeros(d, src, p.dst)
     else:
@@ -77,6 +82,8 @@ def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tup
 
 def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tuple[int, ...]) -> int:
     """dst, wei: those of the problem. bias: none or one."""
+    if is_depthwise(p):
+        return _depthwise(d, call, p, "_DepthwiseBackwardData", (dst, wei), bias)
     if 0 in (*p.dst, *p.wei):
         return _finished(d, call, zeros(d, dst, p.src), bias)
     gradient, weights = _unformatted(d, call, _widened(d, dst)), _as_xio(d, call, _widened(d, wei))
@@ -86,6 +93,8 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
 
 def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int:
     """src, dst: those of the problem."""
+    if is_depthwise(p):
+        return _depthwise(d, call, p, "_DepthwiseBackwardWeights", (src, dst), ())
     if 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
     else:
@@ -98,6 +107,21 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
         rank = len(p.wei)
         wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
     return _narrowed(d, call, wei)
+
+
+def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int, ...], bias: tuple[int, ...]) -> int:
+    w, out = p.windows, call.outs[0]
+    attrs = _plain_attrs(w.strides, w.dilations, p.groups).updated(
+        pads_begin=w.pads_begin,
+        pads_end=w.pads_end,
+        data_format=call.attrs.string("data_format"),
+        weights_format="OIX" if has_kernel_last(call.attrs) else "XIO",
+    )
+    value = d.op(kind, *ins, attrs=attrs, shape=out.shape, dtype=DType.f32 if bias else out.dtype)
+    for v in bias:
+        after = (1,) * (len(out.shape) - 1 - channel_axis(call.attrs, len(out.shape)))
+        value = d.op("Add", value, _reshaped(d, _widened(d, v), (*d.type(v).shape, *after)))
+    return _narrowed(d, call, value)
 
 
 def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:

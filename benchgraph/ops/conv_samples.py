@@ -72,6 +72,7 @@ CASES = (
     _Case("a group per channel", 2, 17, 17, (5, 6), (3, 3), begin=(1, 1), end=(1, 1), groups=17),
     _Case("a group per channel, channels first, stride 2", 1, 5, 5, (6, 6), (3, 3), strides=(2, 2), begin=(1, 1), end=(0, 1), groups=5,
           ncx=True, oix=True),
+    _Case("a group per channel, stride and dilation", 1, 16, 16, (9,), (3,), strides=(2,), dilations=(3,), begin=(2,), end=(1,), groups=16),
     _Case("several outputs of a one-channel group", 1, 3, 6, (4, 4), (2, 2), groups=3),
     _Case("stride beyond the kernel: positions that no window meets", 1, 3, 4, (7, 8), (1, 2), strides=(2, 3)),
     _Case("auto_pad SAME_UPPER", 1, 3, 4, (6, 7), (3, 2), strides=(1, 1), auto_pad="SAME_UPPER"),
@@ -128,4 +129,9 @@ _TRANSPOSED_INTO_WEI = Sides(1, OUT, 0, is_transposed=True)
 TRANSPOSED_BY_WEIGHTS = (
     *_samples(_TRANSPOSED_INTO_WEI, "weights_shape"),
     _with_shape_tensor(_PADDED.sample(_TRANSPOSED_INTO_WEI, "weights_shape")),
+)
+_DEPTHWISE_CASES = tuple(case for case in CASES if case.groups == case.channels == case.out)
+DEPTHWISE = tuple(
+    tuple(case.sample(sides, shape_attr) for case in _DEPTHWISE_CASES)
+    for sides, shape_attr in ((_INTO_DST, ""), (_INTO_SRC, "dst_shape"), (_INTO_WEI, "weights_shape"))
 )

@@ -19,12 +19,13 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_problem, fills
+from benchgraph.ops import conv_decompose, conv_depthwise, conv_problem, fills
+from benchgraph.ops.conv_depthwise import ProblemOf
 from benchgraph.ops.conv_problem import OUT, Problem, Sides, channels_last, has_kernel_last, kernel_first, problem_of
-from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
+from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, DEPTHWISE, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, channel_axis, check_pads
-from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample, Window
 from benchgraph.tir.ir import Expr
 
 Indices = tuple[Expr, ...]
@@ -35,8 +36,11 @@ _SHAPE = Attr("s64[]", default=ZEROS)
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of the six ops. inputs: port names; a third one is optional: a bias, or the output's shape. contraction: how the GEMM template
-    indexes a call that needs no decomposing."""
+    """One of the six ops, or a depthwise one of the compiler's own.
+
+    inputs: port names; a third one is optional: a bias, or the output's shape. contraction: how the GEMM template indexes a call that
+    needs no decomposing. window: how an op of the compiler's own folds over taps.
+    """
 
     name: str
     sides: Sides
@@ -46,6 +50,7 @@ class _Kind:
     attrs: tuple[str, ...] = ()
     gradient_of: str = ""
     contraction: Index | None = None
+    window: Callable[[ProblemOf], Window] | None = None
 
     @property
     def shape_attr(self) -> str:
@@ -149,10 +154,18 @@ class _Kind:
             check=_check,
             gradient_of=self.gradient_of,
             shape_attr=self.shape_attr,
-            decompose=self.decompose,
+            decompose=self.decompose if self.window is None else None,
             is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
-            lower=None if self.contraction is None else Contraction(self.reduced, self.operands, lambda call: self.problem(call).group_out),
+            lower=self.lower,
         )
+
+    @property
+    def lower(self) -> Contraction | Window | None:
+        if self.window is not None:
+            return self.window(self.problem)
+        if self.contraction is not None:
+            return Contraction(self.reduced, self.operands, lambda call: self.problem(call).group_out)
+        return None
 
     # ---- as the GEMM template sees a canonical call
 
@@ -200,6 +213,15 @@ _KINDS = (
     _Kind(
         "ConvTransposeBackwardWeights", Sides(1, OUT, 0, is_transposed=True), ("src", "diff_dst", "weights_shape"), "diff_weights",
         TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
+    ),
+    _Kind("_Depthwise", _INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
+    _Kind(
+        "_DepthwiseBackwardData", _INTO_SRC, ("diff_dst", "weights"), "diff_src", DEPTHWISE[1], attrs=("dst_shape",),
+        window=conv_depthwise.by_data,
+    ),
+    _Kind(
+        "_DepthwiseBackwardWeights", _INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
+        window=conv_depthwise.by_weights,
     ),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

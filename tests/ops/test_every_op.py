@@ -34,6 +34,7 @@ SHARED = Path(__file__).parents[2].parent / "shared"
 SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "kinds", "affine", "formulas", "normalize"} | {
     "conv_problem",
     "conv_decompose",
+    "conv_depthwise",
     "conv_samples",
 }
 F32_EPS = DType.f32.eps
