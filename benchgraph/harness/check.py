@@ -17,9 +17,8 @@ from benchgraph.harness.cut import compile_all, cut, flops, traffic
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
 from benchgraph.library.protocol import Compiled, Library
-from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition
-from benchgraph.reference import Comparison, compare, evaluate, fill, tolerance
+from benchgraph.reference import Comparison, compare, evaluate, fill, sure_zeros, tolerance
 
 
 def initialise(problem: Problem, graph: Graph, library: Library) -> Result:
@@ -114,20 +113,15 @@ def _judge(
     graph: Graph, tensors: Iterable[LogicalTensor], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict
 ) -> Verdict:
     """The verdict with these outputs of the graph added; stops at the first wrong one."""
-    rtol = tolerance(graph)
+    rtol, sure = tolerance(graph), sure_zeros(graph)
     for t in tensors:
         c = compare(elements(got[t.id], t), want[t.id], t.dtype, rtol)
         verdict = replace(verdict, total=verdict.total + c.total)
         if not c.ok:
             return replace(verdict, errors=c.errors, reason=f"{where}tensor {t.id}: {_describe(c)}")
-        if c.is_mistrusted and not _depends_on_shape_only(graph, t):
+        if c.is_mistrusted(sure):
             verdict = replace(verdict, reason=f"{where}tensor {t.id}: {c.zero_share:.0%} zeros prove little")
     return verdict
-
-
-def _depends_on_shape_only(graph: Graph, t: LogicalTensor) -> bool:
-    """No data could have given anything but these zeros."""
-    return t.id in graph.producers and spec(graph.producers[t.id].kind).reads_shape_only
 
 
 def _describe(c: Comparison) -> str:

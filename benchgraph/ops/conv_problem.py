@@ -176,6 +176,17 @@ def _spatial_of_src(attrs: Attrs, dst: Shape, wei: Shape, sides: Sides) -> Shape
     return tuple(found)
 
 
+def sure_zeros(p: Problem, out: int) -> float:
+    """The share of the problem's src (out 0) or dst (2) that no product goes into: positions that only padding or no window meets."""
+    met = 1.0
+    w = p.windows
+    for i, (size, count) in enumerate(zip(p.src[1:-1], p.dst[1:-1], strict=True)):
+        position = np.arange(count)[:, None] * w.strides[i] + np.arange(p.kernel[i]) * w.dilations[i] - w.pads_begin[i]
+        inside = (position >= 0) & (position < size)
+        met *= float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(position[inside]).size / size) if size and count else 1.0
+    return 1 - met
+
+
 def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -> tuple[float, float]:
     """The sum of the whole output, which is the one that is None, and the sum of the magnitudes of what it was summed up from."""
     padded = _padded(p, np.ones(p.src) if src is None else src)

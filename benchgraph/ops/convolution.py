@@ -114,6 +114,12 @@ class _Kind:
         limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == self.sides.wei else (1.0, 0.0)
         return fills.uniform(shift - limit, shift + limit)(call, port, rng)
 
+    def sure_zeros(self, call: Call) -> float:
+        """What only padding, or no window, meets; a bias leaves nothing of it."""
+        if self.sides.wei == OUT or (len(call.ins) > 2 and self.inputs[2] == "bias"):
+            return 0.0
+        return conv_problem.sure_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
+
     def sums_up(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         """The sum of the whole output, from sums over the inputs."""
         out = real(outs[0])
@@ -154,6 +160,7 @@ class _Kind:
             check=_check,
             gradient_of=self.gradient_of,
             shape_attr=self.shape_attr,
+            sure_zeros=self.sure_zeros,
             decompose=self.decompose if self.window is None else None,
             is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
             lower=self.lower,

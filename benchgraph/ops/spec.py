@@ -230,7 +230,7 @@ class OpSpec:
     converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
-    reads_shape_only: dst depends on the shapes of the inputs, not on their numbers, so that zeros in it prove as much as anything.
+    sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
     shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
@@ -258,7 +258,7 @@ class OpSpec:
     shape_attr: str = ""
     is_product: bool = False
     commutative: bool = False
-    reads_shape_only: bool = False
+    sure_zeros: Callable[[Call], float] = lambda call: 0.0
     check: Check | None = None
     lower: Lowering | None = None
     decompose: Decompose | None = None

@@ -70,11 +70,16 @@ class Comparison:
     def ok(self) -> bool:
         return self.errors == 0
 
-    @property
-    def is_mistrusted(self) -> bool:
-        """True when it passes, but on output that is nearly all zero."""
+    def is_mistrusted(self, sure_zeros: float = 0.0) -> bool:
+        """True when it passes, but on output that is nearly all zero, apart from a share that is 0 whatever the data."""
         limit = FLOAT_ZEROS if self.dtype.is_float else INTEGER_ZEROS
+        limit = sure_zeros + (1 - sure_zeros) * limit
         return self.ok and self.dtype is not DType.boolean and self.total >= LEAST_ELEMENTS and self.zero_share > limit
+
+
+def sure_zeros(graph: Graph) -> float:
+    """The share of the outputs of a shape-inferred graph that is 0 whatever the data: the largest that an op of it is sure of."""
+    return max((spec(op.kind).sure_zeros(call_of(op)) for op in graph.ops), default=0.0)
 
 
 def tolerance(graph: Graph) -> float:

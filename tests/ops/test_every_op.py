@@ -278,6 +278,16 @@ def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
 
 
 @every_sample
+def test_sure_zeros_are_zeros_of_the_reference(row: OpSpec, sample: Sample) -> None:
+    call = call_of(row.kind, sample)
+    share = row.sure_zeros(call)
+    assert 0 <= share <= 1
+    if row.flops(call) and share:
+        dst = row.reference(call, filled(row, call))[0]
+        assert np.mean(dst == 0) >= share - 1e-9
+
+
+@every_sample
 def test_costs_and_tolerances_are_not_negative(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     assert row.flops(call) >= 0

@@ -110,4 +110,4 @@ def test_quantised_networks_neither_saturate_nor_die_out(name: str) -> None:
     want = evaluate(g, fill(g, 0))[out.id]
     assert len(np.unique(want)) >= 3
     assert (want == out.dtype.range[1]).mean() < 0.01
-    assert not compare(want, want, out.dtype, tolerance(g)).is_mistrusted
+    assert not compare(want, want, out.dtype, tolerance(g)).is_mistrusted()
