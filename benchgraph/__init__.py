@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     )
     from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
     from benchgraph.library.compiled_partition import CompiledPartition
-    from benchgraph.library.engine import Allocator, Engine, Stream
+    from benchgraph.library.engine import Engine, Stream
     from benchgraph.library.fpmath import FpmathMode
     from benchgraph.library.graph import Graph
     from benchgraph.library.op import Op
     from benchgraph.library.partition import Partition
     from benchgraph.library.tensor import ALLOCATE, Tensor
     from benchgraph.partition.ir import Policy
+    from benchgraph.runtime.memory import Allocator
 
 __version__ = "0.1.0"
 
@@ -49,13 +50,14 @@ _HOMES = {
     "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
     "library.cache": ("get_compiled_partition_cache_capacity", "set_compiled_partition_cache_capacity"),
     "library.compiled_partition": ("CompiledPartition",),
-    "library.engine": ("Allocator", "Engine", "Stream"),
+    "library.engine": ("Engine", "Stream"),
     "library.fpmath": ("FpmathMode",),
     "library.graph": ("Graph",),
     "library.op": ("Op",),
     "library.partition": ("Partition",),
     "library.tensor": ("ALLOCATE", "Tensor"),
     "partition.ir": ("Policy",),
+    "runtime.memory": ("Allocator",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [

@@ -8,28 +8,40 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.tensor import LogicalTensor
-from benchgraph.library.cache import Cache
-from benchgraph.library.engine import Stream
-from benchgraph.library.tensor import Tensor
+from benchgraph.core.tensor import MAX_ID, LogicalTensor
+from benchgraph.library.engine import Engine, Stream
+from benchgraph.library.tensor import Held, Tensor
 from benchgraph.partition import ir
 from benchgraph.runtime.executable import Array, Bound, Executable
 
 BOUND_PER_THREAD = 16
+SCRATCHPAD_ID = MAX_ID  # oneDNN's: SIZE_MAX, which no tensor of a graph should have
 _HELD = attrgetter("held")
+
+
+class _PerThread(threading.local):
+    """bounds: the last few bindings of one thread, by what their tensors held, which is thereby kept alive."""
+
+    def __init__(self) -> None:
+        self.bounds: dict[tuple[Held, ...], Bound] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledPartition:
-    """Machine code for one partition and set of shapes. Threads may execute it concurrently. from_cache: nothing was compiled for it."""
+    """Machine code for one partition and set of shapes. Threads may execute it concurrently.
+
+    engine: what it was compiled for, and whose allocator provides temporaries and constants. from_cache: nothing was compiled for it.
+    """
 
     description: ir.Partition
     given_inputs: tuple[int, ...]
     given_outputs: tuple[int, ...]
     executable: Executable
+    engine: Engine
     from_cache: bool = False
-    _per_thread: threading.local = field(default_factory=threading.local, repr=False)
+    _per_thread: _PerThread = field(default_factory=lambda: _PerThread(), repr=False)
 
     @cached_property
     def _tensors(self) -> dict[int, LogicalTensor]:
@@ -50,27 +62,44 @@ class CompiledPartition:
         ins, outs = self.description.inputs, self.description.outputs
         return tuple((ins[i].id, outs[o].id) for i, o in sorted(self.executable.inplace))
 
-    def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory."""
+    def get_scratchpad_logical_tensor(self) -> LogicalTensor:
+        """Bytes for the temporaries of one execution, for users who bring them: u8 [bytes]; no bytes when there are no temporaries."""
+        return LogicalTensor(SCRATCHPAD_ID, DType.u8, (self.executable.scratchpad_bytes,), (1,))
+
+    def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None = None) -> None:
+        """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory.
+
+        An output without memory is given some by its engine. scratchpad: memory for the temporaries, at least what
+        get_scratchpad_logical_tensor says, for one execution at a time; unless given, the engine's allocator provides. Raises
+        InvalidArguments for tensors that are not those of compile, OutOfMemory.
+        """
         try:
-            held = tuple(map(_HELD, (*inputs, *outputs)))
+            held = (*map(_HELD, inputs), *map(_HELD, outputs))
+            if scratchpad is not None:
+                held += (scratchpad.held,)
         except AttributeError as bad:
-            strange = next(type(t).__name__ for t in (*inputs, *outputs) if not isinstance(t, Tensor))
+            given = (*inputs, *outputs, *(() if scratchpad is None else (scratchpad,)))
+            strange = next(type(t).__name__ for t in given if not isinstance(t, Tensor))
             raise InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors") from bad
-        bound, _ = self._bounds().get(tuple(map(id, held)), lambda: (self._bind(inputs, outputs), held))
+        bound = self._per_thread.bounds.get(held)
+        if bound is None:
+            bound = self._bind(inputs, outputs, scratchpad)
         bound()
 
-    def _bounds(self) -> Cache[tuple[Bound, tuple[object, ...]]]:
-        """This thread's bound buffers, by the identity of what the tensors hold, which is kept alive: a Bound serves one call at a time."""
-        if not hasattr(self._per_thread, "bounds"):
-            self._per_thread.bounds = Cache(BOUND_PER_THREAD)
-        found: Cache[tuple[Bound, tuple[object, ...]]] = self._per_thread.bounds
-        return found
-
-    def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Bound:
+    def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None = None) -> Bound:
+        """Bind, and keep it for the next execution of this thread on the same memory: a Bound serves one call at a time."""
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
+        for t in outputs:
+            if t.held.array is None and t.logical.id in self._tensors:
+                t.allocate(self._tensors[t.logical.id])
         outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
-        return self.executable.bind(ins, outs)
+        given = (*inputs, *outputs) if scratchpad is None else (*inputs, *outputs, scratchpad)
+        pad = None if scratchpad is None else scratchpad.array
+        bounds = self._per_thread.bounds
+        while len(bounds) >= BOUND_PER_THREAD:
+            del bounds[next(iter(bounds))]
+        bounds[tuple(t.held for t in given)] = bound = self.executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
+        return bound
 
     def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
         ids = tuple(t.logical.id for t in given)

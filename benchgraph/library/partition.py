@@ -119,7 +119,8 @@ class Partition:
 
         key = (replace(made, id=0), self.fpmath_mode, self.fpmath_apply_to_int, engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
-        return CompiledPartition(made, tuple(t.id for t in inputs), tuple(t.id for t in outputs), executable, from_cache=not compiled)
+        order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
+        return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)
 
     def _check_compilable(self, engine: Engine) -> None:
         if not self.is_supported:

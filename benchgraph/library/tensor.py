@@ -26,7 +26,7 @@ class _Memory(Enum):
 ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: the engine's memory, on a cache line, freed with the tensor
 
 
-class _Held:
+class Held:
     """What a tensor holds at a time; one object per handle, so that its identity says whether a binding still fits."""
 
     __slots__ = ("array",)
@@ -43,9 +43,9 @@ class Tensor:
     """Data of a logical tensor whose dims are known and whose layout is strided.
 
     handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place and owned by the user; ALLOCATE: the
-    engine allocates, and frees with the tensor; None: no memory yet, `set_data_handle` brings it. `array` is the memory; writing to it is
-    writing to the tensor, and `elements` what it holds. Raises InvalidArguments for a handle that does not fit and for a host scalar,
-    OutOfMemory.
+    engine allocates, and frees with the tensor; None: no memory yet. `set_data_handle` brings it, or the execution that writes the tensor,
+    which also settles dims and layout if they are open. `array` is the memory; writing to it is writing to the tensor, and `elements` what
+    it holds. Raises InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
 
     s4 and u4 lie two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle of
     ml_dtypes' int4 or uint4, which takes a byte per element, in the tensor's shape, is packed into memory of the tensor's own: what is
@@ -53,16 +53,23 @@ class Tensor:
     """
 
     def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
-        _check_described(logical)
+        _check_described(logical, may_be_open=handle is None)
         if not isinstance(engine, Engine):
             where = f"Tensor {logical.id}"
             raise InvalidArguments(f"the engine is a {type(engine).__name__}", where=where, fix="give it an Engine")
         self._logical = logical
         self._engine: Engine | None = engine
         if isinstance(handle, _Memory):
-            self.held = _Held(view(engine.allocate(logical.nbytes), logical))
+            self.allocate(logical)
         else:
             self.set_data_handle(handle)
+
+    def allocate(self, described: LogicalTensor) -> None:
+        """Take memory from the engine. described: what dims and layout are where they were left open. Raises OutOfMemory."""
+        if not _is_settled(self._logical):
+            self._logical = described
+        assert self._engine is not None, "a host scalar holds its value"
+        self.held = Held(view(self._engine.allocate(self._logical.nbytes), self._logical))
 
     @classmethod
     def make_scalar_tensor(cls, logical: LogicalTensor, value: ArrayLike) -> Tensor:
@@ -71,7 +78,7 @@ class Tensor:
         if not isinstance(logical, LogicalTensor) or not logical.is_host_scalar:
             raise InvalidArguments("it is no host scalar", where=_name(logical), fix="use Tensor(logical, engine, handle)")
         self = cls.__new__(cls)
-        self._logical, self._engine, self.held = logical, None, _Held(_scalar(logical, value))
+        self._logical, self._engine, self.held = logical, None, Held(_scalar(logical, value))
         return self
 
     @classmethod
@@ -118,7 +125,9 @@ class Tensor:
         if self._logical.is_host_scalar:
             fix = "make another with make_scalar_tensor"
             raise InvalidArguments("a host scalar has no memory to exchange", where=_name(self._logical), fix=fix)
-        self.held = _Held(None if handle is None else self._taken(handle))
+        if handle is not None:
+            _check_described(self._logical)
+        self.held = Held(None if handle is None else self._taken(handle))
 
     def _taken(self, handle: Array) -> Array:
         """What the tensor holds once it is given this: the handle itself, or packed memory made from it."""
@@ -159,13 +168,17 @@ def _name(logical: object) -> str:
     return f"Tensor {logical.id}" if isinstance(logical, LogicalTensor) else "Tensor"
 
 
-def _check_described(logical: LogicalTensor) -> None:
+def _is_settled(logical: LogicalTensor) -> bool:
+    return logical.has_known_shape and logical.layout_type is LayoutType.strided
+
+
+def _check_described(logical: LogicalTensor, *, may_be_open: bool = False) -> None:
     where = _name(logical)
     if not isinstance(logical, LogicalTensor):
         raise InvalidArguments(f"it is described by a {type(logical).__name__}", where=where, fix="give it a LogicalTensor")
     if logical.is_host_scalar:
         raise InvalidArguments("it is a host scalar", where=where, fix="use Tensor.make_scalar_tensor")
-    if not logical.has_known_shape or logical.layout_type is not LayoutType.strided or logical.dtype is DType.undef:
+    if logical.dtype is DType.undef or not (may_be_open or _is_settled(logical)):
         fix = "ask the compiled partition for its logical tensor"
         raise InvalidArguments("its dtype and dims must be known and its layout strided", where=where, fix=fix)
 

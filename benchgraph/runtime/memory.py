@@ -1,9 +1,13 @@
-"""Aligned buffers."""
+"""Aligned buffers, from the system or from a user's allocator."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -43,3 +47,35 @@ def aligned(nbytes: int) -> NDArray[np.uint8]:
     if alignment == HUGE_BYTES and madvise is not None:
         madvise(buffer.ctypes.data, size // HUGE_BYTES * HUGE_BYTES, mmap.MADV_HUGEPAGE)  # advice: failure changes nothing
     return buffer
+
+
+class Use(Enum):
+    """What memory is for: oneDNN's mem_type, in words for messages."""
+
+    persistent = "constants that are kept"
+    output = "a tensor"
+    temp = "temporaries"
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """A user's memory functions: malloc(size, alignment) -> address (0: none left), free(address). Unless both are given: the library's."""
+
+    malloc: Callable[[int, int], int] | None = None
+    free: Callable[[int], None] | None = None
+
+
+def allocate(nbytes: int, use: Use, allocator: Allocator | None = None) -> NDArray[np.uint8]:
+    """Memory on a cache line that lives as long as the array and its views. Raises OutOfMemory, saying what it was to be for."""
+    malloc, free = (allocator.malloc, allocator.free) if allocator is not None else (None, None)
+    if malloc is None or free is None:
+        try:
+            return aligned(nbytes)
+        except OutOfMemory as full:
+            raise full.inside(use.value) from full
+    address = malloc(max(nbytes, 1), LINE_BYTES)
+    if not address:
+        raise OutOfMemory(f"the engine's allocator has no {nbytes} bytes for {use.value}", where="Engine", fix="use a smaller batch")
+    buffer = (ctypes.c_uint8 * max(nbytes, 1)).from_address(address)
+    weakref.finalize(buffer, free, address)
+    return np.frombuffer(memoryview(buffer), np.uint8)[:nbytes]

@@ -85,6 +85,8 @@ MEMBERS = {
     "partition.compile": "Partition.compile",
     "compiled_partition": "CompiledPartition",
     "compiled_partition.query_logical_tensor": "CompiledPartition.query_logical_tensor",
+    "compiled_partition.get_inplace_ports": "CompiledPartition.get_inplace_ports",
+    "compiled_partition.get_scratchpad_logical_tensor": "CompiledPartition.get_scratchpad_logical_tensor",
     "compiled_partition.execute": "CompiledPartition.execute",
     "tensor": "Tensor",
     "tensor::make_scalar_tensor": "Tensor.make_scalar_tensor",

@@ -23,9 +23,9 @@ from benchgraph.library.cache import (
     set_compiled_partition_cache_capacity,
 )
 from benchgraph.library.compiled_partition import CompiledPartition
-from benchgraph.library.engine import Allocator
 from benchgraph.partition.ir import Policy
 from benchgraph.runtime.executable import Executable
+from benchgraph.runtime.memory import Allocator
 
 SRC, WEI, ACC = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9)), LogicalTensor(2, DType.f32)
 DST = LogicalTensor(3, DType.f32)
