@@ -247,6 +247,64 @@ def dequantize(b: GraphBuilder) -> None:
 POOL = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}  # as after a first convolution
 
 
+def conv_attrs(rank: int = 2, pad: int = 1, **more: object) -> dict[str, object]:
+    """Stride 1, dilation 1, `pad` on all sides, in oneDNN's default formats, but for what `more` says."""
+    ones, pads = (1,) * rank, (pad,) * rank
+    return {"strides": ones, "dilations": ones, "pads_begin": pads, "pads_end": pads, **more}
+
+
+CHANNELS_FIRST = {"data_format": "NCX", "weights_format": "OIX"}
+
+
+@case("op")
+def conv(b: GraphBuilder) -> None:
+    b.op("Convolution", b.input((2, 14, 14, 32)), b.constant((3, 3, 32, 48)), b.constant((48,)), **conv_attrs())
+
+
+@case("op")
+def conv_channels_first(b: GraphBuilder) -> None:
+    b.op("Convolution", b.input((2, 16, 15, 15)), b.constant((24, 16, 3, 3)), **conv_attrs(strides=(2, 2), **CHANNELS_FIRST))
+
+
+@case("op")
+def conv_grouped_3d(b: GraphBuilder) -> None:
+    b.op("Convolution", b.input((1, 5, 6, 7, 12)), b.constant((3, 3, 3, 3, 20)), **conv_attrs(3, groups=4, dilations=(1, 2, 1)))
+
+
+@case("op")
+def conv_depthwise(b: GraphBuilder) -> None:
+    b.op("Convolution", b.input((2, 33, 9, 9)), b.constant((33, 1, 3, 3)), **conv_attrs(groups=33, **CHANNELS_FIRST))
+
+
+@case("op")
+def conv_backward_data(b: GraphBuilder) -> None:
+    attrs = conv_attrs(strides=(2, 2), dst_shape=(2, 15, 15, 16))
+    b.op("ConvolutionBackwardData", b.input((2, 8, 8, 24)), b.constant((3, 3, 16, 24)), **attrs)
+
+
+@case("op")
+def conv_backward_weights(b: GraphBuilder) -> None:
+    attrs = conv_attrs(weights_shape=(3, 3, 16, 24))
+    b.op("ConvolutionBackwardWeights", b.input((2, 9, 9, 16)), b.input((2, 9, 9, 24)), **attrs)
+
+
+@case("op")
+def convtranspose(b: GraphBuilder) -> None:
+    attrs = conv_attrs(strides=(2, 2), data_format="NCX", weights_format="IOX", output_padding=(1, 1))
+    b.op("ConvTranspose", b.input((2, 16, 7, 7)), b.constant((16, 24, 3, 3)), b.constant((24,)), **attrs)
+
+
+@case("op")
+def convtranspose_backward_data(b: GraphBuilder) -> None:
+    b.op("ConvTransposeBackwardData", b.input((2, 13, 13, 24)), b.constant((3, 3, 24, 16)), **conv_attrs(strides=(2, 2)))
+
+
+@case("op")
+def convtranspose_backward_weights(b: GraphBuilder) -> None:
+    attrs = conv_attrs(strides=(2, 2), weights_shape=(3, 3, 24, 16))
+    b.op("ConvTransposeBackwardWeights", b.input((2, 7, 7, 16)), b.input((2, 13, 13, 24)), **attrs)
+
+
 @case("op")
 def avgpool(b: GraphBuilder) -> None:
     b.op("AvgPool", b.input((2, 14, 14, 33)), exclude_pad=True, **POOL)
@@ -278,6 +336,19 @@ def maxpool_backward(b: GraphBuilder) -> None:
 
 
 # ---- pattern: an anchor and what joins it ----------------------------------------------------------------------------
+
+
+@case("pattern")
+def conv_relu_conv(b: GraphBuilder) -> None:
+    x = b.op("Convolution", b.input((2, 12, 12, 16)), b.constant((3, 3, 16, 32)), b.constant((32,)), **conv_attrs())
+    b.op("Convolution", b.op("ReLU", x), b.constant((1, 1, 32, 24)), **conv_attrs(pad=0))
+
+
+@case("pattern")
+def conv_batchnorm_add_relu(b: GraphBuilder) -> None:
+    x = b.op("Convolution", b.input((2, 8, 14, 14)), b.constant((16, 8, 3, 3)), **conv_attrs(**CHANNELS_FIRST))
+    norm = b.op("BatchNormInference", x, *(b.constant((16,)) for _ in range(4)), epsilon=1e-5, data_format="NCX")
+    b.op("ReLU", b.op("Add", norm, b.input((2, 16, 14, 14))))
 
 
 @case("pattern")
