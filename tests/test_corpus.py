@@ -47,6 +47,18 @@ WINDOWS = (
     ("pattern/f32/maxpool_sum_relu_fusion.json", "--mb=0"),
     ("pattern/int8/int8_avgpool_transpose_fusion.json", "--mb=0"),
     ("pattern/int8/int8_maxpool_add_mul_fusion.json", "--mb=1"),
+    ("op/f32/conv_2d.json", "--mb=0"),
+    ("op/f32/conv_bwd_d_2d.json", "--mb=0"),
+    ("op/f32/conv_bwd_w_2d.json", "--mb=0"),
+    ("op/f32/deconv.json", "--mb=0"),
+    ("op/f32/deconv_bwd_d.json", "--mb=0"),
+    ("op/f32/deconv_bwd_w.json", "--mb=0"),
+    ("pattern/f32/conv_bias_post_ops_fusion.json", "--mb=0"),
+    ("pattern/f32/conv_bias_relu_depthwise_bias_relu_fusion_cpu.json", "--mb=1"),
+    ("pattern/f8/f8_conv_post_ops_fusion.json", "--mb=1"),
+    ("pattern/int8/int8_convtranspose_post_ops_add_fusion.json", "--mb=0"),
+    ("pattern/int8/int8_convtranspose_post_ops_square_fusion.json", "--mb=0"),
+    ("pattern/int8/int8_depthwise_conv_fusion.json", "--mb=1"),
 )
 
 
