@@ -100,6 +100,8 @@ class _Nest:
     def _row(self, finish: Finish) -> Stmt:
         """All of x at one point of the other axes."""
         interior = self._interior()
+        if any(0 in t.shape for t in self.call.ins):  # no tap counts anywhere
+            interior = [(0, 0)] * len(interior)
         ends = (0, *interior[self.along], self.dst.shape[self.along])
         begin, middle, end = (self._folded(a, b, finish) for a, b in pairwise(ends))
         anywhere = seq(begin, middle, end)
@@ -153,6 +155,8 @@ class _Nest:
 
     def _over_taps(self, acc: Tensor, at: Indices, x: Var, count: Expr) -> Stmt:
         """The loops over taps, the one over x inside them, and each condition as far out as the variables in it allow."""
+        if any(0 in t.shape for t in self.call.ins):
+            return Seq(())
         loops = (*(self.storage.var("k") for _ in self.taps), x)
         tap = self._tap(at, loops[:-1])
         stmt: Stmt = Store(acc, at, binary(self.how.op, Load(acc, at), tap.value))

@@ -18,7 +18,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.conv_depthwise import is_depthwise
 from benchgraph.ops.conv_problem import Problem, has_kernel_last
-from benchgraph.ops.internal import pad_attrs
+from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.ops.spec import Call, Decomposer
 from benchgraph.tir.build import add, floordiv, mul
@@ -184,13 +184,6 @@ def _plain_attrs(strides: Shape, dilations: Shape, groups: int) -> Attrs:
 
 def _convolution(d: Decomposer, src: int, wei: int, strides: Shape, dilations: Shape, groups: int) -> int:
     return d.op("Convolution", src, wei, attrs=_plain_attrs(strides, dilations, groups))
-
-
-def zeros(d: Decomposer, like: int, shape: Shape) -> int:
-    """Zeros of this shape, of a value's dtype: padding around none of its elements."""
-    nothing = d.op("_Crop", like, attrs=Attrs(start=(0,) * len(d.type(like).shape), shape=(0,) * len(d.type(like).shape)))
-    nothing = _reshaped(d, nothing, (0,) * len(shape))
-    return d.op("_Pad", nothing, attrs=pad_attrs(shape, (0,) * len(shape)))
 
 
 def _padded(d: Decomposer, call: Call, src: int, begin: Shape, end: Shape) -> int:

@@ -19,6 +19,7 @@ from benchgraph.ops.spec import (
     Array,
     Attr,
     Call,
+    Decomposer,
     Indices,
     Infer,
     Law,
@@ -121,6 +122,15 @@ def _row(
 
 def pad_attrs(low: Shape, high: Shape, interior: Shape | None = None) -> Attrs:
     return Attrs(low=low, high=high, interior=interior or (0,) * len(low))
+
+
+def zeros(d: Decomposer, like: int, shape: Shape) -> int:
+    """Zeros of this shape, of a value's dtype: padding around none of its elements."""
+    none = (0,) * len(d.type(like).shape)
+    nothing = d.op("_Crop", like, attrs=Attrs(start=none, shape=none))
+    if len(none) != len(shape):
+        nothing = d.op("StaticReshape", nothing, attrs=Attrs(shape=(0,) * len(shape), special_zero=False))
+    return d.op("_Pad", nothing, attrs=pad_attrs(shape, (0,) * len(shape)))
 
 
 def _box(start: Shape, shape: Shape) -> Attrs:

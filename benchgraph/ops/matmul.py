@@ -22,6 +22,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import broadcast, broadcast_to
+from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.tir.ir import Expr
@@ -106,7 +107,12 @@ def is_canonical(call: Call) -> bool:
     ranks = {len(t.shape) for t in call.ins}
     all_f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
     is_plain = not (call.attrs.get("transpose_a") or call.attrs.get("transpose_b"))
-    return len(call.ins) == 2 and all_f32 and is_plain and len(ranks) == 1 and min(ranks) >= 2
+    return len(call.ins) == 2 and all_f32 and is_plain and len(ranks) == 1 and min(ranks) >= 2 and not _is_empty(call)
+
+
+def _is_empty(call: Call) -> bool:
+    """No products at all: dst is empty, or all zeros (and the bias)."""
+    return any(0 in t.shape for t in call.ins[:2])
 
 
 def _operands(call: Call, at: tuple[Expr, ...], over: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
@@ -117,8 +123,10 @@ def _operands(call: Call, at: tuple[Expr, ...], over: tuple[Expr, ...]) -> tuple
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Casts, transposes and reshapes in front of the canonical MatMul; reshape, bias and cast after it."""
     rank = max(2, *(len(t.shape) for t in call.ins[:2]))
-    src, wei = (_matrix(d, call, ins, port, rank) for port in (0, 1))
-    dst = d.op("MatMul", src, wei)
+    if _is_empty(call):
+        dst = zeros(d, _as_f32(d, ins[0]), (1, *call.outs[0].shape))
+    else:
+        dst = d.op("MatMul", *(_matrix(d, call, ins, port, rank) for port in (0, 1)))
     if d.type(dst).shape != call.outs[0].shape:
         dst = _reshape(d, dst, call.outs[0].shape)
     if len(ins) > 2:

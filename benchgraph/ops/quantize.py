@@ -56,7 +56,9 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 def _scale_groups(attrs: Attrs, src: Shape) -> tuple[int, int] | None:
     """(groups, axis of the input channels) when the scales are for src as the weights of a grouped ConvTranspose, else None."""
     rank, axis = len(src), _axis(attrs, len(src))
-    groups, rest = divmod(len(attrs.reals("scales")), src[axis] or 1)
+    if not src[axis]:
+        return None
+    groups, rest = divmod(len(attrs.reals("scales")), src[axis])
     candidates = (along for place, along in ((1, 0), (rank - 2, rank - 1)) if rank > 2 and axis == place)
     return next(((groups, along) for along in candidates if groups and not rest and src[along] % groups == 0), None)
 
