@@ -31,7 +31,14 @@ if TYPE_CHECKING:
         LogicalTensor,
         PropertyType,
     )
-    from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
+    from benchgraph.library.cache import (
+        get_compiled_partition_cache_capacity,
+        get_constant_tensor_cache,
+        get_constant_tensor_cache_capacity,
+        set_compiled_partition_cache_capacity,
+        set_constant_tensor_cache,
+        set_constant_tensor_cache_capacity,
+    )
     from benchgraph.library.compiled_partition import CompiledPartition
     from benchgraph.library.engine import Engine, Stream
     from benchgraph.library.fpmath import FpmathMode
@@ -48,7 +55,14 @@ _HOMES = {
     "core.dtypes": ("DType",),
     "core.errors": ("BenchgraphError", "Status"),
     "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
-    "library.cache": ("get_compiled_partition_cache_capacity", "set_compiled_partition_cache_capacity"),
+    "library.cache": (
+        "get_compiled_partition_cache_capacity",
+        "get_constant_tensor_cache",
+        "get_constant_tensor_cache_capacity",
+        "set_compiled_partition_cache_capacity",
+        "set_constant_tensor_cache",
+        "set_constant_tensor_cache_capacity",
+    ),
     "library.compiled_partition": ("CompiledPartition",),
     "library.engine": ("Engine", "Stream"),
     "library.fpmath": ("FpmathMode",),
@@ -83,7 +97,11 @@ __all__ = [
     "Stream",
     "Tensor",
     "get_compiled_partition_cache_capacity",
+    "get_constant_tensor_cache",
+    "get_constant_tensor_cache_capacity",
     "set_compiled_partition_cache_capacity",
+    "set_constant_tensor_cache",
+    "set_constant_tensor_cache_capacity",
 ]
 
 

@@ -93,3 +93,20 @@ def test_a_bad_value_names_the_variable_and_its_meaning(name: str, value: str) -
         from_environment({name: value})
     assert str(raised.value).startswith(f"{name}: bad value {value!r}; ")
     assert raised.value.fix in {help for _, _, help in table()}
+
+
+SHARED = "CONSTANT_TENSOR_CACHE_CAPACITY"
+
+
+@pytest.mark.parametrize(
+    ("text", "megabytes"), [("7", 7), ("0", 0), ("cpu:1024", 1024), ("cpu:1024;gpu:2048", 1024), ("gpu:2048; cpu:3", 3), ("gpu:5", 0)]
+)
+@pytest.mark.parametrize("prefix", ["BENCHGRAPH_", "ONEDNN_GRAPH_", "DNNL_GRAPH_"])
+def test_the_constant_cache_takes_a_number_or_onednns_list(prefix: str, text: str, megabytes: int) -> None:
+    assert from_environment({prefix + SHARED: text}).constant_tensor_cache_capacity == megabytes
+
+
+@pytest.mark.parametrize("text", ["-1", "much", "cpu:-1", "cpu", "npu:3", "cpu:1,gpu:2"])
+def test_other_capacities_are_refused(text: str) -> None:
+    with pytest.raises(InvalidArguments, match=f"BENCHGRAPH_{SHARED}: bad value '{text}'; MB of"):
+        from_environment({"BENCHGRAPH_" + SHARED: text})

@@ -20,6 +20,17 @@ def _natural(text: str) -> int:
     return value
 
 
+def _megabytes(text: str) -> int:
+    """A number, or oneDNN's list of numbers by engine kind, of which the CPU's counts: cpu:1024;gpu:2048."""
+    if ":" not in text:
+        return _natural(text)
+    by_kind = dict(part.split(":", 1) for part in text.split(";") if part.strip())
+    found = {kind.strip(): _natural(number) for kind, number in by_kind.items()}
+    if not set(found) <= {"cpu", "gpu"}:
+        raise ValueError(text)
+    return found.get("cpu", 0)
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -93,6 +104,15 @@ class Config:
             "compiled partitions kept for reuse; 0 keeps none",
             "ONEDNN_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
             "DNNL_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
+        ),
+    )
+    constant_tensor_cache_capacity: int = field(
+        default=0,
+        metadata=_flag(
+            _megabytes,
+            "MB of packed weights and the like that partitions share; 0 shares none; cpu:N and cpu:N;gpu:M will do",
+            "ONEDNN_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY",
+            "DNNL_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY",
         ),
     )
     verbose: tuple[str, ...] = field(

@@ -10,9 +10,11 @@ from typing import Generic, TypeVar
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.runtime.constants import constant_tensors
 from benchgraph.runtime.executable import Executable
 
 V = TypeVar("V")
+UNLIMITED_MB = 2**44 - 1  # the whole address space
 
 
 class Cache(Generic[V]):
@@ -101,3 +103,35 @@ def get_compiled_partition_cache_capacity() -> int:
 def set_compiled_partition_cache_capacity(capacity: int) -> None:
     """Keep at most this many compiled partitions; 0 clears and disables. Raises InvalidArguments for a negative number."""
     compiled_partitions.capacity = capacity
+
+
+def get_constant_tensor_cache_capacity(engine_kind: str = "cpu") -> int:
+    """MB of constants (packed weights and the like) that compiled partitions share. 0: each keeps its own."""
+    _check_kind(engine_kind)
+    return constant_tensors.capacity
+
+
+def set_constant_tensor_cache_capacity(engine_kind: str, megabytes: int) -> None:
+    """Empty the cache of constants and let it grow to so many MB; 0 switches it off.
+
+    Raises InvalidArguments for a negative number, and for an engine there is not.
+    """
+    _check_kind(engine_kind)
+    constant_tensors.capacity = megabytes
+
+
+def get_constant_tensor_cache() -> int:
+    """1 when constants are shared, else 0. Deprecated in oneDNN: ask for the capacity."""
+    return int(constant_tensors.capacity > 0)
+
+
+def set_constant_tensor_cache(flag: int) -> None:
+    """1: share constants without limit; 0: share none. Deprecated in oneDNN: set a capacity. InvalidArguments for a negative flag."""
+    if flag < 0:
+        raise InvalidArguments(f"the flag is {flag}", where="set_constant_tensor_cache", fix="use 1 for on, 0 for off")
+    constant_tensors.capacity = UNLIMITED_MB if flag else 0
+
+
+def _check_kind(engine_kind: str) -> None:
+    if engine_kind != "cpu":
+        raise InvalidArguments(f"there is no engine {engine_kind!r}", where="constant tensor cache", fix="use 'cpu'")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
+from hashlib import sha256
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -17,7 +18,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import ISAS, LINE_BYTES
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.constants import Constants
+from benchgraph.runtime.constants import Constants, constant_tensors
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.tir.ir import Func, Module, Tensor
 
@@ -47,8 +48,9 @@ class Signature(Protocol):
 class Executable:
     """A compiled partition (library.protocol.Compiled).
 
-    Constants are computed once per set of constant input addresses and shared by all Bounds over them. They live as long as one of
-    those Bounds does: it keeps the arrays alive, so no other array can come to the same address meanwhile.
+    Constants are computed once per set of constant input addresses and shared by all Bounds over them. Those in the cache of constant
+    tensors are shared with other executables too. The others live as long as one of the Bounds does: it keeps the arrays alive, so no
+    other array can come to the same address meanwhile.
 
     inplace: (input, output) positions that may be bound to one piece of memory. scratchpad_bytes: what a user's memory for the temporaries
     of one execution must have, wherever it starts; 0 when there are none.
@@ -88,13 +90,28 @@ class Executable:
 
     def constants(self, inputs: Sequence[Array], allocator: Allocator | None) -> Constants:
         """The constants for these inputs, possibly not computed yet."""
-        key = (allocator, *(address(inputs[i]) for i in self.signature.init_inputs))
+        sources = [inputs[i] for i in self.signature.init_inputs]
+        key = (allocator, *map(address, sources))
+        tensors, literals = self.signature.constants, self.signature.literals
+
+        def make() -> Constants:
+            return Constants(tensors, literals, allocator, ready=self._init is None)
+
         with self._lock:
             found = self._constants.get(key)
+            if found is None and self._init is not None:
+                found = constant_tensors.get((self._computed, *key), sum(t.nbytes for t in tensors), sources, make)
             if found is None:
-                s = self.signature
-                found = self._constants[key] = Constants(s.constants, s.literals, allocator, ready=self._init is None)
+                found = self._constants[key] = make()
             return found
+
+    @cached_property
+    def _computed(self) -> str:
+        """A digest of what init computes: equal ones compute the same constants from the same inputs."""
+        digest = sha256(repr((self.module.init, self.signature.constants, self.code.isa.name)).encode())
+        for data in self.signature.literals:
+            digest.update(b"-" if data is None else data.tobytes())
+        return digest.hexdigest()
 
     def initialise(self, constants: Constants, inputs: Sequence[Array], temporaries: Temporaries) -> None:
         """Run init unless it has run for these constants; a second caller waits for the first."""

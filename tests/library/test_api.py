@@ -103,6 +103,10 @@ MEMBERS = {
     "stream.wait": "Stream.wait",
     "get_compiled_partition_cache_capacity": "get_compiled_partition_cache_capacity",
     "set_compiled_partition_cache_capacity": "set_compiled_partition_cache_capacity",
+    "get_constant_tensor_cache": "get_constant_tensor_cache",
+    "set_constant_tensor_cache": "set_constant_tensor_cache",
+    "get_constant_tensor_cache_capacity": "get_constant_tensor_cache_capacity",
+    "set_constant_tensor_cache_capacity": "set_constant_tensor_cache_capacity",
     "status": "Status",
     "error": "BenchgraphError.status",
 }
