@@ -216,6 +216,12 @@ def _ports(data: Json, key: str) -> tuple[int, ...] | None:
     return tuple(_id(v, f'element {i} of "{key}"') for i, v in enumerate(_array(data[key], f'"{key}"')))
 
 
+def _current(kind: str) -> str:
+    """The kind's name of today: the first versions of oneDNN Graph called the gradients Backprop."""
+    renamed = f"{kind.removesuffix('Backprop')}Backward"
+    return renamed if kind.endswith("Backprop") and renamed in ops.OPS else kind
+
+
 def _op(entry: object, position: int) -> Op:
     where = f"graph[{position}]"
     try:
@@ -226,7 +232,7 @@ def _op(entry: object, position: int) -> Op:
         where = f"op {id}"
         if "kind" not in fields:
             raise ParseError('the op has no "kind"', fix='name the operation, for example "kind": "MatMul"')
-        kind = _string(fields["kind"], '"kind"')
+        kind = _current(_string(fields["kind"], '"kind"'))
         name = _string(fields.get("name", ""), '"name"')
         where = Op(id, kind).label
         ops.spec(kind)  # an unknown kind is the first thing to say of an op

@@ -216,7 +216,7 @@ def test_the_corpus_loads_and_writes_back_to_the_same_graph(folder: str) -> None
     assert paths
     for path in paths:
         kinds = [entry["kind"] for entry in json.loads(path.read_text())["graph"]]
-        missing = [kind for kind in kinds if kind not in OPS]
+        missing = [kind for kind in kinds if kind.replace("Backprop", "Backward") not in OPS]
         if not missing:
             graph = load(path)
             assert loads(dumps(graph)) == graph, path.name
@@ -225,7 +225,7 @@ def test_the_corpus_loads_and_writes_back_to_the_same_graph(folder: str) -> None
             load(path)
         assert str(bad.value).startswith(f"{path}: op ")
         assert missing[0] in str(bad.value)
-        assert ("unknown op kind" if missing[0] == "BiasAddBackprop" else "no row for this op kind") in str(bad.value)
+        assert ("no row for this op kind") in str(bad.value)
 
 
 def test_a_graph_of_the_corpus_that_the_library_refuses_says_why() -> None:
@@ -318,8 +318,10 @@ def test_a_kind_without_a_row_is_named() -> None:
     assert message(text(op(kind)), NoSuchOpKind) == f"f.json: op 3: {kind}: no row for this op kind: '{kind}'"
 
 
-def test_an_obsolete_kind_is_unknown() -> None:
-    assert "unknown op kind 'BiasAddBackprop'; did you mean 'BiasAddBackward'?" in message(text(op("BiasAddBackprop")), NoSuchOpKind)
+def test_gradients_of_the_first_dumps_have_todays_names() -> None:
+    graph = loads(text(op("BiasAddBackprop", inputs=[tensor(0, [2, 3, 4, 5])], outputs=[tensor(1, [5])])))
+    assert graph.ops[0].kind == "BiasAddBackward"
+    assert "unknown op kind 'SomethingBackprop'" in message(text(op("SomethingBackprop")), NoSuchOpKind)
 
 
 def test_an_unknown_attribute_gets_a_suggestion() -> None:
