@@ -185,6 +185,15 @@ def movement(b: GraphBuilder) -> None:
 
 
 @case
+def channels_last(b: GraphBuilder) -> None:
+    """Permuted strides through a pointwise chain, dense in the one and not in the other; a movement of them."""
+    x = b.input((2, 3, 4, 5), strides=(60, 1, 15, 3))
+    b.op("Exp", b.op("Add", x, b.input((3, 1, 1))))
+    b.op("Multiply", x, b.input((2, 3, 4, 5), strides=(120, 2, 30, 6)))
+    b.op("StaticReshape", b.op("StaticTranspose", x, order=(0, 2, 3, 1)), shape=(2, 60), special_zero=False)
+
+
+@case
 def square_transposed_between(b: GraphBuilder) -> None:
     """ReLU writes through the transposition. Exp has the same extents, but reads what other iterations wrote: a nest of its own."""
     b.op("Exp", b.op("StaticTranspose", b.op("ReLU", b.input((9, 9))), order=[1, 0]))

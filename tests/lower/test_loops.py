@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import Load, Scope, Store
+from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import TARGET, lowered
 
@@ -26,6 +30,35 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
     assert all(lanes == TARGET.lanes for _, lanes in found)
+
+
+def with_strides(graph: Graph, **strides: Shape) -> Graph:
+    """strides: t0=(...) for tensor 0."""
+    tensors = {t.id: t for op in graph.ops for t in (*op.inputs, *op.outputs)}
+    return graph.with_tensors(tensors | {int(name[1:]): replace(tensors[int(name[1:])], strides=s) for name, s in strides.items()})
+
+
+CHANNELS_LAST = (1800, 1, 90, 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "order"),
+    [
+        (None, None, "c0*4096 + i1"),
+        (CHANNELS_LAST, CHANNELS_LAST, "c0*4096 + i1"),
+        (CHANNELS_LAST, None, "t0*1800 + t1*600 + i"),
+        ((3600, 1, 180, 6), (3600, 1, 180, 6), "t0*3600 + t1*180 + t2*6 + i"),
+    ],
+    ids=["dense", "channels last", "from channels last", "gaps"],
+)
+def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | None, order: str) -> None:
+    b = GraphBuilder()
+    b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
+    graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
+    (p,) = partitions(graph, Policy.fused)
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:5]).main  # before vectorize
+    (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
+    assert print_tir(store.index[0]).startswith(order)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

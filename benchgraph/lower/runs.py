@@ -1,0 +1,109 @@
+"""The order of loops in a nest without reductions: as the memory it writes lies, with the axes that lie densely everywhere run as one.
+
+Every access of the nest is a vector of steps: by how many elements it moves per axis of the domain, through broadcasts, views and strides.
+
+    y: f32[8,3,20,30] by [1800,1,90,3] = ReLU(x, with the same strides)      order: axes 0, 2, 3, 1, all of them one run of 14400 elements
+    part 1 of Concat([8,3,20], [8,5,20], axis=1)                             order: 0, 1, 2, of which 1 and 2 are one run of 100 elements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchgraph.core.tensor import dense_strides
+from benchgraph.gir.domain import Axes, Domain
+from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.product import root_index
+from benchgraph.ops import affine, spec
+from benchgraph.ops.spec import Elementwise, Indices, Movement
+from benchgraph.tir.ir import Const, Var
+
+Steps: TypeAlias = tuple[int | None, ...]  # per axis of the domain; None where the step is not a number
+
+
+@dataclass(frozen=True)
+class _Access:
+    """root: the value whose buffer is meant; None for what an op takes from its own index."""
+
+    steps: Steps
+    root: int | None = None
+    is_store: bool = False
+
+
+def is_even(domain: Domain, ops: Iterable[Op]) -> bool:
+    """Whether every op runs through every axis: no reductions, nothing computed once per row, elementwise ops and movements only."""
+    found = [axes for op in ops for v in op.outs if (axes := domain.axes.get(v)) is not None]
+    known = all(isinstance(spec(op.kind).lower, Elementwise | Movement) for op in ops)
+    return known and not domain.reduced and all(axes == found[0] for axes in found)
+
+
+def run(g: Graph, domain: Domain, node: Fused) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(outer axes, axes to be run through as one), outermost first; axes of size 1 are left out."""
+    border = {None, *node.ins, *node.outs}
+    accesses = [a for a in _accesses(g, domain, node.ops) if a.root in border]  # what stays inside becomes registers
+    axes = [a for a, extent in enumerate(domain.extents) if extent != 1]
+    written = [a.steps for a in accesses if a.is_store and a.root in node.outs]
+    if written and None not in written[-1]:
+        axes.sort(key=lambda a: -abs(written[-1][a] or 0))
+    count = min(1, len(axes))
+    while count < len(axes) and all(_is_dense(domain, a.steps, axes[-count - 1 :]) for a in accesses):
+        count += 1
+    return tuple(axes[: len(axes) - count]), tuple(axes[len(axes) - count :])
+
+
+def _is_dense(domain: Domain, steps: Steps, axes: list[int]) -> bool:
+    """Whether these axes, run through as one, step evenly; standing still counts."""
+    unit = steps[axes[-1]]
+    dense = dense_strides(tuple(domain.extents[a] for a in axes))
+    return unit is not None and all(steps[a] == unit * d for a, d in zip(axes, dense, strict=True))
+
+
+def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
+    """Those of `Region.emit`, in order."""
+    variables = tuple(Var(f"${axis}") for axis in range(len(domain.extents)))
+
+    def at(axes: Axes) -> Indices:
+        return tuple(Const(0) if axis is None else variables[axis] for axis in axes)
+
+    def access(id: int, index: Indices, *, is_store: bool = False) -> _Access:
+        return _Access(_steps(g, id, index, variables), g.root(id), is_store)
+
+    for op in ops:
+        match spec(op.kind).lower:
+            case Elementwise() as how:
+                here = at(domain.axes[op.outs[0]])
+                for v in op.ins:
+                    yield access(v, here[len(here) - len(g.value(v).shape) :])
+                places = () if how.place is None else how.place(op.attrs, g.value(op.outs[0]).shape, here)
+                for place in places:
+                    yield _Access(tuple(affine.step(place, var) for var in variables))
+                for v in op.outs:
+                    yield access(v, here, is_store=True)
+            case Movement() as how:
+                src, dst = op.ins[0], op.outs[0]
+                shapes = g.value(src).shape, g.value(dst).shape
+                if dst in domain.scattered:
+                    here = at(domain.axes[src])
+                    yield access(src, here)
+                    yield access(dst, how.target(op.attrs, *shapes, here), is_store=True)
+                else:
+                    here = at(domain.axes[dst])
+                    yield access(src, how.source(op.attrs, *shapes, here))
+                    yield access(dst, here, is_store=True)
+
+
+def _steps(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
+    """By how many elements of its buffer a value's element at this index moves as each of the variables grows by one."""
+    value, root = g.value(id), g.value(g.root(id))
+    if root.layout.blocks:
+        return (None,) * len(variables)
+    at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
+    strides = root.strides if root.strides is not None else dense_strides(root.shape)
+
+    def along(var: Var) -> int | None:
+        steps = [affine.step(i, var) for i in at]
+        return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None) if None not in steps else None
+
+    return tuple(map(along, variables))
