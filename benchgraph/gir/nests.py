@@ -35,7 +35,10 @@ def reachable(nodes: Sequence[Fused]) -> list[set[int]]:
 
 def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
     """Topological order, stable."""
-    made = {v: i for i, n in enumerate(nodes) for v in n.outs}
+    made: dict[int, list[int]] = {}
+    for i, n in enumerate(nodes):
+        for v in n.outs:
+            made.setdefault(v, []).append(i)
     done: list[Fused] = []
     placed: set[int] = set()
 
@@ -44,8 +47,8 @@ def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
             return
         placed.add(i)
         for v in nodes[i].ins:
-            if v in made:
-                place(made[v])
+            for maker in made.get(v, ()):
+                place(maker)
         done.append(nodes[i])
 
     for i in range(len(nodes)):

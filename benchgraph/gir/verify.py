@@ -12,29 +12,55 @@ class GirError(BenchgraphError):
 
 
 def verify(g: Graph) -> None:
-    """Values are defined before use, written once, typed as their ops infer, and views end in values with buffers."""
-    known = {v.id for v in g.values}
-    written = set(g.ins) | {v.id for v in g.values if v.literal is not None}
+    """Values are defined before use, written once, whole or in parts, typed as their ops infer, and views end in values with buffers."""
+    written = _Written(g)
     for node in g.nodes:
         ops = node.ops if isinstance(node, Fused) else (node,)
         for op in ops:
-            _check(g, op, known, written)
-            written |= {g.root(v) for v in op.outs}
+            _check(g, op, written)
     for v in g.outs:
-        if g.root(v) not in written:
+        if not written.has(v):
             raise GirError(f"output %{v} is never written\n{print_gir(g)}", where="Graph IR")
 
 
-def _check(g: Graph, op: Op, known: set[int], written: set[int]) -> None:
+class _Written:
+    """What has been written so far.
+
+    A buffer may be written in parts, through several views. Views move elements one to one, so parts that are as many elements as the
+    buffer, each value written once, are the buffer.
+    """
+
+    def __init__(self, g: Graph) -> None:
+        self.g = g
+        self.missing = {v.id: v.type.elements for v in g.values if v.view is None}
+        self.whole = set(g.ins) | {v.id for v in g.values if v.literal is not None}
+        self.values: set[int] = set()
+
+    def has(self, id: int) -> bool:
+        return self.g.root(id) in self.whole
+
+    def add(self, id: int) -> bool:
+        """Note that an op writes this value; False when it, or what holds it, has been written before."""
+        root = self.g.root(id)
+        if root in self.whole or id in self.values:
+            return False
+        self.values.add(id)
+        self.missing[root] -= self.g.value(id).type.elements
+        if self.missing[root] == 0:
+            self.whole.add(root)
+        return self.missing[root] >= 0
+
+
+def _check(g: Graph, op: Op, written: _Written) -> None:
     for v in (*op.ins, *op.outs):
-        if v not in known:
+        if v not in g.by_id:
             raise GirError(f"{op.kind} uses %{v}, which the graph does not declare", where="Graph IR")
     for v in op.ins:
-        if g.root(v) not in written:
+        if not written.has(v):
             raise GirError(f"{op.kind} reads %{v} before it is written\n{print_gir(g)}", where="Graph IR")
     for v in op.outs:
-        if g.root(v) in written:
-            raise GirError(f"{op.kind} writes %{v}, which already has a value\n{print_gir(g)}", where="Graph IR")
         view = g.value(v).view
         if view is not None and not view.inverse:
             raise GirError(f"{op.kind} writes %{v}, which is a read-only view", where="Graph IR")
+        if not written.add(v):
+            raise GirError(f"{op.kind} writes %{v}, which already has a value\n{print_gir(g)}", where="Graph IR")

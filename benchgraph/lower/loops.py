@@ -21,6 +21,7 @@ from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest: 16 KiB of f32, half of a common L1
 SMALL = 16384  # elements below which a nest is not worth waking other threads
+SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
 
 
 def lower_loops(storage: Storage, node: Fused) -> Stmt:
@@ -33,7 +34,9 @@ def lower_loops(storage: Storage, node: Fused) -> Stmt:
 class _LoopNest:
     def __init__(self, storage: Storage, node: Fused, domain: Domain) -> None:
         self.storage, self.node, self.domain, self.g = storage, node, domain, storage.g
-        self.kind = LoopKind.parallel if prod(domain.extents) > SMALL else LoopKind.serial
+        work = prod(domain.extents)
+        is_part = any(self.g.value(v).type.elements > work for v in node.outs)
+        self.kind = LoopKind.parallel if work > (SMALL_PART if is_part else SMALL) else LoopKind.serial
 
     def lower(self) -> Stmt:
         extents = self.domain.extents

@@ -85,6 +85,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
                 src, dst = op.ins[0], op.outs[0]
                 shapes = g.value(src).shape, g.value(dst).shape
                 if dst in domain.scattered:
+                    assert how.target is not None
                     here = at(domain.axes[src])
                     yield access(src, here)
                     yield access(dst, how.target(op.attrs, *shapes, here), is_store=True)

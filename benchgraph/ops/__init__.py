@@ -21,6 +21,7 @@
     pool            AvgPool, MaxPool; their gradients: pool_backward
     gen_index       GenIndex
     movement        StaticTranspose, StaticReshape, Reorder
+    concat          Concat
     cast            TypeCast
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
     structural      End, Wildcard
@@ -41,6 +42,7 @@ from benchgraph.ops import (
     bias,
     binary,
     cast,
+    concat,
     convolution,
     dynamic_quantize,
     gen_index,
@@ -93,6 +95,7 @@ _MODULES = (
     pool_backward,
     gen_index,
     movement,
+    concat,
     power,
     prelu,
     cast,

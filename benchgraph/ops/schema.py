@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, did_you_mean
+from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample
 
@@ -21,7 +21,10 @@ def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
 
 
 def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:
-    """Verify an op against its row. Raises InvalidDataType or InvalidGraphOp naming the port or attribute; `where` is the caller's."""
+    """Verify an op against its row. Raises InvalidDataType, Unimplemented or InvalidGraphOp naming the port or attribute.
+
+    `where` is the caller's.
+    """
     attrs = fill_defaults(row, attrs)
     bound: dict[str, tuple[str, DType]] = {}
     _check_count(row.inputs, row.num_inputs, row.variadic, len(ins), "input")
@@ -83,17 +86,23 @@ def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple
 
 
 def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...], side: str, bound: dict[str, tuple[str, DType]]) -> None:
-    """Bind type variables to the first dtype seen, inputs before outputs, and hold every later port to it."""
+    """Bind type variables to the first dtype seen, inputs before outputs, and hold every later port to it.
+
+    Tensors of one variadic port that differ are legal in oneDNN's schema, but nothing implements them.
+    """
     for index, dtype in enumerate(dtypes):
         port = _port(ports, index)
+        label = f"{side} {port.name if len(dtypes) <= len(ports) else index}"
         allowed = row.types.get(port.type)
         if not allowed:
             continue
         if dtype not in allowed:
             raise InvalidDataType(f"{side} {port.name} has dtype {dtype.value}", fix=f"use {' or '.join(d.value for d in allowed)}")
-        first, want = bound.setdefault(port.type, (f"{side} {port.name}", dtype))
+        first, want = bound.setdefault(port.type, (label, dtype))
         if dtype is not want:
-            what = f"{side} {port.name} has dtype {dtype.value} where {first} has {want.value}"
+            what = f"{label} has dtype {dtype.value} where {first} has {want.value}"
+            if index >= len(ports):
+                raise Unimplemented(what, fix=f"give all {side}s one dtype, with casts in front if need be")
             raise InvalidDataType(what, fix="give both the same dtype, with a cast in front if need be")
 
 

@@ -156,10 +156,13 @@ class Movement:
     source(attrs, src_shape, dst_shape, dst_index) gives the src index of the element at dst_index;
     target(attrs, src_shape, dst_shape, src_index) the inverse, None when some of src has no place in dst. Both are affine, or div/mod of
     affine, in the indices.
+    parts: for an op of several sources, each of which fills a part of dst. parts(attrs, src_shapes) gives, for each of them, the
+    attributes with which source and target speak of its part.
     """
 
     source: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
     target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]] | None = None
+    parts: Callable[[Attrs, tuple[Shape, ...]], tuple[Attrs, ...]] | None = None
 
 
 Indices: TypeAlias = tuple[Expr, ...]

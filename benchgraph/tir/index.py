@@ -139,6 +139,9 @@ def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
     if common > 1:  # (g*x + k) // (g*d) == (x + k // g) // d
         smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
         return _floordiv(smaller, c // common, ranges)
+    match list(rest.terms.items()), rest.constant:
+        case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:  # one spelling of a digit: x // c % n
+            return _mod(linear(_floordiv(linear(x), c, ranges)), int(inner) // c, ranges)
     for atom, k in rest.terms.items():
         match atom, k:
             case Binary(BinOp.floordiv, x, Const(value=inner)), 1:  # (a + x // n) // c == (a*n + x) // (n*c)

@@ -203,6 +203,16 @@ def select(b: GraphBuilder) -> None:
 
 
 @case("op")
+def concat(b: GraphBuilder) -> None:
+    b.op("Concat", b.input((4, 8, 15, 17)), b.input((4, 3, 15, 17)), b.input((4, 1, 15, 17)), axis=1)
+
+
+@case("op")
+def concat_last_axis_strided(b: GraphBuilder) -> None:
+    b.op("Concat", b.input((16, 33), strides=(1, 16)), b.input((16, 40), strides=(64, 1)), axis=-1)
+
+
+@case("op")
 def genindex(b: GraphBuilder) -> None:
     b.op("GenIndex", b.input((2, 16, 33, 40)), axis=-2)
 
@@ -434,6 +444,18 @@ def quantised_avgpool(b: GraphBuilder) -> None:
     b.op("Quantize", b.op("AvgPool", x, exclude_pad=False, **POOL), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
 
 
+@case("pattern")
+def quantised_concat(b: GraphBuilder) -> None:
+    sources = [b.op("Dequantize", b.input((2, n, 17), DType.u8), scales=(SCALE,), zps=(ZERO_POINT,)) for n in (8, 5, 16)]
+    b.op("Quantize", b.op("Concat", *sources, axis=1), dtype=DType.u8, scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+@case("pattern")
+def concat_add_relu(b: GraphBuilder) -> None:
+    x = b.op("Concat", b.op("Tanh", b.input((4, 8, 33))), b.input((4, 5, 33)), axis=1)
+    b.op("ReLU", b.op("Add", x, b.input((4, 13, 33))))
+
+
 # ---- complex_fusion: several anchors ---------------------------------------------------------------------------------
 
 
@@ -462,6 +484,13 @@ def attention_causal_mask(b: GraphBuilder) -> None:
     seen = b.op("GreaterEqual", last, b.op("GenIndex", scores, axis=-1))
     masked = b.op("Select", seen, scores, b.input((1,)))
     b.op("MatMul", b.op("SoftMax", masked, axis=-1, mode="inf_as_zero"), v)
+
+
+@case("complex_fusion")
+def heads_side_by_side(b: GraphBuilder) -> None:
+    x = b.input((32, 64))
+    heads = [layer(b, x, n) for n in (48, 16, 33)]
+    layer(b, b.op("ReLU", b.op("Concat", *heads, axis=-1)), 64)
 
 
 @case("complex_fusion")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.passes import Pass, check_order
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
@@ -78,6 +79,26 @@ def test_hoist_division_then_defer_scaling(golden) -> None:
 
 def test_make_views_reads_and_writes_through_movement(golden) -> None:
     golden(print_gir(up_to(gir(attention), "make-views")))
+
+
+def sources_side_by_side(b: GraphBuilder) -> None:
+    x, y = b.input((4, 8)), b.input((4, 3))
+    shared = b.op("ReLU", y)
+    b.op("Exp", b.op("Concat", b.op("Tanh", x), y, shared, shared, b.op("StaticTranspose", b.input((5, 4)), order=[1, 0]), axis=1))
+
+
+def test_make_views_writes_the_parts_of_an_op_of_several_sources(golden) -> None:
+    golden(print_gir(up_to(gir(sources_side_by_side), "make-views")))
+
+
+def test_verify_wants_every_part_written_once() -> None:
+    g = up_to(gir(sources_side_by_side), "make-views")
+    reader = g.nodes[-1]
+    assert isinstance(reader, Op)
+    with pytest.raises(GirError, match=f"{reader.kind} reads %{reader.ins[0]} before it is written"):
+        verify(replace(g, nodes=(*g.nodes[:-2], reader)))
+    with pytest.raises(GirError, match=r"writes %\d+, which already has a value"):
+        verify(replace(g, nodes=(*g.nodes[:-1], g.nodes[-2], reader)))
 
 
 def test_propagate_layout_blocks_what_flows_between_products(golden) -> None:

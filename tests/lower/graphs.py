@@ -185,6 +185,49 @@ def movement(b: GraphBuilder) -> None:
 
 
 @case
+def concat(b: GraphBuilder) -> None:
+    """Sources along every axis, one of them twice, one without elements, one of one column."""
+    x, y, none = b.input((3, 4, 5)), b.input((3, 4, 1)), b.input((3, 4, 0))
+    b.op("Concat", b.op("Concat", x, y, none, y, axis=2), b.input((3, 2, 7)), axis=1)
+    b.op("Concat", x, x, axis=0)
+
+
+@case
+def concat_of_results(b: GraphBuilder) -> None:
+    """Products and pointwise ops write their parts of an operand of the next product; a source that others read keeps its buffer."""
+    x = b.input((12, 32))
+    left = b.op("ReLU", b.op("MatMul", x, b.constant((32, 48))))
+    right = b.op("MatMul", x, b.constant((32, 16)))
+    whole = b.op("Concat", left, right, b.op("Exp", x), axis=-1)
+    b.op("Add", b.op("MatMul", whole, b.constant((96, 48))), left)
+
+
+@case
+def concat_through_views(b: GraphBuilder) -> None:
+    """Transposed sources, a transposed result, a result written with gaps, a result that is a source itself."""
+    x = b.input((4, 8, 16))
+    t = b.op("StaticTranspose", x, order=(0, 2, 1))
+    c = b.op("Concat", t, b.op("StaticTranspose", b.input((3, 16, 4)), order=(2, 1, 0)), t, axis=2)
+    b.op("ReLU", b.op("StaticTranspose", c, order=(2, 0, 1)))
+    b.op("Concat", b.input((2, 3, 4), strides=(12, 1, 3)), b.input((2, 5, 4), strides=(40, 8, 2)), axis=1)
+
+
+@case
+def concat_of_constants(b: GraphBuilder) -> None:
+    """Weights of two heads as one, made once; and with a part that changes, made every time."""
+    x, w = b.input((5, 16)), b.constant((16, 8))
+    b.op("MatMul", x, b.op("Concat", w, b.constant((16, 24)), axis=1))
+    b.op("MatMul", x, b.op("Concat", w, b.op("Square", b.input((16, 9))), axis=1))
+
+
+@case
+def concat_quantised(b: GraphBuilder) -> None:
+    """int8 in, int8 out."""
+    sources = [b.op("Dequantize", b.input((4, n, 33), DType.u8), scales=[0.25], zps=[2], qtype="per_tensor") for n in (8, 3)]
+    b.op("Quantize", b.op("Concat", *sources, axis=1), dtype=DType.u8, scales=[0.25], zps=[2], qtype="per_tensor")
+
+
+@case
 def channels_last(b: GraphBuilder) -> None:
     """Permuted strides through a pointwise chain, dense in the one and not in the other; a movement of them."""
     x = b.input((2, 3, 4, 5), strides=(60, 1, 15, 3))

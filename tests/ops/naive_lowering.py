@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import spec
@@ -22,8 +23,10 @@ def naive(call: Call) -> Func:
         case Elementwise() as how:
             value = how.value(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
             body = _nest(at, dst.shape, Store(dst, at, cast(value, dst.dtype)))
-        case Movement(source):
+        case Movement(source, parts=None):
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
+        case Movement():
+            return moved_back(call)
         case Reduction() as reduction:
             body = _reduce(call, reduction, srcs[0], dst)
         case Window() as window:
@@ -34,12 +37,35 @@ def naive(call: Call) -> Func:
 
 
 def moved_back(call: Call) -> Func:
-    """A movement the other way about: every element of src is written to its target."""
-    src, dst = _param("src", call.ins[0]), _param("dst", call.outs[0])
-    at, lower = _vars("s", src.shape), spec(call.kind).lower
-    assert isinstance(lower, Movement)
-    target = lower.target(call.attrs, src.shape, dst.shape, at)
-    return Func(call.kind, (src, dst), _nest(at, src.shape, Store(dst, target, Load(src, at))))
+    """A movement the other way about: every element of every source is written to its target."""
+    srcs, dst = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins)), _param("dst", call.outs[0])
+    how = spec(call.kind).lower
+    assert isinstance(how, Movement)
+    nests = []
+    for i, (src, part) in enumerate(zip(srcs, movement_parts(call), strict=True)):
+        at = _vars(f"s{i}_", src.shape)
+        nests.append(_nest(at, src.shape, Store(dst, how.target(part, src.shape, dst.shape, at), Load(src, at))))
+    return Func(call.kind, (*srcs, dst), seq(*nests))
+
+
+def there_and_back(call: Call) -> Func:
+    """Of the sources of a movement and a copy of each: copy[source(target(i))] = src[i]."""
+    srcs, copies = (tuple(_param(f"{name}{i}", t) for i, t in enumerate(call.ins)) for name in ("src", "copy"))
+    how, dst = spec(call.kind).lower, call.outs[0].shape
+    assert isinstance(how, Movement)
+    nests = []
+    for i, (src, copy, part) in enumerate(zip(srcs, copies, movement_parts(call), strict=True)):
+        at = _vars(f"s{i}_", src.shape)
+        there = how.target(part, src.shape, dst, at)
+        nests.append(_nest(at, src.shape, Store(copy, how.source(part, src.shape, dst, there), Load(src, at))))
+    return Func(call.kind, (*srcs, *copies), seq(*nests))
+
+
+def movement_parts(call: Call) -> tuple[Attrs, ...]:
+    """The attributes with which a movement speaks of each of its sources."""
+    how = spec(call.kind).lower
+    assert isinstance(how, Movement)
+    return (call.attrs,) if how.parts is None else how.parts(call.attrs, tuple(t.shape for t in call.ins))
 
 
 def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:

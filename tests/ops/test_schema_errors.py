@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp, InvalidShape, NoSuchOpKind, Status
+from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp, InvalidShape, NoSuchOpKind, Status, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import check_op, spec, with_defaults
 
@@ -78,6 +78,25 @@ def test_defaults_are_filled_and_given_values_kept() -> None:
         ("SoftMax", (f32,), (f32,), {"axes": 1}, InvalidGraphOp, "unknown attribute 'axes'; did you mean 'axis'?"),
         ("SoftMax", (f32,), (f32,), {"zzz": 1}, InvalidGraphOp, "unknown attribute 'zzz'; its attributes are axis, mode"),
         ("Exp", (f32,), (f32,), {"alpha": 1.0}, InvalidGraphOp, "unknown attribute 'alpha'; it has no attributes"),
+        (
+            "Concat",
+            (f32, f32, bf16),
+            (f32,),
+            {"axis": 0},
+            Unimplemented,
+            "input 2 has dtype bf16 where input 0 has f32; give all inputs one dtype, with casts in front if need be",
+        ),
+        (
+            "Concat",
+            (f32, f32),
+            (f16,),
+            {"axis": 0},
+            InvalidDataType,
+            "output dst has dtype f16 where input 0 has f32; give both the same dtype, with a cast in front if need be",
+        ),
+        ("Concat", (f32, s8), (f32,), {"axis": 0}, InvalidDataType, "input src_i has dtype s8; use f32 or bf16 or f16"),
+        ("Concat", (), (f32,), {"axis": 0}, InvalidGraphOp, "has 0 inputs; give it 1 to 64"),
+        ("Concat", (f32,) * 65, (f32,), {"axis": 0}, InvalidGraphOp, "has 65 inputs; give it 1 to 64"),
         ("GenIndex", (f32,), (s32,), {}, InvalidGraphOp, "attribute 'axis' is missing; give it a value of type s64"),
         ("GenIndex", (f32,), (f32,), {"axis": 0}, InvalidDataType, "output dst has dtype f32; use s32"),
         ("LeakyReLU", (f32,), (f32,), {}, InvalidGraphOp, "attribute 'alpha' is missing; give it a value of type f32"),
@@ -210,6 +229,20 @@ def test_mixed_floats_are_fine_where_the_ports_are_independent() -> None:
         ("ReduceSum", ((4, 8),), {"axes": (2,)}, "axis 2 is out of range for src of rank 2; use -2 to 1"),
         ("ReduceSum", ((4, 8),), {"axes": (1, -1)}, "axes (1, -1) name an axis twice; name every axis once"),
         ("SoftMax", ((4,),), {}, "axis 1 is out of range for src of rank 1; use -1 to 0"),
+        (
+            "Concat",
+            ((4, 8), (2, 4, 8)),
+            {"axis": 0},
+            "source 1 (2, 4, 8) has rank 3, source 0 (4, 8) has rank 2; "
+            "give all sources one rank, with a StaticReshape in front if need be",
+        ),
+        (
+            "Concat",
+            ((4, 8), (3, 8), (3, 7)),
+            {"axis": -2},
+            "dim 1 of source 2 (3, 7) is 7, of source 0 (4, 8) it is 8; sources may differ along axis 0 only",
+        ),
+        ("Concat", ((4, 8), (4, 8)), {"axis": 2}, "axis 2 is out of range for src of rank 2; use -2 to 1"),
         ("GenIndex", ((4, 8),), {"axis": -3}, "axis -3 is out of range for src of rank 2; use -2 to 1"),
         ("GenIndex", ((),), {"axis": 0}, "axis 0 is out of range for src of rank 0; give src a rank"),
         (

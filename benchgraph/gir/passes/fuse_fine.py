@@ -20,10 +20,10 @@ from benchgraph.ops import spec
 def fuse_fine(g: Graph, target: Target) -> Graph:
     groups: list[list[Op]] = []
     needs: list[set[int]] = []  # for each group, the groups that run before it
-    made_in: dict[int, int] = {}
+    made_in: dict[int, set[int]] = {}  # buffer -> the groups that write it, each a part of it
     for op in g.nodes:
         assert isinstance(op, Op)
-        sources = {made_in[g.root(v)] for v in op.ins if g.root(v) in made_in}
+        sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home = next((i for i in sorted(sources, reverse=True) if _may_join(i, sources, needs) and _fits(g, groups[i], op)), len(groups))
         if home == len(groups):
             groups.append([])
@@ -32,7 +32,8 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         before = (sources - {home}).union(*(needs[i] for i in sources if i != home))
         for later in (home, *(i for i, earlier in enumerate(needs) if home in earlier)):
             needs[later] |= before
-        made_in.update({g.root(v): home for v in op.outs})
+        for v in op.outs:
+            made_in.setdefault(g.root(v), set()).add(home)
     fused = [Fused(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
     return replace(g, nodes=in_order(with_borders(g, fused)))
 

@@ -4,14 +4,23 @@
 %3 = MatMul(%0, %2)            ->     %3 = MatMul(%0, %2)
 %4 = Reorder(%3)                      %3 = view of %4         (the MatMul writes where the Reorder would have put it)
 return %4                             return %4
+
+An op of several sources leaves nothing but parts of its result, each of them written by whoever made the source, or by a copy:
+
+%2 = ReLU(%0)                         %2 = view of %3 from row 0 on, %4 = view of %3 from row 8 on
+%3 = Concat(%2, %1)            ->     %2 = ReLU(%0)
+return %3                             %4 = Reorder(%1)
+                                      return %3
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
-from benchgraph.gir.ir import Graph, Node, Op, Value, View
+from benchgraph.gir.build import COPY
+from benchgraph.gir.ir import Graph, Node, Op, Value, View, plain
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Movement
@@ -21,38 +30,65 @@ def make_views(g: Graph, target: Target) -> Graph:
     """First from the outputs back (producers write in place), then from the inputs on (consumers read in place)."""
     border = {*g.ins, *g.outs}
     changed: dict[int, Value] = {}
-    gone: set[int] = set()
+    instead: dict[int, tuple[Op, ...]] = {}  # id of a movement op -> the ops that take its place
     for node in reversed(g.nodes):
-        if isinstance(node, Op) and spec(node.kind).is_movement and _can_write_through(g, node, border):
-            changed[node.ins[0]] = _view(g, node, of=node.outs[0])
-            gone.add(id(node))
+        if not (isinstance(node, Op) and spec(node.kind).is_movement):
+            continue
+        if _parts(g, node) is not None:
+            instead[id(node)] = _assemble(g, node, border, changed)
+        elif _can_write_through(g, node, 0, node.attrs, border):
+            changed[node.ins[0]] = replace(g.value(node.ins[0]), view=_view(g, node, 0, node.attrs, inverse=True))
+            instead[id(node)] = ()
     for node in g.nodes:
         is_movement = isinstance(node, Op) and spec(node.kind).is_movement
-        if is_movement and id(node) not in gone and node.outs[0] not in border and node.outs[0] not in changed:
+        if is_movement and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
             assert isinstance(node, Op)
-            changed[node.outs[0]] = _view(g, node, of=node.ins[0])
-            gone.add(id(node))
-    kept: tuple[Node, ...] = tuple(node for node in g.nodes if id(node) not in gone)
-    return replace(g.changed(changed), nodes=kept) if changed else g
+            changed[node.outs[0]] = replace(g.value(node.outs[0]), view=_view(g, node, 0, node.attrs, inverse=False))
+            instead[id(node)] = ()
+    kept: list[Node] = [new for node in g.nodes for new in instead.get(id(node), (node,))]
+    return replace(g.changed(changed), nodes=tuple(kept)) if instead else g
 
 
-def _view(g: Graph, op: Op, of: int) -> Value:
-    inverse = of == op.outs[0]
-    moved = g.value(op.ins[0] if inverse else op.outs[0])
-    src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
-    return replace(moved, view=View(of, op.kind, op.attrs, src, dst, inverse))
+def _parts(g: Graph, op: Op) -> tuple[Attrs, ...] | None:
+    """The attributes of each source's part of the result; None for an op of one source."""
+    how = spec(op.kind).lower
+    assert isinstance(how, Movement)
+    return None if how.parts is None else how.parts(op.attrs, tuple(g.value(v).shape for v in op.ins))
 
 
-def _can_write_through(g: Graph, op: Op, border: set[int]) -> bool:
+def _view(g: Graph, op: Op, position: int, attrs: Attrs, *, inverse: bool) -> View:
+    src, dst = op.ins[position], op.outs[0]
+    return View(dst if inverse else src, op.kind, attrs, g.value(src).shape, g.value(dst).shape, inverse)
+
+
+def _assemble(g: Graph, op: Op, border: set[int], changed: dict[int, Value]) -> tuple[Op, ...]:
+    """Make every source a view of its part of the result, added to `changed`; the copies of those that must stay where they are."""
+    result = g.value(op.outs[0])
+    copies: list[Op] = []
+    for position, (v, attrs) in enumerate(zip(op.ins, _parts(g, op) or (), strict=True)):
+        src = g.value(v)
+        if not src.type.elements and (result.type.elements or position):
+            continue  # no part at all; of a result without elements one source stays, so that something writes it
+        view = _view(g, op, position, attrs, inverse=True)
+        if _can_write_through(g, op, position, attrs, border):
+            changed[v] = replace(src, view=view)
+        else:
+            part = 1 + max(*g.by_id, *changed)
+            changed[part] = Value(part, src.dtype, src.shape, plain(len(src.shape)), result.constness, view=view)
+            copies.append(Op(COPY, (v,), (part,)))
+    return tuple(copies)
+
+
+def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: set[int]) -> bool:
     """The producer has no other reader to serve, and a microkernel among the producers still finds rows of unit stride."""
-    src, dst = g.value(op.ins[0]), g.value(op.outs[0])
+    src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
     movement = spec(op.kind).lower
     if isinstance(movement, Movement) and movement.target is None:
         return False
-    if src.id in border or producer is None or g.consumers[src.id] != (op,) or src.constness != dst.constness:
+    if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
-        row, col = unit_steps(op.kind, op.attrs, src.shape, dst.shape, inverse=True)[-2:]
+        row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
     return True

@@ -74,6 +74,15 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+HEADS_SIDE_BY_SIDE = """
+graph engine=cpu fpmath=strict {
+  %4: f32[8,16] = MatMul#0(%0: f32[8,8], %1: f32[8,16])
+  %5: f32[8,16] = MatMul#1(%0, %2: f32[8,16])
+  %6: f32[8,32] = Concat#2(%4, %5) {axis=-1}
+  %7: f32[8,8] = MatMul#3(%6, %3: f32[32,8])
+}
+"""
+
 INTERIOR_VALUE_LEAVES = """
 graph engine=cpu fpmath=strict outputs=[4,5] {
   %3: f32[4,8] = MatMul#0(%0: f32[4,8], %1: f32[8,8])
@@ -108,7 +117,7 @@ RULE = Rule(
     name="chain",
     starts=role_in(Role.anchor),
     joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.movement),
-    samples=(ATTENTION, CAUSAL_ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, INTERIOR_VALUE_LEAVES),
+    samples=(ATTENTION, CAUSAL_ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, HEADS_SIDE_BY_SIDE, INTERIOR_VALUE_LEAVES),
     near_misses=(
         NearMiss(WILDCARD_BETWEEN, "the Add waits for an op that cannot be computed here, which waits for the MatMul"),
         NearMiss(UNRELATED, "sharing an input is not data flow"),

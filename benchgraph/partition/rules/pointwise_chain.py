@@ -33,6 +33,15 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+CONCATENATED = """
+graph engine=cpu fpmath=strict {
+  %2: f32[4,8] = Dequantize#0(%0: u8[4,8]) {qtype="per_tensor", scales=[0.5], zps=[1]}
+  %3: f32[4,3] = Dequantize#1(%1: u8[4,3]) {qtype="per_tensor", scales=[0.5], zps=[1]}
+  %4: f32[4,11] = Concat#2(%2, %3) {axis=1}
+  %5: u8[4,11] = Quantize#3(%4) {qtype="per_tensor", scales=[0.5], zps=[1]}
+}
+"""
+
 WITH_ANCHOR = """
 graph engine=cpu fpmath=strict {
   %2: f32[8,8] = ReLU#0(%0: f32[8,8])
@@ -51,7 +60,7 @@ RULE = Rule(
     name="pointwise_chain",
     starts=role_in(Role.pointwise, Role.row, Role.movement),
     joins=role_in(Role.pointwise, Role.row, Role.movement),
-    samples=(NORMALISED, SHUFFLE, REQUANTIZED),
+    samples=(NORMALISED, SHUFFLE, REQUANTIZED, CONCATENATED),
     near_misses=(
         NearMiss(WITH_ANCHOR, "the anchor takes its operand along"),
         NearMiss(UNRELATED, "sharing an input is not data flow"),

@@ -1,0 +1,98 @@
+"""Concat: 1 to 64 sources, one behind the other along an axis. Exact, and no floating-point work."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.axis import axis_of
+from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.tir.build import add, sub
+
+MOST = 64  # sources, as in oneDNN
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    first = ins[0].shape
+    axis = axis_of(attrs, len(first))
+    for k, t in enumerate(ins):
+        if len(t.shape) != len(first):
+            what = f"source {k} {t.shape} has rank {len(t.shape)}, source 0 {first} has rank {len(first)}"
+            raise InvalidShape(what, fix="give all sources one rank, with a StaticReshape in front if need be")
+        for dim, (got, want) in enumerate(zip(t.shape, first, strict=True)):
+            if dim != axis and got != want:
+                what = f"dim {dim} of source {k} {t.shape} is {got}, of source 0 {first} it is {want}"
+                raise InvalidShape(what, fix=f"sources may differ along axis {axis} only")
+    return ((*first[:axis], sum(t.shape[axis] for t in ins), *first[axis + 1 :]),)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (np.concatenate(ins, axis=axis_of(call.attrs, ins[0].ndim)),)
+
+
+# ---- where a source lies in dst: from index `start` on along the axis ------------------------------------------------
+
+
+def _parts(attrs: Attrs, srcs: tuple[Shape, ...]) -> tuple[Attrs, ...]:
+    axis = axis_of(attrs, len(srcs[0]))
+    starts = accumulate((shape[axis] for shape in srcs[:-1]), initial=0)
+    return tuple(Attrs(axis=axis, start=start) for start in starts)
+
+
+def _source(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    axis = part.integer("axis")
+    return (*at[:axis], sub(at[axis], part.integer("start")), *at[axis + 1 :])
+
+
+def _target(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    axis = part.integer("axis")
+    return (*at[:axis], add(at[axis], part.integer("start")), *at[axis + 1 :])
+
+
+def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    axis = axis_of(call.attrs, outs[0].ndim)
+    pieces = np.split(outs[0], np.cumsum([a.shape[axis] for a in ins])[:-1], axis=axis)
+    return all(np.array_equal(piece, src) for piece, src in zip(pieces, ins, strict=True))
+
+
+def _along(axis: int) -> Attrs:
+    return Attrs(axis=axis)
+
+
+SPECS = (
+    OpSpec(
+        kind="Concat",
+        role=Role.movement,
+        inputs=(Port("src_i"),),
+        outputs=(Port("dst"),),
+        types={"T": F},
+        attrs={"axis": Attr("s64", required=True)},
+        variadic=(1, MOST),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=fills.PLAIN,
+        samples=(
+            Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
+            Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is one run of memory"),
+            Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is a run per batch entry"),
+            Sample(((2, 3, 16), (2, 3, 1)), _along(-1), why="counted from the end, a single column"),
+            Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="sources without a run: dst interleaves them"),
+            Sample(((6, 33),), _along(-2), why="one source is a copy"),
+            Sample(((2, 3), (0, 3), (4, 3)), _along(0), why="a source without elements"),
+            Sample(((2, 0), (2, 0)), _along(1), why="no elements at all"),
+            Sample(((7,),) * MOST, _along(0), why="as many sources as there may be"),
+            Sample(((3, 4), (3, 15)), _along(1), (DType.bf16, DType.bf16), why="bf16"),
+            Sample(((3, 4), (5, 4)), _along(0), (DType.f16, DType.f16), why="f16"),
+        ),
+        laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
+        lower=Movement(_source, _target, _parts),
+    ),
+)
