@@ -59,6 +59,13 @@ WINDOWS = (
     ("pattern/int8/int8_convtranspose_post_ops_add_fusion.json", "--mb=0"),
     ("pattern/int8/int8_convtranspose_post_ops_square_fusion.json", "--mb=0"),
     ("pattern/int8/int8_depthwise_conv_fusion.json", "--mb=1"),
+    ("pattern/f32/interpolate_post_ops_chain_fusion_2.json", "--mb=0"),
+    ("pattern/f32/interpolate_post_ops_chain_fusion_3.json", "--mb=0"),
+    ("pattern/f32/interpolate_post_ops_chain_fusion_4.json", "--mb=0"),
+    ("op/f32/interpolate.json", "--mb=0"),
+    ("op/f32/interpolate_3d.json", "--mb=0"),
+    ("op/f32/interpolate_bwd.json", "--mb=0"),
+    ("op/f32/interpolate_bwd_2d.json", "--mb=0"),
 )
 
 

@@ -19,6 +19,7 @@
     reduce          ReduceSum, ReduceMax ...
     reduce_norm     ReduceL1, ReduceL2
     pool            AvgPool, MaxPool; their gradients: pool_backward
+    interpolate     Interpolate and its gradient
     gen_index       GenIndex
     movement        StaticTranspose, StaticReshape, Reorder
     concat          Concat
@@ -48,6 +49,7 @@ from benchgraph.ops import (
     gen_index,
     group_norm,
     internal,
+    interpolate,
     layer_norm,
     log_softmax,
     matmul,
@@ -93,6 +95,7 @@ _MODULES = (
     reduce_norm,
     pool,
     pool_backward,
+    interpolate,
     gen_index,
     movement,
     concat,

@@ -345,6 +345,21 @@ def maxpool_backward(b: GraphBuilder) -> None:
     b.op("MaxPoolBackward", b.input((2, 5, 9, 37)), b.input((2, 5, 5, 19)), data_format="NCX", **POOL)
 
 
+@case("op")
+def interpolate(b: GraphBuilder) -> None:
+    b.op("Interpolate", b.input((2, 7, 9, 33)), mode="bilinear", scales=(2.0, 1.5))
+
+
+@case("op")
+def interpolate_nearest(b: GraphBuilder) -> None:
+    b.op("Interpolate", b.input((2, 5, 9, 17)), mode="nearest", sizes=(14, 35), data_format="NCX")
+
+
+@case("op")
+def interpolate_backward(b: GraphBuilder) -> None:
+    b.op("InterpolateBackward", b.input((2, 7, 9, 33)), b.input((2, 14, 13, 33)), mode="linear", sizes=(14, 13))
+
+
 # ---- pattern: an anchor and what joins it ----------------------------------------------------------------------------
 
 
@@ -454,6 +469,12 @@ def quantised_concat(b: GraphBuilder) -> None:
 def concat_add_relu(b: GraphBuilder) -> None:
     x = b.op("Concat", b.op("Tanh", b.input((4, 8, 33))), b.input((4, 5, 33)), axis=1)
     b.op("ReLU", b.op("Add", x, b.input((4, 13, 33))))
+
+
+@case("pattern")
+def interpolate_multiply_add(b: GraphBuilder) -> None:
+    x = b.op("Interpolate", b.input((2, 8, 8, 24)), mode="linear", scales=(2.0, 2.0), coordinate_transformation_mode="align_corners")
+    b.op("Add", b.op("Multiply", x, b.input((24,))), b.input(x.known_shape))
 
 
 # ---- complex_fusion: several anchors ---------------------------------------------------------------------------------

@@ -350,3 +350,17 @@ def pool_gradient(b: GraphBuilder) -> None:
     src = b.input((2, 3, 7, 21))
     x = b.op("MaxPoolBackward", src, b.input((2, 3, 4, 21)), data_format="NCX", **{**POOL, "strides": (2, 1), "pads_end": (1, 1)})
     b.op("Subtract", src, b.op("Multiply", x, b.input((1,))))
+
+
+@case
+def interpolation_channels_last(b: GraphBuilder) -> None:
+    """Weights are the same for a whole row of channels."""
+    x = b.op("Interpolate", b.input((1, 4, 3, 18)), mode="bilinear", sizes=(7, 6))
+    b.op("Add", x, b.input((18,)))
+
+
+@case
+def interpolation_channels_first(b: GraphBuilder) -> None:
+    """Places and weights change from element to element of x."""
+    x = b.op("Interpolate", b.input((2, 2, 3, 10)), mode="linear", scales=(2.0, 1.5), data_format="NCX")
+    b.op("ReLU", b.op("InterpolateBackward", b.input((2, 2, 4, 20)), x, mode="nearest", sizes=(6, 15), data_format="NCX"))

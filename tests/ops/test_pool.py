@@ -7,30 +7,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidGraphOp, InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import check_op, spec, with_defaults
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Sample
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
+from tests.ops.compiled import compiled
 
 F32 = DType.f32
 AVG = [pytest.param(s, id=s.why) for s in spec("AvgPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
 MAX = [pytest.param(s, id=s.why) for s in spec("MaxPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
-
-
-def compiled(kind: str, attrs: Attrs, *srcs: Reals) -> Reals:
-    b = GraphBuilder()
-    b.append(kind, tuple(b.input(src.shape) for src in srcs), attrs)
-    (p,) = partitions(b.graph(), Policy.one_op_each)
-    dst = np.full(p.outputs[0].known_shape, np.nan, np.float32)
-    compile_partition(p).bind([np.ascontiguousarray(src, np.float32) for src in srcs], [dst])()
-    return dst.astype(np.float64)
 
 
 def counts(sample: Sample) -> Reals:

@@ -1,0 +1,360 @@
+"""Interpolate: src read at evenly spaced points between its elements, and its gradient.
+
+Along each spatial dim, output o of D stands at x of S elements, clamped to 0 .. S - 1:
+
+    half_pixel      x = (o + 1/2) * S / D - 1/2        pixels are squares, their values at the centres
+    align_corners   x = o * (S - 1) / (D - 1)          the first and the last elements coincide; 0 when D is 1
+
+nearest takes the element next to x, of two the one behind; the three linear modes weigh the two around x by their distances, whatever the
+number of spatial dims, as oneDNN does. S / D is the ratio of the sizes: attribute `scales` says how large dst is and nothing else. In the
+gradient, dst's size is that of diff_dst. All of x is rational, so places and weights are computed in integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor, gcd, prod, sqrt
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
+from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub, unary
+from benchgraph.tir.ir import BinOp, Expr, UnOp
+
+ATTRS = {
+    "mode": Attr("string", required=True, choices=("nearest", "linear", "bilinear", "trilinear")),
+    "sizes": Attr("s64[]"),
+    "scales": Attr("f32[]"),
+    "coordinate_transformation_mode": Attr("string", default="half_pixel", choices=("half_pixel", "align_corners")),
+    "data_format": DATA_FORMAT,
+}
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    """oneDNN demands one of the two attributes even where the sizes come as a tensor."""
+    if bool(attrs.integers("sizes")) == bool(attrs.reals("scales")):
+        count = "both" if attrs.integers("sizes") else "neither"
+        return f"{count} of the attributes 'sizes' and 'scales' given; give one of them, with a number per spatial dim"
+    return ""
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src = ins[0].shape
+    spatial = _elements(attrs, src)
+    name, given = ("sizes", attrs.integers("sizes")) if attrs.integers("sizes") else ("scales", attrs.reals("scales"))
+    if len(given) != len(spatial):
+        what = f"attribute '{name}' is {given}, for a src with {len(spatial)} spatial dims"
+        raise InvalidArguments(what, fix="give it one number per spatial dim")
+    if name == "scales":  # rounded down in f32, as in oneDNN
+        given = tuple(int(np.float32(size) * np.float32(scale)) for size, scale in zip(spatial, given, strict=True))
+    sizes = tuple(int(size) for size in given)
+    if any(size < 1 for size in sizes):
+        raise InvalidShape(f"attribute '{name}' makes dst {sizes} large", fix="make every dim 1 or more")
+    return (data_shape(attrs, src[0], src[channel_axis(attrs, len(src))], sizes),)
+
+
+def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    src, diff_dst = ins[0].shape, ins[1].shape
+    _elements(attrs, src)
+    spatial = _elements(attrs, diff_dst)
+    want = data_shape(attrs, src[0], src[channel_axis(attrs, len(src))], spatial)
+    if diff_dst != want:
+        raise InvalidShape(f"diff_dst {diff_dst} does not belong to src {src}", fix=f"give it src's batch and channels: {want}")
+    return (src,)
+
+
+def _elements(attrs: Attrs, shape: Shape) -> Shape:
+    """The spatial dims. Raises InvalidShape when there is no element to interpolate."""
+    spatial = spatial_dims(attrs, shape)
+    if 0 in spatial:
+        raise InvalidShape(f"shape {shape} has no elements along a spatial dim", fix="make its spatial dims 1 or more")
+    return spatial
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+
+def _is_nearest(call: Call) -> bool:
+    return call.attrs.string("mode") == "nearest"
+
+
+def _places(call: Call, size: int, count: int) -> list[Fraction]:
+    """x of every output along a spatial dim of `size` elements and `count` outputs."""
+    if call.attrs.string("coordinate_transformation_mode") == "align_corners":
+        found = [Fraction(o * (size - 1), max(count - 1, 1)) for o in range(count)]
+    else:
+        found = [Fraction(2 * o + 1, 2) * Fraction(size, count) - Fraction(1, 2) for o in range(count)]
+    return [min(max(x, Fraction(0)), Fraction(size - 1)) for x in found]
+
+
+def _matrix(call: Call, size: int, count: int) -> Reals:
+    """dst = matrix @ src, along one spatial dim."""
+    weights = np.zeros((count, size))
+    for o, x in enumerate(_places(call, size, count)):
+        if _is_nearest(call):
+            weights[o, floor(x + Fraction(1, 2))] = 1
+        else:
+            weights[o, floor(x)] += float(1 - (x - floor(x)))
+            weights[o, min(floor(x) + 1, size - 1)] += float(x - floor(x))
+    return weights
+
+
+def _sizes(call: Call) -> tuple[tuple[int, int, int], ...]:
+    """(axis, size of src, size of dst) per spatial dim, forward and backward."""
+    src, dst = call.ins[0].shape, (call.ins[1] if call.kind.endswith("Backward") else call.outs[0]).shape
+    return tuple((axis, src[axis], dst[axis]) for axis in spatial_axes(call.attrs, len(src)))
+
+
+def _along(matrix: Reals, a: Reals, axis: int) -> Reals:
+    return real(np.moveaxis(np.tensordot(matrix, a, (1, axis)), 0, axis))
+
+
+def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    dst = real(ins[0])
+    for axis, size, count in _sizes(call):
+        dst = _along(_matrix(call, size, count), dst, axis)
+    return (dst,)
+
+
+def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    diff_src = real(ins[1])
+    for axis, size, count in _sizes(call):
+        diff_src = _along(_matrix(call, size, count).T, diff_src, axis)
+    return (diff_src,)
+
+
+# ---- lowerings -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Line:
+    """x = (step * o + start) / unit along one spatial dim, before clamping; the numbers have no common factor.
+
+    nearest: moved by 1/2, so that the nearest element is the last one that x has passed.
+    """
+
+    axis: int
+    size: int
+    count: int
+    step: int
+    start: int
+    unit: int
+
+    def scaled(self, o: Expr) -> Expr:
+        """x * unit, clamped."""
+        raw = add(mul(o, self.step), self.start)
+        return minimum(binary(BinOp.max, raw, index(0)), self.unit * (self.size - 1))
+
+    def first(self, i: Expr, before: int) -> Expr:
+        """The least o whose x is larger than i - 1 (before = 1), or i or larger (before = 0); 0 when x stands still."""
+        if self.step == 0:
+            return index(0)
+        return add(floordiv(sub(mul(sub(i, before), self.unit), self.start + 1 - before), self.step), 1)
+
+
+def _lines(call: Call) -> tuple[_Line, ...]:
+    found = []
+    for axis, size, count in _sizes(call):
+        if call.attrs.string("coordinate_transformation_mode") == "align_corners":
+            step, start, unit = (size - 1, 0, count - 1) if count > 1 else (0, 0, 1)
+        else:
+            step, start, unit = 2 * size, size - count, 2 * count
+        if _is_nearest(call):
+            step, start, unit = 2 * step, 2 * start + unit, 2 * unit
+        common = gcd(step, start, unit)
+        found.append(_Line(axis, size, count, step // common, start // common, unit // common))
+    return tuple(found)
+
+
+def _corners(call: Call) -> Shape:
+    """Two elements around x, or one where x always is an element."""
+    return () if _is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in _lines(call))
+
+
+def _corner(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """The element at a corner of the box around x, times its weight."""
+    place, weight = list(at), list[Expr]()
+    for d, line in enumerate(_lines(call)):
+        if _is_nearest(call):
+            place[line.axis] = floordiv(add(mul(at[line.axis], line.step), line.start), line.unit)
+            continue
+        x = line.scaled(at[line.axis])
+        place[line.axis] = minimum(add(floordiv(x, line.unit), tap[d]), line.size - 1)
+        if line.unit > 1:
+            behind = mod(x, line.unit)  # how far x has come from the element before it
+            weight.append(_share(add(mul(sub(1, tap[d]), sub(line.unit, behind)), mul(tap[d], behind)), line))
+    return Tap(_weighted(weight, src(0, tuple(place))))
+
+
+def _share(part: Expr, line: _Line) -> Expr:
+    return binary(BinOp.mul, cast(part, DType.f32), f32(1 / line.unit))
+
+
+def _weighted(weights: list[Expr], value: Expr) -> Expr:
+    """value times the product of the weights, which is the same for all channels."""
+    if not weights:
+        return value
+    total = weights[0]
+    for w in weights[1:]:
+        total = binary(BinOp.mul, total, w)
+    return binary(BinOp.mul, total, value)
+
+
+def _outputs(call: Call) -> Shape:
+    """How many outputs may take a share of one element, along each spatial dim: those with x less than 1 away, or 1/2."""
+    lengths = ((line, line.unit * (1 if _is_nearest(call) else 2)) for line in _lines(call))
+    return tuple(line.count if line.step == 0 else -(-length // line.step) for line, length in lengths)
+
+
+def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+    """What one of the outputs that take a share of an element gives back."""
+    place, weight, when = list(at), list[Expr](), list[Expr]()
+    for d, line in enumerate(_lines(call)):
+        i = at[line.axis]
+        o = place[line.axis] = add(line.first(i, 0 if _is_nearest(call) else 1), tap[d])
+        when += [binary(BinOp.ge, o, index(0)), binary(BinOp.lt, o, index(line.count))]
+        if _is_nearest(call):
+            when.append(binary(BinOp.eq, floordiv(add(mul(o, line.step), line.start), line.unit), i))
+            continue
+        part = sub(line.unit, unary(UnOp.abs, sub(line.scaled(o), mul(i, line.unit))))
+        when.append(binary(BinOp.gt, part, index(0)))
+        weight.append(_share(part, line))
+    return Tap(_weighted(weight, src(1, tuple(place))), tuple(when))
+
+
+# ---- laws ------------------------------------------------------------------------------------------------------------
+
+
+def _by_numpy(call: Call, src: Reals) -> Reals:
+    """Each line of src through numpy's own linear interpolation, or its nearest element, one dim after the other."""
+    for axis, size, count in _sizes(call):
+        x = np.array([float(p) for p in _places(call, size, count)])
+        if _is_nearest(call):
+            distances = np.abs(x[:, None] - np.arange(size)[None, ::-1])  # backwards: of two equal ones argmin takes the one behind
+            src = np.take(src, size - 1 - np.argmin(distances, axis=1), axis)
+        else:
+            moved = np.moveaxis(src, axis, -1)
+            lines = [np.interp(x, np.arange(size), line) for line in moved.reshape(-1, size)]
+            src = np.moveaxis(np.array(lines).reshape(*moved.shape[:-1], count), -1, axis)
+    return src
+
+
+def _is_numpys(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return near(outs[0], _by_numpy(call, real(ins[0])), 4 * rtol)
+
+
+def _lies_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Nothing is extrapolated: no channel leaves the range of its elements."""
+    axes = spatial_axes(call.attrs, ins[0].ndim)
+    low, high = (f(real(ins[0]), axis=axes, keepdims=True) for f in (np.min, np.max))
+    slack = rtol * (np.abs(low) + np.abs(high))
+    return bool(np.all((real(outs[0]) >= low - slack) & (real(outs[0]) <= high + slack)))
+
+
+def _is_adjoint(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """<diff_src, y> = <diff_dst, y interpolated>, for a y whose elements are all different and between 1 and 2."""
+    y = 1.5 + 0.5 * np.sin(np.arange(outs[0].size) + 1.0).reshape(outs[0].shape)
+    there, back = real(ins[1]) * _by_numpy(call, y), real(outs[0]) * y
+    return bool(abs(there.sum() - back.sum()) <= rtol * (np.abs(there).sum() + 1))
+
+
+# ---- the rows --------------------------------------------------------------------------------------------------------
+
+_NEAREST, _LINEAR = Attrs(mode="nearest", data_format="NCX"), Attrs(mode="linear", data_format="NCX")
+_CORNERS, _LAST = {"coordinate_transformation_mode": "align_corners"}, {"data_format": "NXC"}
+_CASES: tuple[tuple[str, Shape, dict[str, object], DType], ...] = (
+    ("twice as large, channels last, a tail", (2, 4, 5, 17), {"scales": (2.0, 2.0), **_LAST}, DType.f32),
+    ("twice as large", (2, 3, 5, 9), {"sizes": (10, 18)}, DType.f32),
+    ("1 spatial dim, ratio of primes", (2, 3, 17), {"sizes": (21,)}, DType.f32),
+    ("smaller: elements that no output reads", (2, 3, 21), {"sizes": (7,)}, DType.f32),
+    ("half as large: x between two elements", (1, 8, 6, 5), {"scales": (0.5, 0.5), **_LAST}, DType.f32),
+    ("larger and smaller at once", (2, 3, 5, 9), {"sizes": (13, 4)}, DType.f32),
+    ("3 spatial dims", (1, 2, 2, 3, 5), {"sizes": (3, 5, 4)}, DType.f32),
+    ("3 spatial dims, channels last", (1, 2, 3, 4, 5), {"sizes": (4, 2, 9), **_LAST}, DType.f32),
+    ("the same size", (2, 3, 5), {"sizes": (5,)}, DType.f32),
+    ("to one element", (2, 3, 4, 6), {"sizes": (1, 1)}, DType.f32),
+    ("from one element", (2, 1, 1, 3), {"sizes": (4, 5), **_LAST}, DType.f32),
+    ("no batch", (0, 2, 3, 4), {"sizes": (4, 6)}, DType.f32),
+    ("scales that are no fractions of the sizes", (2, 2, 7, 12), {"scales": (0.9, 1.3)}, DType.f32),
+    ("corners aligned", (2, 3, 4, 7), {"sizes": (7, 10), **_CORNERS}, DType.f32),
+    ("corners aligned, channels last, smaller", (1, 9, 8, 15), {"sizes": (4, 3), **_CORNERS, **_LAST}, DType.f32),
+    ("corners aligned, to one element and from one", (1, 2, 5, 1), {"sizes": (1, 4), **_CORNERS}, DType.f32),
+    ("bf16", (2, 4, 5, 18), {"sizes": (6, 9), **_LAST}, DType.bf16),
+    ("f16", (1, 3, 5, 7), {"sizes": (9, 5)}, DType.f16),
+)
+
+
+def _samples(*, backward: bool) -> tuple[Sample, ...]:
+    found = []
+    for base in (_LINEAR, _NEAREST):
+        for why, shape, more, dtype in _CASES:
+            attrs = base.updated(**more)
+            (dst,) = infer(attrs, (TensorType(dtype, shape),))
+            shapes = (shape, dst) if backward else (shape,)
+            found.append(Sample(shapes, attrs, (dtype,) * len(shapes), why=f"{why}; {base['mode']}"))
+    first = found[0]
+    tensor = Sample((*first.shapes, (2,)), first.attrs, (*first.dtypes, DType.s32), why="sizes as attribute and as tensor")
+    modes = (Sample(s.shapes, s.attrs.updated(mode=m), s.dtypes, why=m) for s, m in zip(found[1:3], ("bilinear", "trilinear"), strict=True))
+    return (*found, tensor, *modes)
+
+
+def _threshold(call: Call) -> float:
+    """Nearest picks. A weight is off by two roundings, a product of d of them and an element by 3 d, and the weights add up to 1."""
+    return 0.0 if _is_nearest(call) else 3.0 * len(_lines(call)) + 2
+
+
+def _threshold_backward(call: Call) -> float:
+    """The weights' errors, and the walk of the sum, as for ReduceSum."""
+    return _threshold(call) + sqrt(prod(_outputs(call))) + 4
+
+
+SPECS = (
+    OpSpec(
+        kind="Interpolate",
+        role=Role.anchor,
+        inputs=(Port("src", "T1"), Port("sizes", "T2")),
+        outputs=(Port("dst", "T1"),),
+        types={"T1": F, "T2": (DType.s32,)},
+        attrs=ATTRS,
+        num_inputs=(1, 2),
+        infer=infer,
+        reference=_reference,
+        flops=lambda call: 0 if _is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
+        threshold=_threshold,
+        fill=fills.PLAIN,
+        samples=_samples(backward=False),
+        laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
+        check=check,
+        lower=Window(_corners, BinOp.add, 0.0, _corner),
+    ),
+    OpSpec(
+        kind="InterpolateBackward",
+        role=Role.anchor,
+        inputs=(Port("src", "T1"), Port("diff_dst", "T1"), Port("sizes", "T2")),
+        outputs=(Port("diff_src", "T1"),),
+        types={"T1": F, "T2": (DType.s32,)},
+        attrs=ATTRS,
+        num_inputs=(2, 3),
+        infer=_infer_backward,
+        reference=_reference_backward,
+        flops=lambda call: 2 * (1 if _is_nearest(call) else 2 ** len(_lines(call))) * call.ins[1].elements,
+        threshold=_threshold_backward,
+        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        samples=_samples(backward=True),
+        laws=(Law("adjoint to the interpolation", _is_adjoint),),
+        check=check,
+        gradient_of="Interpolate",
+        lower=Window(_outputs, BinOp.add, 0.0, _output),
+    ),
+)

@@ -1,0 +1,147 @@
+"""Interpolation as compiled, on data whose result is known without a reference; and what graphs are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraphOp, InvalidShape
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops import check_op, spec, with_defaults
+from benchgraph.ops.laws import Reals
+from benchgraph.ops.spec import Sample
+from tests.ops.compiled import compiled
+
+F32 = DType.f32
+
+
+def of_kind(kind: str) -> list:
+    return [pytest.param(s, id=s.why) for s in spec(kind).samples if set(s.dtypes) == {F32} and s.shapes[0][0]]
+
+
+FORWARD, BACKWARD = of_kind("Interpolate"), of_kind("InterpolateBackward")
+
+
+def grid(shape: Shape, attrs: Attrs) -> Reals:
+    """Every element the sum of its spatial coordinates, each with a factor of its own: an affine function."""
+    rank = len(shape)
+    axes = range(2, rank) if attrs.get("data_format") == "NCX" else range(1, rank - 1)
+    where = np.indices(shape).astype(np.float64)
+    return sum(((i + 2) * where[axis] for i, axis in enumerate(axes)), np.full(shape, 0.5))
+
+
+@pytest.mark.parametrize("sample", [p for p in FORWARD if p.values[0].attrs["mode"] != "nearest"])
+def test_an_affine_function_stays_affine_where_nothing_is_clamped(sample: Sample) -> None:
+    """Along each spatial dim the second differences of dst are 0, but for the elements that stand beyond the outermost ones of src."""
+    attrs = with_defaults("Interpolate", sample.attrs)
+    dst = compiled("Interpolate", sample.attrs, grid(sample.shapes[0], attrs))
+    axes = range(2, dst.ndim) if attrs["data_format"] == "NCX" else range(1, dst.ndim - 1)
+    for axis in axes:
+        size, count = sample.shapes[0][axis], dst.shape[axis]
+        x = (np.arange(count) + 0.5) * size / count - 0.5
+        inside = np.ones(count, dtype=bool) if "align_corners" in attrs.values() else (x >= 0) & (x <= size - 1)
+        second = np.diff(np.compress(inside, dst, axis), 2, axis)
+        assert np.abs(second).max(initial=0.0) <= 1e-5 * np.abs(dst).max()
+
+
+@pytest.mark.parametrize("sample", FORWARD)
+def test_a_constant_stays_one(sample: Sample) -> None:
+    dst = compiled("Interpolate", sample.attrs, np.full(sample.shapes[0], 1.5))
+    np.testing.assert_allclose(dst, 1.5, rtol=4e-7)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("sizes", [(4, 3), (9, 5), (2, 2)])
+def test_with_corners_aligned_the_corners_are_kept(mode: str, sizes: Shape) -> None:
+    src = np.random.default_rng(3).uniform(-1, 1, (2, 5, 4, 6))
+    attrs = Attrs(mode=mode, sizes=sizes, coordinate_transformation_mode="align_corners")
+    dst = compiled("Interpolate", attrs, src)
+    assert np.array_equal(dst[:, :: sizes[0] - 1, :: sizes[1] - 1], src.astype(np.float32)[:, ::4, ::3])
+
+
+def test_twice_as_large_by_nearest_repeats_every_element() -> None:
+    src = np.random.default_rng(4).uniform(-1, 1, (2, 3, 5, 7)).astype(np.float32)
+    dst = compiled("Interpolate", Attrs(mode="nearest", scales=(2.0, 2.0), data_format="NCX"), src)
+    assert np.array_equal(dst, src.repeat(2, 2).repeat(2, 3))
+
+
+def test_half_as_large_takes_means_of_pairs_and_of_two_equally_near_the_one_behind() -> None:
+    src = np.arange(8.0).reshape(1, 8, 1)
+    assert compiled("Interpolate", Attrs(mode="linear", sizes=(4,)), src).ravel().tolist() == [0.5, 2.5, 4.5, 6.5]
+    assert compiled("Interpolate", Attrs(mode="nearest", sizes=(4,)), src).ravel().tolist() == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("sample", BACKWARD)
+def test_the_gradient_is_the_adjoint(sample: Sample) -> None:
+    """<Interpolate(x), g> = <x, InterpolateBackward(g)>, both compiled."""
+    rng = np.random.default_rng(5)
+    x, g = (rng.uniform(-1, 1, shape) for shape in sample.shapes)
+    there, back = compiled("Interpolate", sample.attrs, x) * g, x * compiled("InterpolateBackward", sample.attrs, x, g)
+    assert abs(there.sum() - back.sum()) <= 1e-5 * (np.abs(there).sum() + 1)
+
+
+@pytest.mark.parametrize("sample", BACKWARD)
+def test_the_gradient_keeps_the_sum(sample: Sample) -> None:
+    """Weights add up to 1, so that diff_src sums to diff_dst."""
+    g = np.random.default_rng(6).uniform(0, 1, sample.shapes[1])
+    diff_src = compiled("InterpolateBackward", sample.attrs, np.zeros(sample.shapes[0]), g)
+    np.testing.assert_allclose(diff_src.sum(), g.sum(), rtol=1e-5)
+
+
+def test_infinities_do_not_spread() -> None:
+    """An output with no weight in an element has no part in its gradient, not even as a 0 times infinity."""
+    g = np.array([np.inf, 1.0, 1.0, 1.0]).reshape(1, 4, 1)
+    diff_src = compiled("InterpolateBackward", Attrs(mode="linear", sizes=(4,)), np.zeros((1, 8, 1)), g)
+    assert np.isinf(diff_src.ravel()).tolist() == [True, True] + [False] * 6
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({}, "neither of the attributes 'sizes' and 'scales' given; give one of them, with a number per spatial dim"),
+        ({"sizes": (4,), "scales": (2.0,)}, "both of the attributes 'sizes' and 'scales' given; give one of them, with a number per"),
+        ({"sizes": (4,), "mode": "cubic"}, "attribute 'mode' is 'cubic'; choose nearest or linear or bilinear or trilinear"),
+    ],
+)
+@pytest.mark.parametrize("ins", [1, 2])
+def test_add_op_refuses(attrs: dict, message: str, ins: int) -> None:
+    """Sizes that come as a tensor do not take the attribute's place."""
+    declared = ((F32, None), (DType.s32, None))[:ins]
+    with pytest.raises(InvalidGraphOp) as caught:
+        check_op("Interpolate", Attrs({"mode": "linear", **attrs}), declared, (F32,))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "error", "message"),
+    [
+        ((2, 3), {"sizes": (4,)}, InvalidShape, "shape (2, 3) has rank 2; give it a batch"),
+        ((2, 5, 3), {"sizes": (4, 4)}, InvalidArguments, "attribute 'sizes' is (4, 4), for a src with 1 spatial dims; give it one number"),
+        ((2, 5, 3), {"scales": (0.1,)}, InvalidShape, "attribute 'scales' makes dst (0,) large; make every dim 1 or more"),
+        ((2, 0, 3), {"sizes": (4,)}, InvalidShape, "shape (2, 0, 3) has no elements along a spatial dim; make its spatial dims 1 or more"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shape: Shape, attrs: dict, error: type[BenchgraphError], message: str) -> None:
+    with pytest.raises(error) as caught:
+        spec("Interpolate").infer(with_defaults("Interpolate", Attrs({"mode": "linear", **attrs})), (TensorType(F32, shape),))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_gradient_of_another_batch_is_refused() -> None:
+    attrs = with_defaults("InterpolateBackward", Attrs(mode="linear", sizes=(4,)))
+    with pytest.raises(
+        InvalidShape, match=r"diff_dst \(3, 4, 1\) does not belong to src \(2, 5, 1\); give it src's batch and channels: \(2, 4, 1\)"
+    ):
+        spec("InterpolateBackward").infer(attrs, (TensorType(F32, (2, 5, 1)), TensorType(F32, (3, 4, 1))))
+
+
+def test_scales_round_down_in_f32() -> None:
+    """As oneDNN does: 5 * 0.6 is 3.0000001 in f64 but 3 in f32, and 7 * (1 / 7) stays 1."""
+    for size, scale, want in ((5, 0.6, 3), (7, 1 / 7, 1), (17, 1.235294, 20), (3, 1.66667, 5)):
+        attrs = with_defaults("Interpolate", Attrs(mode="linear", scales=(scale,)))
+        assert spec("Interpolate").infer(attrs, (TensorType(F32, (1, size, 1)),)) == ((1, want, 1),)
