@@ -319,6 +319,11 @@ def _threshold_backward(call: Call) -> float:
     return _threshold(call) + sqrt(prod(_outputs(call))) + 4
 
 
+def _unread(call: Call) -> float:
+    """The share of src that no output has a weight in."""
+    return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in _sizes(call))
+
+
 SPECS = (
     OpSpec(
         kind="Interpolate",
@@ -354,6 +359,7 @@ SPECS = (
         samples=_samples(backward=True),
         laws=(Law("adjoint to the interpolation", _is_adjoint),),
         check=check,
+        sure_zeros=_unread,
         gradient_of="Interpolate",
         lower=Window(_outputs, BinOp.add, 0.0, _output),
     ),

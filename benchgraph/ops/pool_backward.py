@@ -25,6 +25,7 @@ from benchgraph.ops.pool import (
     channels_back,
     channels_second,
     check,
+    coverage,
     divisors,
     fill_apart,
     held_by_windows,
@@ -204,6 +205,17 @@ def _threshold(call: Call) -> float:
     return sqrt(prod(_covering(call))) + 4
 
 
+def _uncovered(call: Call) -> float:
+    """The share of src that no window holds."""
+    around, _ = coverage(call, call.outs[0].shape, call.ins[0].shape)
+    return 1.0 - prod(np.count_nonzero(held) / max(held.size, 1) for held in around)
+
+
+def _not_largest(call: Call) -> float:
+    """A window gives its gradient to one element."""
+    return max(0.0, 1.0 - call.ins[DIFF_DST].elements / max(call.outs[0].elements, 1))
+
+
 def _dst(s: Sample) -> Shape:
     (shape,) = infer(s.attrs, (TensorType(s.dtypes[0], s.shapes[0]),))
     return shape
@@ -245,6 +257,7 @@ SPECS = (
         samples=_avg_samples(),
         laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
         check=check,
+        sure_zeros=_uncovered,
         gradient_of="AvgPool",
         shape_attr="src_shape",
         lower=Window(_covering, BinOp.add, 0.0, _average_share),
@@ -264,6 +277,7 @@ SPECS = (
         samples=_max_samples(),
         laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
         check=check,
+        sure_zeros=_not_largest,
         gradient_of="MaxPool",
         lower=Window(
             _covering,
