@@ -14,7 +14,7 @@ _mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def fenced(data: NDArray[np.generic], *, end: bool = True) -> NDArray[np.generic]:
-    """A copy of a 1-d array whose last byte (first, unless end) is the last (first) before (after) an unreadable page."""
+    """A row-major copy whose last byte (first, unless end) is the last (first) before (after) an unreadable page."""
     pages = -(-max(data.nbytes, 1) // mmap.PAGESIZE)
     block = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE)
     whole = np.frombuffer(block, np.uint8)
@@ -23,5 +23,5 @@ def fenced(data: NDArray[np.generic], *, end: bool = True) -> NDArray[np.generic
             raise OSError(ctypes.get_errno(), "mprotect")
     start = (pages + 1) * mmap.PAGESIZE - data.nbytes if end else mmap.PAGESIZE
     copy = whole[start : start + data.nbytes]
-    copy[...] = data.view(np.uint8)
-    return copy.view(data.dtype)
+    copy[...] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    return copy.view(data.dtype).reshape(data.shape)

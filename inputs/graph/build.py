@@ -61,6 +61,13 @@ def layer(b: GraphBuilder, x: LogicalTensor, n: int, name: str = "") -> LogicalT
     return b.op("MatMul", x, b.constant((k, n), x.dtype), b.constant((n,), x.dtype), name=name)
 
 
+def dequantised(b: GraphBuilder, x: LogicalTensor, group: tuple[int, ...], dtype: DType = DType.f32) -> LogicalTensor:
+    """x, of four bits, with a scale in dtype and a zero point of x's dtype per group; constant if x is."""
+    groups = tuple(d // g for d, g in zip(x.known_shape, group, strict=True))
+    scales, zps = (b.constant(groups, t) if x.is_constant else b.input(groups, t) for t in (dtype, x.dtype))
+    return b.op("DynamicDequantize", x, scales, zps, qtype="per_group", group_shape=group)
+
+
 @case()
 def mlp(b: GraphBuilder) -> None:
     x = b.input((128, LAYERS[0]))
@@ -245,6 +252,18 @@ def quantize(b: GraphBuilder) -> None:
 @case("op")
 def quantize_per_channel(b: GraphBuilder) -> None:
     b.op("Quantize", b.input((16, 4)), dtype=DType.s8, qtype="per_channel", axis=1, scales=(0.1, 0.2, 0.5, 1.0), zps=(0, 0, 0, 0))
+
+
+@case("op")
+def dynamic_dequantize_s4(b: GraphBuilder) -> None:
+    """Rows of odd length in memory, so that every other one begins in the middle of a byte."""
+    src = b.input((2, 16, 33), DType.s4, strides=(560, 35, 1))
+    b.op("DynamicDequantize", src, b.input((16,)), b.input((16,), DType.s4), qtype="per_channel", axis=1)
+
+
+@case("op")
+def dynamic_dequantize_u4(b: GraphBuilder) -> None:
+    dequantised(b, b.input((64, 33), DType.u4), (16, 1), DType.bf16)
 
 
 @case("op")
@@ -512,6 +531,24 @@ def heads_side_by_side(b: GraphBuilder) -> None:
     x = b.input((32, 64))
     heads = [layer(b, x, n) for n in (48, 16, 33)]
     layer(b, b.op("ReLU", b.op("Concat", *heads, axis=-1)), 64)
+
+
+@case("complex_fusion")
+def attention_compressed_keys_and_values(b: GraphBuilder) -> None:
+    """s4 keys and values, a scale and zero point for every 16 numbers of a head."""
+    q, k, v = b.input((2, 4, 33, 32)), b.input((2, 4, 47, 32), DType.s4), b.input((2, 4, 47, 32), DType.s4)
+    scores = b.op("MatMul", q, dequantised(b, k, (1, 1, 1, 16)), transpose_b=True)
+    probabilities = b.op("SoftMax", b.op("Divide", scores, b.input((1,))), axis=-1)
+    b.op("MatMul", probabilities, dequantised(b, v, (1, 1, 1, 16)))
+
+
+@case("complex_fusion")
+def gated_mlp_u4_weights(b: GraphBuilder) -> None:
+    x = b.input((32, 64))
+    gate = b.op("MatMul", x, dequantised(b, b.constant((64, 96), DType.u4), (32, 1)))
+    up = b.op("MatMul", x, dequantised(b, b.constant((64, 96), DType.u4), (32, 1)))
+    swish = b.op("Multiply", gate, b.op("Sigmoid", gate))
+    b.op("MatMul", b.op("Multiply", swish, up), dequantised(b, b.constant((96, 64), DType.u4), (32, 1)))
 
 
 @case("complex_fusion")

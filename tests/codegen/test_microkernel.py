@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import random
 import re
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from benchgraph.core.config import override
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, Target, current, host
 from benchgraph.runtime.code import Code, load
+from tests.fence import fenced
 
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
 ENTRY = "entry"
@@ -131,16 +130,6 @@ def test_reals_are_within_the_error_of_a_long_sum(kernel: Kernel, target: Target
     assert (abs(acc - want) <= 8 * np.finfo(np.float32).eps * bound).all()
 
 
-@cache
-def fenced(slot: int) -> tuple[mmap.mmap, int]:
-    """A mapping of 64 pages and a page nobody may touch: (mapping, address of that page). One per slot, never unmapped."""
-    pages = mmap.mmap(-1, 65 * mmap.PAGESIZE)
-    fence = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + 64 * mmap.PAGESIZE
-    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
-    assert mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0, (slot, ctypes.get_errno())
-    return pages, fence
-
-
 @target_of_every_isa
 @pytest.mark.parametrize(
     "kernel",
@@ -148,11 +137,8 @@ def fenced(slot: int) -> tuple[mmap.mmap, int]:
     ids=name_of,
 )
 def test_nothing_beyond_the_operands_is_touched(kernel: Kernel, target: Target) -> None:
-    operands = []
-    for slot, size in enumerate(sizes(kernel)):
-        address = fenced(slot)[1] - 4 * size
-        operands.append(np.frombuffer((ctypes.c_float * size).from_address(address), np.float32))
-        operands[-1][:] = integers(np.random.default_rng(slot), size)
+    rng = np.random.default_rng(0)
+    operands = [fenced(integers(rng, size)) for size in sizes(kernel)]
     want = twin(kernel, *operands)
     run(kernel, target, *operands)  # a touch of the fence would kill the process
     np.testing.assert_array_equal(operands[2], want)

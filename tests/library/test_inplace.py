@@ -14,6 +14,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.harness.buffers import load_inputs
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -96,7 +97,7 @@ def run(e: Executable, values: list[NDArray[np.generic]], pair: tuple[int, int] 
 def differing(name: str, policy: Policy) -> tuple[list[str], int]:
     """(the pairs whose use changes a result, how many there are) over all partitions of a graph."""
     graph = GRAPHS[name]()
-    tensors, wrong, count = fill(graph, seed=1), [], 0
+    tensors, wrong, count = load_inputs(graph, fill(graph, seed=1)), [], 0
     for p in partitions(graph, policy):
         if not p.is_supported:
             continue

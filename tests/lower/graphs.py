@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 
@@ -151,6 +152,34 @@ def quantised(b: GraphBuilder) -> None:
     x = b.op("Dequantize", b.input((9, 32), DType.u8), scales=[0.125], zps=[3], qtype="per_tensor")
     w = b.op("Dequantize", b.constant((32, 24), DType.s8), scales=[(i + 1) / 128 for i in range(24)], qtype="per_channel", axis=1)
     b.op("Quantize", b.op("ReLU", b.op("MatMul", x, w)), dtype=DType.u8, scales=[0.25], zps=[5], qtype="per_tensor")
+
+
+def grouped(b: GraphBuilder, x: LogicalTensor, group: tuple[int, ...]) -> LogicalTensor:
+    """x with a scale and a zero point per group; constant if x is."""
+    groups = tuple(d // g for d, g in zip(x.known_shape, group, strict=True))
+    scales, zps = (b.constant(groups, t) if x.is_constant else b.input(groups, t) for t in (DType.f32, x.dtype))
+    return b.op("DynamicDequantize", x, scales, zps, qtype="per_group", group_shape=group)
+
+
+@case
+def constant_weights_of_four_bits(b: GraphBuilder) -> None:
+    """Two elements to a byte; rows of odd length, columns that are rows in memory."""
+    x = b.op("ReLU", b.op("MatMul", b.input((6, 24)), grouped(b, b.constant((24, 33), DType.u4), (8, 1))))
+    b.op("MatMul", x, grouped(b, b.constant((33, 20), DType.s4, strides=(1, 35)), (11, 1)))
+
+
+@case
+def weights_of_four_bits(b: GraphBuilder) -> None:
+    """Dequantised at every execution."""
+    b.op("MatMul", b.input((6, 24)), grouped(b, b.input((24, 33), DType.s4), (8, 1)))
+
+
+@case
+def compressed_keys_and_values(b: GraphBuilder) -> None:
+    """Four-bit operands of both products of attention; the keys are transposed too."""
+    k, v = b.input((2, 2, 21, 8), DType.s4), b.input((2, 2, 21, 16), DType.u4)
+    s = b.op("MatMul", b.input((2, 2, 9, 8)), grouped(b, k, (1, 1, 1, 4)), transpose_b=True)
+    b.op("MatMul", b.op("SoftMax", s, axis=-1), grouped(b, v, (1, 1, 1, 8)))
 
 
 @case

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.passes import run
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir import passes as gir_passes
@@ -12,6 +13,7 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import load_inputs
 from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
@@ -21,6 +23,7 @@ from benchgraph.reference.fill import fill
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import Module
+from benchgraph.tir.visit import tensors as used_tensors
 from tests.lower.graphs import GRAPHS
 
 TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
@@ -40,8 +43,8 @@ def execute(low: Lowered, module: Module, ins: list[np.ndarray], outs: list[np.n
 
 def assert_right(graph: Graph, policy: Policy, stages: int) -> None:
     """Every partition through lowering and the first `stages` Tensor IR passes, data flowing from one to the next."""
-    tensors = fill(graph, seed=1)
-    want = evaluate(graph, tensors)
+    tensors = load_inputs(graph, fill(graph, seed=1))
+    want = evaluate(graph, fill(graph, seed=1))
     for p in partitions(graph, policy):
         if not p.is_supported:
             continue
@@ -64,3 +67,20 @@ def test_lowering_keeps_the_meaning(name: str, policy: Policy) -> None:
 def test_every_tensor_ir_pass_keeps_the_meaning(name: str) -> None:
     for stages in range(1, len(tir_passes.PIPELINE) + 1):
         assert_right(GRAPHS[name](), Policy.fused, stages)
+
+
+def test_constant_weights_of_four_bits_are_dequantised_by_init_alone() -> None:
+    (p,) = partitions(GRAPHS["constant_weights_of_four_bits"](), Policy.fused)
+    module = tir_passes.run(lowered(p).module, TARGET)
+    assert module.init is not None
+    init, main = ({t.dtype for t in used_tensors(f.body)} for f in (module.init, module.main))
+    assert {DType.s4, DType.u4} <= init
+    assert main == {DType.f32}
+
+
+@pytest.mark.parametrize("name", ["weights_of_four_bits", "compressed_keys_and_values"])
+def test_four_bit_operands_that_change_are_dequantised_at_every_execution(name: str) -> None:
+    (p,) = partitions(GRAPHS[name](), Policy.fused)
+    low = lowered(p)
+    assert low.module.init is None
+    assert DType.s4 in {t.dtype for t in used_tensors(low.module.main.body)}

@@ -83,6 +83,27 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+FOUR_BIT_WEIGHTS = """
+graph engine=cpu fpmath=strict {
+  %10: f16[16,32] = DynamicDequantize#0(%1: u4[16,32], %2: f16[2,32], %3: u4[2,32]) {qtype="per_group", group_shape=[8,1]}
+  %11: f16[8,32] = MatMul#1(%0: f16[8,16], %10)
+  %12: f16[8,32] = Sigmoid#2(%11)
+  %13: f16[8,32] = Multiply#3(%11, %12)
+  %14: f16[32,16] = DynamicDequantize#4(%4: s4[32,16], %5: f16[32,2], %6: s8[32,2]) {qtype="per_group", group_shape=[1,8]}
+  %15: f16[8,16] = MatMul#5(%13, %14)
+}
+"""
+
+COMPRESSED_KEYS_AND_VALUES = """
+graph engine=cpu fpmath=strict {
+  %10: f32[2,4,8,16] = DynamicDequantize#0(%1: s4[2,4,8,16], %2: f32[2,4,8,2], %3: s4[2,4,8,2]) {qtype="per_group", group_shape=[1,1,1,8]}
+  %11: f32[2,4,8,8] = MatMul#1(%0: f32[2,4,8,16], %10) {transpose_b=true}
+  %12: f32[2,4,8,8] = SoftMax#2(%11) {axis=-1}
+  %13: f32[2,4,8,16] = DynamicDequantize#3(%4: u4[2,4,8,16], %5: f32[2,4,8,2], %6: u4[2,4,8,2]) {qtype="per_group", group_shape=[1,1,1,8]}
+  %14: f32[2,4,8,16] = MatMul#4(%12, %13)
+}
+"""
+
 INTERIOR_VALUE_LEAVES = """
 graph engine=cpu fpmath=strict outputs=[4,5] {
   %3: f32[4,8] = MatMul#0(%0: f32[4,8], %1: f32[8,8])
@@ -117,7 +138,17 @@ RULE = Rule(
     name="chain",
     starts=role_in(Role.anchor),
     joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.movement),
-    samples=(ATTENTION, CAUSAL_ATTENTION, GATED_MLP, QUANTIZED_LAYERS, GROUPED_QUERIES, HEADS_SIDE_BY_SIDE, INTERIOR_VALUE_LEAVES),
+    samples=(
+        ATTENTION,
+        CAUSAL_ATTENTION,
+        GATED_MLP,
+        QUANTIZED_LAYERS,
+        GROUPED_QUERIES,
+        HEADS_SIDE_BY_SIDE,
+        FOUR_BIT_WEIGHTS,
+        COMPRESSED_KEYS_AND_VALUES,
+        INTERIOR_VALUE_LEAVES,
+    ),
     near_misses=(
         NearMiss(WILDCARD_BETWEEN, "the Add waits for an op that cannot be computed here, which waits for the MatMul"),
         NearMiss(UNRELATED, "sharing an input is not data flow"),
