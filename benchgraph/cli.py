@@ -17,6 +17,7 @@ from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.knobs import Globals, Knob, Mode, knobs_of
+from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
@@ -214,6 +215,8 @@ def _summary(settings: Globals, results: ResultSet, planned: int) -> None:
         if len(failures) > FAILURES_SHOWN:
             click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
         click.echo("=" * 30)
+    if settings.verbose:
+        click.echo(phase_table((case.phases for case in results.cases), results.elapsed_s))
     if planned:
         click.echo(f"interrupted after {len(results.cases)} of {planned} cases")
     click.echo(results.summary)

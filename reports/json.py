@@ -42,6 +42,7 @@ def case(c: CaseResult) -> dict[str, object]:
         "status": r.status.value,
         "reason": r.reason,
         "elapsed_s": c.elapsed_s,
+        "phases_s": c.phases,
         "errors": r.errors,
         "total": r.total,
         "n_partitions": r.n_partitions,

@@ -292,6 +292,15 @@ def test_v_shows_the_traceback_and_what_starts(cases: Path) -> None:
     assert result.stdout.startswith("0:FAILED (KeyError: 'bug') (0 ms)")
 
 
+def test_v_says_where_the_time_went(cases: Path) -> None:
+    lines = run("-v", "--graph", "--case=good.json").stdout.splitlines()
+    assert [lines[1], lines[2], lines[-3]] == [
+        "compile        0.500 s  98.0%",
+        "execute        0.010 s   2.0%",
+        "whole run      0.510 s 100.0%",
+    ]
+
+
 def test_ctrl_c_keeps_what_was_done(cases: Path) -> None:
     class Interrupted(FakeLibrary):
         def partitions(self, graph, policy):  # type: ignore[no-untyped-def]

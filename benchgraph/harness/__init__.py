@@ -6,6 +6,7 @@
     plugins    drivers/, reports/, inputs/: found and loaded by path
     problem    a driver with its knobs fixed: repro line, graph
     run        one problem after another; errors become statuses
+    phases     where a case's time goes
     cut        partitions of a policy, compiled; flops and bytes
     check      modes I, R, C: against the float64 reference
     timing     mode P: policies interleaved, raw samples
@@ -14,5 +15,5 @@
     machine    what the numbers were measured on
     bench      clock, library and probes, exchangeable in tests
 
-knobs, argv, batch, plugins, problem and results do without numpy, so that `benchgraph --help` answers at once.
+knobs, argv, batch, plugins, problem, phases and results do without numpy, so that `benchgraph --help` answers at once.
 """

@@ -14,6 +14,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import NAN_BYTE, Array, last_uses, load_inputs, storage
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
 from benchgraph.library.protocol import Compiled, Library
@@ -48,7 +49,8 @@ def _every_policy(problem: Problem, graph: Graph, library: Library, success: Sta
         partitions = cut(problem, graph, library, policy)
         compiled = compile_all(partitions, library, policy)
         result = replace(result, n_partitions={**result.n_partitions, policy: len(partitions)})
-        inputs = inputs or load_inputs(graph, fill(graph, problem.globals.seed, cheap=cheap))
+        with phase("fill"):
+            inputs = inputs or load_inputs(graph, fill(graph, problem.globals.seed, cheap=cheap))
         verdict = _execute(graph, partitions, compiled, inputs, judge=not cheap)
         result = replace(result, total=result.total + verdict.total)
         if verdict.errors:
@@ -76,7 +78,8 @@ def _execute(
     for step, (partition, code) in enumerate(zip(partitions, compiled, strict=True)):
         live.update(_run(partition, code, live, again=judge))
         if judge:
-            want = evaluate(partition.graph, _elements(partition.inputs, live))
+            with phase("reference"):
+                want = evaluate(partition.graph, _elements(partition.inputs, live))
             where = f"partition {step} ({partition.kind}): "
             verdict = _judge(partition.graph, partition.outputs, live, want, where, verdict)
         if verdict.errors:
@@ -84,7 +87,8 @@ def _execute(
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if judge and len(partitions) > 1:
-        want = evaluate(graph, _elements(graph.inputs, inputs))
+        with phase("reference"):
+            want = evaluate(graph, _elements(graph.inputs, inputs))
         verdict = _judge(graph, graph.outputs, live, want, "whole graph: ", verdict)
     return verdict
 
@@ -94,6 +98,7 @@ def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[
     return {t.id: elements(live[t.id], t) for t in tensors}
 
 
+@phase("execute")
 def _run(partition: Partition, code: Compiled, live: dict[int, Array], *, again: bool) -> dict[int, Array]:
     """Execute into memory full of NaN bytes, so that an element nobody writes shows.
 
@@ -109,6 +114,7 @@ def _run(partition: Partition, code: Compiled, live: dict[int, Array], *, again:
     return {t.id: array for t, array in zip(partition.outputs, outputs, strict=True)}
 
 
+@phase("compare")
 def _judge(
     graph: Graph, tensors: Iterable[LogicalTensor], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict
 ) -> Verdict:

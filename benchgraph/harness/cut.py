@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.ops import spec
@@ -19,6 +20,7 @@ class WrongCount(InvalidGraph):
     """The fused policy made another number of partitions than the case expects."""
 
 
+@phase("partition")
 def cut(problem: Problem, graph: Graph, library: Library, policy: str) -> tuple[Partition, ...]:
     """The partitions to execute, in order; those that hold nothing but End are left out.
 
@@ -37,6 +39,7 @@ def cut(problem: Problem, graph: Graph, library: Library, policy: str) -> tuple[
     return work
 
 
+@phase("compile")
 def compile_all(partitions: Sequence[Partition], library: Library, policy: str) -> list[Compiled]:
     """Compile them in order; text dumps, when asked for, go to a folder per policy."""
     folder = config().dump_dir

@@ -157,7 +157,7 @@ class Globals:
         "for single partitions; at least 5 samples are taken whatever they cost",
     )
     fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead")
-    verbose: int = knob(0, natural, "N", "-v: say which case starts, and show tracebacks", repro=False)
+    verbose: int = knob(0, natural, "N", "-v: say which case starts, show tracebacks, and at the end where the time went", repro=False)
     library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)")
     report: tuple[tuple[str, str], ...] = knob(
         (), _report, "NAME[:FILE]", "write a report at the end, to FILE if given; may be repeated", repeats=True, repro=False

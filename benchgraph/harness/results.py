@@ -123,12 +123,13 @@ class Result:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A result with its place in the run."""
+    """A result with its place in the run. phases: seconds by phase (harness/phases.py), elapsed_s in all."""
 
     index: int
     repro: str
     elapsed_s: float
     result: Result
+    phases: dict[str, float] = field(default_factory=dict)
 
     @property
     def line(self) -> str:

@@ -14,6 +14,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.check import check, initialise, run_once
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.knobs import Globals, Mode, knobs_of
+from benchgraph.harness.phases import phase, timed
 from benchgraph.harness.problem import CannotOverride, Problem
 from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.harness.timing import measure
@@ -39,14 +40,15 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
     started = bench.clock()
     if problem.globals.verbose:
         log(f"run: {problem.repro}")
-    try:
-        with _settings(problem):
-            result = _run(problem, bench, log)
-    except Exception as bad:
-        if problem.globals.verbose:
-            log(traceback.format_exc().rstrip())
-        result = failure(bad, problem)
-    return CaseResult(problem.index, problem.repro, bench.clock() - started, result)
+    with timed(bench.clock) as phases:
+        try:
+            with _settings(problem):
+                result = _run(problem, bench, log)
+        except Exception as bad:
+            if problem.globals.verbose:
+                log(traceback.format_exc().rstrip())
+            result = failure(bad, problem)
+    return CaseResult(problem.index, problem.repro, bench.clock() - started, result, phases)
 
 
 def failure(bad: Exception, problem: Problem) -> Result:
@@ -74,7 +76,8 @@ def _settings(problem: Problem) -> AbstractContextManager[Config]:
 
 
 def _run(problem: Problem, bench: Bench, log: Log) -> Result:
-    graph = problem.graph()
+    with phase("load"):
+        graph = problem.graph()
     mode = problem.globals.mode
     if mode is Mode.list:
         return Result(Status.LISTED)

@@ -18,6 +18,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import Array, allocate, load_inputs, plan, storage
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing, spread
 from benchgraph.library.protocol import Chain, Compiled, Library
@@ -97,6 +98,7 @@ class Built:
     alone: tuple[Chain, ...]
 
 
+@phase("execute")
 def build(graph: Graph, policy: str, partitions: tuple[Partition, ...], library: Library, inputs: dict[int, Array]) -> Built:
     """Compile, lay out the values between partitions, bind."""
     compiled = compile_all(partitions, library, policy)
@@ -114,7 +116,8 @@ def build(graph: Graph, policy: str, partitions: tuple[Partition, ...], library:
 def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> Result:
     """Time the graph under every policy of the problem. Raises what cut and compile raise."""
     cuts = {policy: cut(problem, graph, library, policy) for policy in problem.globals.policies}
-    inputs = load_inputs(graph, fill(graph, problem.globals.seed, cheap=True))
+    with phase("fill"):
+        inputs = load_inputs(graph, fill(graph, problem.globals.seed, cheap=True))
     need, free = sum(_bytes(graph, parts) for parts in cuts.values()), bench.free_bytes()
     groups = [cuts] if need <= MEMORY_SHARE * free else [{policy: parts} for policy, parts in cuts.items()]
     rng = random.Random(problem.globals.seed)
@@ -149,6 +152,7 @@ def _bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
 Group = tuple[list[PolicyTiming], tuple[float, ...]]
 
 
+@phase("execute")
 def _measure_group(built: list[Built], budget_s: float, fixed: int, bench: Bench, rng: random.Random) -> Group:
     """The timings, and the samples of the peak taken between them. Wholes in interleaved rounds, then single partitions likewise."""
     several = [b for b in built if len(b.partitions) > 1]

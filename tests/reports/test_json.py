@@ -16,7 +16,10 @@ SKIPPED = Result(Status.SKIPPED, "no memory")
 
 
 def document(machine: Machine | None = MACHINE) -> dict:
-    cases = (CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED), CaseResult(1, "--graph --case=b.json", 0.0, SKIPPED))
+    cases = (
+        CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED, {"compile": 0.125, "other": 1.375}),
+        CaseResult(1, "--graph --case=b.json", 0.0, SKIPPED),
+    )
     return json.loads(load_report("json")(ResultSet(Mode.performance, machine, cases, 2.0)))
 
 
@@ -45,6 +48,7 @@ def test_a_measured_case() -> None:
         "status": "EXECUTED",
         "reason": "",
         "elapsed_s": 1.5,
+        "phases_s": {"compile": 0.125, "other": 1.375},
         "errors": 0,
         "total": 0,
         "n_partitions": {"fused": 1},
