@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from benchgraph.library.tensor import ALLOCATE, Tensor
     from benchgraph.partition.ir import Policy
     from benchgraph.runtime.memory import Allocator
+    from benchgraph.runtime.user_pool import ThreadPool
 
 __version__ = "0.1.0"
 
@@ -72,6 +73,7 @@ _HOMES = {
     "library.tensor": ("ALLOCATE", "Tensor"),
     "partition.ir": ("Policy",),
     "runtime.memory": ("Allocator",),
+    "runtime.user_pool": ("ThreadPool",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
@@ -96,6 +98,7 @@ __all__ = [
     "Status",
     "Stream",
     "Tensor",
+    "ThreadPool",
     "get_compiled_partition_cache_capacity",
     "get_constant_tensor_cache",
     "get_constant_tensor_cache_capacity",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
+from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
@@ -15,17 +16,22 @@ from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.tensor import Held, Tensor
 from benchgraph.partition import ir
 from benchgraph.runtime.executable import Array, Bound, Executable
+from benchgraph.runtime.user_pool import for_pool, on_pool
 
 BOUND_PER_THREAD = 16
 SCRATCHPAD_ID = MAX_ID  # oneDNN's: SIZE_MAX, which no tensor of a graph should have
 _HELD = attrgetter("held")
 
 
+Bounds: TypeAlias = dict[tuple[Held, ...], Bound]
+
+
 class _PerThread(threading.local):
-    """bounds: the last few bindings of one thread, by what their tensors held, which is thereby kept alive."""
+    """The last few bindings of a thread, by what their tensors held, which is thereby kept alive; those to code for users' pools apart."""
 
     def __init__(self) -> None:
-        self.bounds: dict[tuple[Held, ...], Bound] = {}
+        self.bounds: Bounds = {}
+        self.bounds_on_pool: Bounds = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +80,24 @@ class CompiledPartition:
         InvalidArguments for tensors that are not those of compile, OutOfMemory.
         """
         try:
-            held = (*map(_HELD, inputs), *map(_HELD, outputs))
+            pool, held = stream.threadpool, (*map(_HELD, inputs), *map(_HELD, outputs))
             if scratchpad is not None:
                 held += (scratchpad.held,)
-        except AttributeError as bad:
-            given = (*inputs, *outputs, *(() if scratchpad is None else (scratchpad,)))
-            strange = next(type(t).__name__ for t in given if not isinstance(t, Tensor))
-            raise InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors") from bad
-        bound = self._per_thread.bounds.get(held)
+        except (AttributeError, TypeError) as bad:
+            raise _strange(stream, inputs, outputs, scratchpad) from bad
+        bounds = self._per_thread.bounds if pool is None else self._per_thread.bounds_on_pool
+        bound = bounds.get(held)
         if bound is None:
-            bound = self._bind(inputs, outputs, scratchpad)
-        bound()
+            bound = self._bind(bounds, self.executable if pool is None else for_pool(self.executable), inputs, outputs, scratchpad)
+        if pool is None:
+            bound()
+        else:
+            with on_pool(pool):
+                bound()
 
-    def _bind(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None = None) -> Bound:
+    def _bind(
+        self, bounds: Bounds, executable: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None
+    ) -> Bound:
         """Bind, and keep it for the next execution of this thread on the same memory: a Bound serves one call at a time."""
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
         for t in outputs:
@@ -95,10 +106,9 @@ class CompiledPartition:
         outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
         given = (*inputs, *outputs) if scratchpad is None else (*inputs, *outputs, scratchpad)
         pad = None if scratchpad is None else scratchpad.array
-        bounds = self._per_thread.bounds
         while len(bounds) >= BOUND_PER_THREAD:
             del bounds[next(iter(bounds))]
-        bounds[tuple(t.held for t in given)] = bound = self.executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
+        bounds[tuple(t.held for t in given)] = bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
         return bound
 
     def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
@@ -112,3 +122,15 @@ class CompiledPartition:
                 fix = "give the same tensor wherever the id occurs"
                 raise InvalidArguments(f"{role} tensor {t.logical.id} comes with two memories", where="execute", fix=fix)
         return [by_id[port.id] for port in ports]
+
+
+def _strange(stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None) -> InvalidArguments:
+    """What is wrong with arguments of execute that are not what they should be."""
+    if not isinstance(stream, Stream):
+        return InvalidArguments(f"the stream is a {type(stream).__name__}", where="execute", fix="give it a Stream")
+    for role, given in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(given, Sequence):
+            return InvalidArguments(f"the {role} are a {type(given).__name__}", where="execute", fix="give a list of tensors")
+    tensors = (*inputs, *outputs, *(() if scratchpad is None else (scratchpad,)))
+    strange = next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))
+    return InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import Target, current
 from benchgraph.runtime.memory import Allocator, Use, allocate
+from benchgraph.runtime.user_pool import ThreadPool
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,23 @@ class Engine:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """An in-order queue on an engine. Execution is synchronous, so `wait` returns at once."""
+    """An in-order queue on an engine. Execution is synchronous, so `wait` returns at once.
+
+    threadpool: the user's threads (`num_threads` and `parallel_for(n, task)`, see ThreadPool), which then run what compiled code does in
+    parallel; None: the library's. Raises InvalidArguments for what is no engine, and for what is no pool.
+    """
 
     engine: Engine
+    threadpool: ThreadPool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.engine, Engine):
+            raise InvalidArguments(f"the engine is a {type(self.engine).__name__}", where="Stream", fix="give it an Engine")
+        if self.threadpool is not None:
+            threads = getattr(self.threadpool, "num_threads", None)
+            if not isinstance(threads, int) or threads < 1 or not callable(getattr(self.threadpool, "parallel_for", None)):
+                what = f"the thread pool is a {type(self.threadpool).__name__} with num_threads {threads}"
+                raise InvalidArguments(what, where="Stream", fix="give it num_threads >= 1 and parallel_for(n, task)")
 
     def wait(self) -> None:
         """Everything executed on the stream so far is done when this returns."""

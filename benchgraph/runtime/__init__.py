@@ -3,5 +3,5 @@
 code.py     IR text to machine code            jit.py         the same, bound to a thread runtime
 threads.py  omp, threadpool, seq               pool.py        the threadpool's workers
 memory.py   aligned buffers                    executable.py  Executable, Bound, Chain
-peak.py     what the machine can do
+user_pool.py  regions on a pool of the user's      peak.py   what the machine can do
 """

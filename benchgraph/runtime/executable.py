@@ -58,8 +58,8 @@ class Executable:
 
     def __init__(self, code: Code, module: Module, signature: Signature, compile_s: float) -> None:
         self.code, self.module, self.signature, self.compile_s = code, module, signature, compile_s
-        self.main = _ENTRY(code.address(module.main.name))
-        self._init = None if module.init is None else _ENTRY(code.address(module.init.name))
+        self.main: Any = _ENTRY(code.address(module.main.name))
+        self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
         self.inplace = _positions(module.main, len(signature.inputs))
         needed = max(scratch_bytes(f, code.threads) for f in (module.main, module.init) if f is not None)
         self.scratchpad_bytes = needed + LINE_BYTES - 1 if needed else 0

@@ -101,6 +101,8 @@ MEMBERS = {
     "engine.get_kind": "Engine.kind",
     "stream": "Stream",
     "stream.wait": "Stream.wait",
+    "threadpool_interop::make_stream": "Stream.threadpool",
+    "threadpool_iface": "ThreadPool.parallel_for",
     "get_compiled_partition_cache_capacity": "get_compiled_partition_cache_capacity",
     "set_compiled_partition_cache_capacity": "set_compiled_partition_cache_capacity",
     "get_constant_tensor_cache": "get_constant_tensor_cache",
@@ -123,6 +125,7 @@ def example(name: str) -> object:
     """An object of the class, for the members that only objects have."""
     (partition,) = relu().get_partitions()
     objects: dict[str, object] = {
+        "ThreadPool": benchgraph.ThreadPool,
         "LogicalTensor": T,
         "Op": Op(0, "ReLU"),
         "Graph": Graph(),
