@@ -64,7 +64,7 @@ def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
 def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
     """The op's outputs with the shapes its row infers from these inputs, whose shapes are known."""
     try:
-        row, attrs = ops.spec(op.kind), ops.with_defaults(op.kind, op.attrs)
+        row, attrs = ops.spec(op.kind), op.full_attrs
         if row.shape_attr and op.outputs[0].has_known_shape:
             attrs = attrs.updated(**{row.shape_attr: op.outputs[0].known_shape})
         shapes = row.infer(attrs, tuple(t.type for t in ins))

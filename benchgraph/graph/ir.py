@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidGraph, InvalidGraphOp
 from benchgraph.core.tensor import LogicalTensor
@@ -26,6 +27,11 @@ class Op:
     def label(self) -> str:
         """How messages name this op."""
         return f"op {self.id}: {self.kind}"
+
+    @property
+    def full_attrs(self) -> Attrs:
+        """The attributes, with the schema's defaults for those that were not given."""
+        return ops.with_defaults(self.kind, self.attrs)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
     ports = tuple(p for p, t in enumerate(op.inputs) if t.id in batched and _may_carry(graph, row, op, p))
     new = [TensorType(t.dtype, (2 * t.known_shape[0] or 2, *t.known_shape[1:])) if p in ports else t.type for p, t in enumerate(op.inputs)]
     try:
-        shapes = row.infer(ops.with_defaults(op.kind, op.attrs), tuple(new))
+        shapes = row.infer(op.full_attrs, tuple(new))
     except InvalidShape:
         return _Flow(ports, (0,)) if _fixed_shape(row) else _Flow((), ())
     followers = []
@@ -138,7 +138,7 @@ def _fitted(op: Op, ins: tuple[LogicalTensor, ...]) -> Attrs:
     if not name:
         return op.attrs
     try:
-        row.infer(ops.with_defaults(op.kind, op.attrs), tuple(t.type for t in ins))
+        row.infer(op.full_attrs, tuple(t.type for t in ins))
     except InvalidShape:
         old, new = prod(op.inputs[0].known_shape), prod(ins[0].known_shape)
         target = op.attrs.integers(name)

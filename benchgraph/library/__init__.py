@@ -1,9 +1,11 @@
 """The oneDNN Graph programming model, and libraries under test.
 
-engine.py tensor.py            what users program: Engine, Stream, Tensor, and
-graph.py partition.py          Graph -> Partition
+op.py graph.py                 what users program: Op, Graph
+partition.py                   -> Partition
 compiled_partition.py          -> CompiledPartition
+engine.py tensor.py fpmath.py  and what goes with them: Engine, Stream, Tensor, FpmathMode
 cache.py                       compiled partitions and bound buffers, bounded
+verbose.py                     the log of compilations and executions
 protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -12,10 +12,11 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import MAX_ID, LogicalTensor
+from benchgraph.library import verbose
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.tensor import Held, Tensor
 from benchgraph.partition import ir
-from benchgraph.runtime.executable import Array, Bound, Executable
+from benchgraph.runtime.executable import Array, Executable
 from benchgraph.runtime.user_pool import for_pool, on_pool
 
 BOUND_PER_THREAD = 16
@@ -23,7 +24,7 @@ SCRATCHPAD_ID = MAX_ID  # oneDNN's: SIZE_MAX, which no tensor of a graph should 
 _HELD = attrgetter("held")
 
 
-Bounds: TypeAlias = dict[tuple[Held, ...], Bound]
+Bounds: TypeAlias = dict[tuple[Held, ...], Callable[[], None]]
 
 
 class _PerThread(threading.local):
@@ -97,7 +98,7 @@ class CompiledPartition:
 
     def _bind(
         self, bounds: Bounds, executable: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None
-    ) -> Bound:
+    ) -> Callable[[], None]:
         """Bind, and keep it for the next execution of this thread on the same memory: a Bound serves one call at a time."""
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
         for t in outputs:
@@ -108,8 +109,9 @@ class CompiledPartition:
         pad = None if scratchpad is None else scratchpad.array
         while len(bounds) >= BOUND_PER_THREAD:
             del bounds[next(iter(bounds))]
-        bounds[tuple(t.held for t in given)] = bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
-        return bound
+        bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
+        bounds[tuple(t.held for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
+        return call
 
     def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
         ids = tuple(t.logical.id for t in given)

@@ -96,7 +96,7 @@ class Graph:
         if not isinstance(policy, Policy):
             fix = f"use one of {', '.join(map(str, Policy.__members__.values()))}"
             raise InvalidArguments(f"the policy is {policy!r}", where="get_partitions", fix=fix)
-        return tuple(Partition.described(p, self.engine_kind, *self._fpmath) for p in partitions(self._final, policy))
+        return tuple(Partition.described(p) for p in partitions(self._final, policy))
 
 
 def _check_alike(graph: api.Graph) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchgraph.compile import compile_partition
+from benchgraph.core.config import config
 from benchgraph.graph.ir import Graph
+from benchgraph.library import verbose
 from benchgraph.library.protocol import Bound, Chain, Compiled
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime.executable import chain
+from benchgraph.runtime.executable import Array, Executable, chain
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,26 @@ class Benchgraph:
         return partitions(graph, policy)
 
     def compile(self, partition: Partition) -> Compiled:
-        return compile_partition(partition)
+        executable = compile_partition(partition)
+        if "create" in config().verbose:
+            verbose.log("compile:cache_miss", verbose.describe(partition, executable.code), executable.compile_s)
+        return _Logged(partition, executable) if "exec" in config().verbose else executable
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
-        return chain(steps)
+        """One native call, of which the verbose log therefore says nothing."""
+        return chain([step.call if isinstance(step, verbose.Logged) else step for step in steps])
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """An Executable whose executions are in the verbose log."""
+
+    partition: Partition
+    executable: Executable
+
+    @property
+    def compile_s(self) -> float:
+        return self.executable.compile_s
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
+        return verbose.logged(self.executable.bind(inputs, outputs), lambda: verbose.describe(self.partition, self.executable.code))

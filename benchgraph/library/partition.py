@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.check import check_one
+from benchgraph.library import verbose
 from benchgraph.library.cache import compiled_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine
@@ -42,23 +44,30 @@ class Partition:
         if not isinstance(alone, graph.Op):
             raise InvalidArguments(f"cannot partition a {type(op).__name__}", where="Partition", fix="give it an Op")
         check_one(alone)
-        (description,) = partitions(graph.Graph((alone,), engine_kind), Policy.one_op_each)
-        self._set(description, engine_kind, FpmathMode(config().default_fpmath_mode), False)
+        (self.description,) = partitions(graph.Graph((alone,), engine_kind, config().default_fpmath_mode, False), Policy.one_op_each)
 
     @classmethod
-    def described(cls, description: ir.Partition, engine_kind: str, fpmath_mode: FpmathMode, apply_to_int: bool) -> Partition:
-        """A partition of a graph: what the partitioner says, and what it inherits from the graph."""
+    def described(cls, description: ir.Partition) -> Partition:
+        """A partition of a graph, as the partitioner describes it."""
         self = cls.__new__(cls)
-        self._set(description, engine_kind, fpmath_mode, apply_to_int)
+        self.description = description
         return self
-
-    def _set(self, description: ir.Partition, engine_kind: str, fpmath_mode: FpmathMode, apply_to_int: bool) -> None:
-        self.description, self.engine_kind = description, engine_kind
-        self.fpmath_mode, self.fpmath_apply_to_int = fpmath_mode, apply_to_int
 
     @property
     def id(self) -> int:
         return self.description.id
+
+    @property
+    def engine_kind(self) -> str:
+        return self.description.engine_kind
+
+    @property
+    def fpmath_mode(self) -> FpmathMode:
+        return FpmathMode(self.description.fpmath_mode)
+
+    @property
+    def fpmath_apply_to_int(self) -> bool:
+        return bool(self.description.fpmath_apply_to_int)
 
     @property
     def is_supported(self) -> bool:
@@ -96,6 +105,7 @@ class Partition:
         than the port's, unknown input dims), InvalidShape (dims that contradict what the ops infer, or do not follow), Unimplemented (a
         dtype without code generation).
         """
+        begin = time.perf_counter()
         self._check_compilable(engine)
         ins = tuple(_matched(port, inputs, "input") for port in self.description.inputs)
         outs = tuple(_matched(port, outputs, "output") for port in self.description.outputs)
@@ -117,8 +127,12 @@ class Partition:
             compiled = True
             return compile_partition(made, engine.target)
 
-        key = (replace(made, id=0), self.fpmath_mode, self.fpmath_apply_to_int, engine.target, config().runtime)
+        key = (replace(made, id=0), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
+        if "create" in config().verbose:
+            verbose.log(
+                f"compile:cache_{'miss' if compiled else 'hit'}", verbose.describe(made, executable.code), time.perf_counter() - begin
+            )
         order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
         return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)
 

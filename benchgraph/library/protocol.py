@@ -22,7 +22,9 @@ class Bound(Protocol):
 class Compiled(Protocol):
     """A compiled partition."""
 
-    compile_s: float  # seconds the compilation took
+    @property
+    def compile_s(self) -> float:
+        """Seconds the compilation took."""
 
     def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
         """Fix the buffers, in the order of the partition's inputs and outputs.

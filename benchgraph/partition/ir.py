@@ -23,7 +23,8 @@ class Policy(Enum):
 class Partition:
     """ops in topological order. inputs and outputs: each border tensor once, in order of first use and of production.
 
-    kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False.
+    kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
+    the math mode are the graph's.
     """
 
     id: int
@@ -32,6 +33,9 @@ class Partition:
     inputs: tuple[LogicalTensor, ...]
     outputs: tuple[LogicalTensor, ...]
     reason: str = ""
+    engine_kind: str = "cpu"
+    fpmath_mode: str = "strict"
+    fpmath_apply_to_int: bool | None = None
 
     @property
     def is_supported(self) -> bool:
@@ -40,4 +44,5 @@ class Partition:
     @property
     def graph(self) -> Graph:
         """The partition as a graph of its own, its outputs named as output ports."""
-        return Graph(self.ops, output_ports=tuple(t.id for t in self.outputs))
+        ports = tuple(t.id for t in self.outputs)
+        return Graph(self.ops, self.engine_kind, self.fpmath_mode, self.fpmath_apply_to_int, output_ports=ports)

@@ -144,4 +144,5 @@ def _partition(graph: Graph, piece: _Piece, reach: Reachability) -> Partition:
 
     inputs = tuple(graph.tensors[id] for id in read)
     outputs = tuple(graph.tensors[t.id] for op in ops for t in op.outputs if leaves(t))
-    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason)
+    inherited = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
+    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason, *inherited)

@@ -123,6 +123,13 @@ def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
     return pool.code, pool
 
 
+def resolved(kind: str) -> str:
+    """The runtime that is meant: what `auto` stands for on this system."""
+    if kind != "auto":
+        return kind
+    return "omp" if omp_functions() else "threadpool"
+
+
 def runtime_symbol(kind: str, threads: int) -> int:
     """The address of `benchgraph_parallel` for this runtime and thread count.
 
@@ -132,8 +139,7 @@ def runtime_symbol(kind: str, threads: int) -> int:
         raise InvalidArguments(f"no thread runtime is called {kind!r}", where="thread runtime", fix=f"choose one of {', '.join(KINDS)}")
     if threads < 1:
         raise InvalidArguments(f"{threads} threads", where="thread runtime", fix="use at least one")
-    if kind == "auto":
-        kind = "omp" if omp_functions() else "threadpool"
+    kind = resolved(kind)
     if kind == "omp" and not omp_functions():
         raise Unimplemented("no OpenMP library on this system", where="thread runtime omp", fix="install libgomp, or choose threadpool")
     code, _ = _code(kind, threads)

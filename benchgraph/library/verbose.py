@@ -1,0 +1,110 @@
+"""The log of what is compiled and executed, in the order of fields of oneDNN's:
+
+    benchgraph_verbose,v1,graph,exec,cpu,3,chain,MatMul_0;ReLU_1,,in0_f32:0:strided:undef:4x8:8s1 ...,fpm:strict,jit:avx512,benchgraph,0.01
+
+One line to standard output per event that BENCHGRAPH_VERBOSE (or ONEDNN_VERBOSE) asks for; before the first of them a header that says what
+runs where and what the fields are. op_names is a `;` list in the order of the partition. data_formats is `data:` and `filter:` with a `;`
+list each, when an op has such an attribute. Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+
+from benchgraph import __version__
+from benchgraph.core.config import config
+from benchgraph.core.target import current
+from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
+from benchgraph.partition.ir import Partition
+from benchgraph.runtime.code import Code
+from benchgraph.runtime.threads import resolved
+
+_writing = threading.Lock()  # a line and the header are written whole
+MARK = "benchgraph_verbose,v1"
+FIELDS = "operation,engine,partition_id,partition_kind,op_names,data_formats,logical_tensors,fpmath_mode,implementation,backend,exec_time"
+_FORMATS = {"data": "data_format", "filter": "weights_format"}  # what the log calls these attributes
+
+
+def log(operation: str, about: str, seconds: float) -> None:
+    """Write one line, after the header if it is the first. about: `describe` of what was compiled or executed."""
+    with _writing:
+        _write_header()
+        _write(f"graph,{operation},{about},{seconds * 1e3:g}")
+
+
+class Logged:
+    """A call that writes a line each time. call: what it calls."""
+
+    def __init__(self, call: Callable[[], None], about: str) -> None:
+        self.call, self._about = call, about
+
+    def __call__(self) -> None:
+        begin = time.perf_counter()
+        self.call()
+        log("exec", self._about, time.perf_counter() - begin)
+
+
+def logged(call: Callable[[], None], about: Callable[[], str]) -> Callable[[], None]:
+    """The call itself unless executions are logged: what is not logged costs nothing."""
+    return Logged(call, about()) if "exec" in config().verbose else call
+
+
+def describe(partition: Partition, code: Code) -> str:
+    """The fields from the engine to the backend."""
+    tensors = [f"in{i}_{_tensor(t)}" for i, t in enumerate(partition.inputs)] + [
+        f"out{i}_{_tensor(t)}" for i, t in enumerate(partition.outputs)
+    ]
+    names = ";".join(_plain(op.name) or f"{op.kind}_{op.id}" for op in partition.ops)
+    fields = (
+        partition.engine_kind,
+        str(partition.id),
+        partition.kind,
+        names,
+        _formats(partition),
+        " ".join(tensors),
+        f"fpm:{partition.fpmath_mode}",
+        f"jit:{code.isa.name}",
+        "benchgraph",
+    )
+    return ",".join(fields)
+
+
+def _plain(name: str) -> str:
+    """A user's name without the characters that part fields."""
+    return re.sub(r"[,;\s]", "_", name)
+
+
+def _formats(partition: Partition) -> str:
+    found = []
+    for word, attr in _FORMATS.items():
+        each = [op.full_attrs.string(attr) if attr in op.full_attrs else "" for op in partition.ops]
+        if any(each):
+            found.append(f"{word}:{';'.join(each)}")
+    return " ".join(found)
+
+
+def _tensor(t: LogicalTensor) -> str:
+    """dtype:id:layout:property:dims:strides, or the layout's id where there are no strides."""
+    dims = "x".join("?" if d == UNKNOWN_DIM else str(d) for d in t.shape or ())
+    layout = "s".join(map(str, t.get_strides())) if t.layout_type is LayoutType.strided else str(t.layout_id)
+    return f"{t.dtype.value}:{t.id}:{t.layout_type.value}:{t.property_type.value}:{dims}:{layout}"
+
+
+@cache
+def _write_header() -> None:
+    """Once in the life of the process."""
+    target = current()
+    _write(f"info,benchgraph v{__version__}")
+    _write(f"info,cpu,runtime:{resolved(config().runtime)},nthr:{target.cores}")
+    _write(f"info,cpu,isa:{target.isa.name}")
+    _write("info,gpu,runtime:none")
+    _write("info,graph,backend,0:benchgraph")
+    _write(f"graph,info,template:{FIELDS}")
+
+
+def _write(line: str) -> None:
+    print(f"{MARK},{line}", flush=True)
