@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         set_constant_tensor_cache_capacity,
     )
     from benchgraph.library.compiled_partition import CompiledPartition
+    from benchgraph.library.dump import GraphDumpMode, set_dump_mode
     from benchgraph.library.engine import Engine, Stream
     from benchgraph.library.fpmath import FpmathMode
     from benchgraph.library.graph import Graph
@@ -65,6 +66,7 @@ _HOMES = {
         "set_constant_tensor_cache_capacity",
     ),
     "library.compiled_partition": ("CompiledPartition",),
+    "library.dump": ("GraphDumpMode", "set_dump_mode"),
     "library.engine": ("Engine", "Stream"),
     "library.fpmath": ("FpmathMode",),
     "library.graph": ("Graph",),
@@ -89,6 +91,7 @@ __all__ = [
     "Engine",
     "FpmathMode",
     "Graph",
+    "GraphDumpMode",
     "LayoutType",
     "LogicalTensor",
     "Op",
@@ -105,6 +108,7 @@ __all__ = [
     "set_compiled_partition_cache_capacity",
     "set_constant_tensor_cache",
     "set_constant_tensor_cache_capacity",
+    "set_dump_mode",
 ]
 
 

@@ -5,7 +5,7 @@ partition.py                   -> Partition
 compiled_partition.py          -> CompiledPartition
 engine.py tensor.py fpmath.py  and what goes with them: Engine, Stream, Tensor, FpmathMode
 cache.py                       compiled partitions and bound buffers, bounded
-verbose.py                     the log of compilations and executions
+verbose.py dump.py             the log of compilations and executions; graphs and partitions as JSON files
 protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
 """
 

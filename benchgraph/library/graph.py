@@ -9,6 +9,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraph, InvalidGraphOp, Status
 from benchgraph.graph.check import check_one
 from benchgraph.graph.text import print_tensor
+from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.op import Op
 from benchgraph.library.partition import Partition, check_engine_kind
@@ -96,7 +97,10 @@ class Graph:
         if not isinstance(policy, Policy):
             fix = f"use one of {', '.join(map(str, Policy.__members__.values()))}"
             raise InvalidArguments(f"the policy is {policy!r}", where="get_partitions", fix=fix)
-        return tuple(Partition.described(p) for p in partitions(self._final, policy))
+        dump_graph(self.id, self._final)
+        found = partitions(self._final, policy)
+        dump_partitioning(self.id, self._final, found)
+        return tuple(Partition.described(p) for p in found)
 
 
 def _check_alike(graph: api.Graph) -> None:

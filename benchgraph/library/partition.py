@@ -15,6 +15,7 @@ from benchgraph.graph.check import check_one
 from benchgraph.library import verbose
 from benchgraph.library.cache import compiled_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
+from benchgraph.library.dump import dump_partition
 from benchgraph.library.engine import Engine
 from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.op import Op
@@ -129,6 +130,7 @@ class Partition:
 
         key = (replace(made, id=0), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
+        dump_partition(made)
         if "create" in config().verbose:
             verbose.log(
                 f"compile:cache_{'miss' if compiled else 'hit'}", verbose.describe(made, executable.code), time.perf_counter() - begin

@@ -17,6 +17,7 @@ from benchgraph import (
     Engine,
     FpmathMode,
     Graph,
+    GraphDumpMode,
     LayoutType,
     LogicalTensor,
     Op,
@@ -40,6 +41,7 @@ ENUMS = {
     DType: "undef f16 bf16 f32 s32 s8 u8 boolean f8_e5m2 f8_e4m3 s4 u4 s64",
     Policy: "fusion debug",
     FpmathMode: "strict bf16 f16 any tf32",
+    GraphDumpMode: "none subgraph graph",
     Status: "success out_of_memory invalid_arguments unimplemented last_impl_reached runtime_error not_required invalid_graph "
     "invalid_graph_op invalid_shape invalid_data_type",
 }
@@ -109,6 +111,8 @@ MEMBERS = {
     "set_constant_tensor_cache": "set_constant_tensor_cache",
     "get_constant_tensor_cache_capacity": "get_constant_tensor_cache_capacity",
     "set_constant_tensor_cache_capacity": "set_constant_tensor_cache_capacity",
+    "set_dump_mode": "set_dump_mode",
+    "graph_dump_mode": "GraphDumpMode",
     "status": "Status",
     "error": "BenchgraphError.status",
 }
