@@ -26,6 +26,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.interpret import interpret
 from tests.fence import fenced
+from tests.native import python_calls
 from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive, there_and_back
 from tests.ops.retyped import ports_of, refused_variables, retyped, used
@@ -371,7 +372,13 @@ def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sampl
     buffers = [np.full(GUARD + t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
     outs = [b[GUARD:-GUARD].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
     executable = compile_partition(partition)
-    executable.bind([fenced(a) for a in stored(ins, call)], outs)()
+    bound = executable.bind([fenced(a) for a in stored(ins, call)], outs)
+    bound()
+    for b in buffers:
+        b.fill(0xFF)
+    assert python_calls(bound) == ["benchgraph.runtime.executable.Bound.__call__"], (
+        "execution is one native call (tests/runtime/test_executable.py)"
+    )
     assert all((b[:GUARD] == 0xFF).all() and (b[-GUARD:] == 0xFF).all() for b in buffers), "written beside an output"
     got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))
     for port, want in enumerate(row.reference(call, ins)):

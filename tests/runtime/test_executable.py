@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import dis
 import gc
 import re
 import threading
@@ -322,3 +324,16 @@ def test_empty_arrays_bind() -> None:
     out = np.zeros(2, np.float32)
     e.bind([np.zeros((0, 3), np.float32)], [out])()
     assert out[1] == 4
+
+
+def test_a_bounds_call_reaches_one_native_function_and_nothing_else() -> None:
+    """With tests/ops/test_every_op.py, which sees that a call runs `Bound.__call__` alone: no numpy takes part in an execution.
+
+    The code of that function names nothing but the native function and its argument, and has no operator that an array could answer to.
+    """
+    code = Bound.__call__.__code__
+    assert set(code.co_names) == {"_is_new", "prepare", "_main", "_argument"}
+    assert not [i.opname for i in dis.get_instructions(code) if i.opname.startswith(("BINARY", "COMPARE", "UNARY", "CONTAINS"))]
+    src, wei, dst = arrays()
+    bound = scaled().bind([src, wei], [dst])
+    assert isinstance(bound._main, ctypes._CFuncPtr)
