@@ -26,8 +26,7 @@ class Benchgraph:
 
     def compile(self, partition: Partition) -> Compiled:
         executable = compile_partition(partition)
-        if "create" in config().verbose:
-            verbose.log("compile:cache_miss", verbose.describe(partition, executable.code), executable.compile_s)
+        verbose.log_compilation(partition, executable.code, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:

@@ -131,10 +131,7 @@ class Partition:
         key = (replace(made, id=0), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
         dump_partition(made)
-        if "create" in config().verbose:
-            verbose.log(
-                f"compile:cache_{'miss' if compiled else 'hit'}", verbose.describe(made, executable.code), time.perf_counter() - begin
-            )
+        verbose.log_compilation(made, executable.code, time.perf_counter() - begin, is_hit=not compiled)
         order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
         return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)
 

@@ -36,6 +36,12 @@ def log(operation: str, about: str, seconds: float) -> None:
         _write(f"graph,{operation},{about},{seconds * 1e3:g}")
 
 
+def log_compilation(partition: Partition, code: Code, seconds: float, *, is_hit: bool) -> None:
+    """A line, if compilations are logged."""
+    if "create" in config().verbose:
+        log(f"compile:cache_{'hit' if is_hit else 'miss'}", describe(partition, code), seconds)
+
+
 class Logged:
     """A call that writes a line each time. call: what it calls."""
 
