@@ -100,6 +100,10 @@ class LogicalTensor:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _integers(value, name, where))
+        if self.shape is None and self.strides is not None:
+            raise InvalidArguments(
+                f"strides {self.strides} without dims", where=where, fix="give the dims, UNKNOWN_DIM where one is unknown"
+            )
         if self.shape is not None:
             _check_dims(self.shape, where)
             if self.strides is not None and len(self.strides) != len(self.shape):

@@ -70,6 +70,7 @@ def test_twelve_dims_are_the_most() -> None:
         (lambda: LogicalTensor.of_rank(7, f32, -2), "logical tensor 7: -2 dims; use 0 to 12"),
         (lambda: LogicalTensor(7, f32, (2, -1)), "logical tensor 7: a dim of -1; a dim is 0 or more; UNKNOWN_DIM stands for"),
         (lambda: LogicalTensor(7, f32, (2, 3), (1,)), "logical tensor 7: 1 strides for 2 dims; give one stride, in elements, per dim"),
+        (lambda: LogicalTensor(7, f32, None, (3, 1)), r"logical tensor 7: strides \(3, 1\) without dims; give the dims"),
         (lambda: LogicalTensor(7, f32, 5), "logical tensor 7: shape is 5; give a sequence of integers"),
         (lambda: LogicalTensor(7, f32, (2.5,)), r"logical tensor 7: shape is \(2.5,\); give a sequence of integers"),
         (lambda: LogicalTensor(7, f32, (2,), "a"), "logical tensor 7: strides is 'a'; give a sequence of integers"),
