@@ -33,6 +33,8 @@ from benchgraph import (
     Stream,
     Tensor,
     set_compiled_partition_cache_capacity,
+    set_constant_tensor_cache,
+    set_constant_tensor_cache_capacity,
     set_dump_mode,
 )
 from benchgraph.core import errors
@@ -127,7 +129,7 @@ MEMBERS: tuple[Misuse, ...] = (
         "finalize",
         lambda: finalized(relu(10, DST, ACC), relu()),
         InvalidGraph,
-        "op 11: ReLU: the ops form a cycle (each needs the next): 11 -> 10",
+        "op 10: ReLU: the ops form a cycle (each needs the next): 10 -> 11 -> 10; ",
     ),
     ("finalize", lambda: finalized(matmul(), relu(dst=ACC, src=DST)), InvalidGraph, "op 11: ReLU: ops 10 and 11 both produce tensor 2; "),
     ("get_partitions", lambda: graph(relu()).get_partitions(), InvalidGraph, "get_partitions: the graph is not finalized; "),
@@ -195,6 +197,14 @@ MEMBERS: tuple[Misuse, ...] = (
     ("engine", lambda: Engine("cpu", 1), InvalidArguments, "Engine: there is no engine cpu:1; "),
     ("stream", lambda: Stream(None), InvalidArguments, "Stream: the engine is a NoneType; "),  # type: ignore[arg-type]
     ("cache_capacity", lambda: set_compiled_partition_cache_capacity(-1), InvalidArguments, "a cache of capacity -1; "),
+    ("constant_cache", lambda: set_constant_tensor_cache(-1), InvalidArguments, "set_constant_tensor_cache: the flag is -1; "),
+    ("constant_cache", lambda: set_constant_tensor_cache_capacity("cpu", -1), InvalidArguments, "a constant-tensor cache of -1 MB; "),
+    (
+        "constant_cache",
+        lambda: set_constant_tensor_cache_capacity("gpu", 1),
+        InvalidArguments,
+        "constant tensor cache: there is no engine 'gpu'; ",
+    ),
     ("set_dump_mode", lambda: set_dump_mode(8), InvalidArguments, "set_dump_mode: the dump mode is 8; "),  # type: ignore[arg-type]
 )
 
