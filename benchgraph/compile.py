@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -14,6 +14,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.passes import Observer, print_stage, run
 from benchgraph.core.target import Target, current
+from benchgraph.core.tensor import LayoutType
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
@@ -28,8 +29,11 @@ from benchgraph.tir.ir import Module
 from benchgraph.tir.text import print_tir
 
 
-def compile_partition(partition: Partition, target: Target | None = None) -> Executable:
+def compile_partition(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Executable:
     """Compile one partition for the target (this machine, as configured, unless given).
+
+    open_outputs: ids of outputs whose layout is the compiler's to choose; the executable says which it took. Other outputs of layout any
+    are row-major.
 
     Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap.
     """
@@ -42,7 +46,7 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     observe = _observers(partition)
 
     observe("partition", lambda: print_graph(partition.graph), 0.0)
-    g = from_partition(partition)
+    g = from_partition(partition, open_outputs)
     observe("gir", lambda: print_gir(g), 0.0)
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe)
     lowered = lower(fused)
@@ -53,7 +57,7 @@ def compile_partition(partition: Partition, target: Target | None = None) -> Exe
     code = jit(text, target)
     observe("llvm-opt", code.optimized_ir, 0.0)
     observe("assembly", code.assembly, 0.0)
-    return Executable(code, module, _named(partition, lowered), compile_s=time.perf_counter() - begin)
+    return Executable(code, module, _named(partition, lowered), compile_s=time.perf_counter() - begin, layouts=lowered.layouts)
 
 
 def _check_dtypes(partition: Partition) -> None:
@@ -69,10 +73,12 @@ def _check_dtypes(partition: Partition) -> None:
 def _check_strides(partition: Partition) -> None:
     """Inputs may have any strides from 0 on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
     for t in (*partition.inputs, *partition.outputs):
-        if min(t.known_strides, default=0) < 0:
+        if t.layout_type is not LayoutType.opaque and min(t.known_strides, default=0) < 0:
             what = f"strides {t.known_strides} of tensor {t.id} run backwards"
             raise InvalidArguments(what, where="compile", fix="use strides of 0 or more, counted in elements from the first one")
     for t in partition.outputs:
+        if t.layout_type is LayoutType.opaque:
+            continue
         reach = 1
         for stride, dim in sorted((s, d) for s, d in zip(t.known_strides, t.known_shape, strict=True) if d > 1):
             if stride < reach and t.storage_elements:

@@ -25,9 +25,9 @@ class Knobs:
 
 def build(knobs: Knobs, file: Path) -> Graph:
     # imported here: the options are read, and --help printed, without loading numpy
-    from benchgraph.graph import infer_shapes, load, with_batch
+    from benchgraph.graph import infer_shapes, load, row_major, with_batch
 
-    graph = load(file)
+    graph = row_major(load(file))
     try:
         graph = infer_shapes(graph)
     except BenchgraphError as bad:

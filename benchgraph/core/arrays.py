@@ -16,19 +16,25 @@ from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.tensor import LogicalTensor, Shape, reach
+from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, reach
 
 _LOW = 15  # the bits of the low nibble
 
 
 def view(memory: NDArray[np.uint8], tensor: LogicalTensor) -> NDArray[np.generic]:
-    """The tensor in the first bytes of this memory, in its packed form if it has one."""
+    """The tensor in the first bytes of this memory, in its packed form if it has one; just the bytes when its layout is opaque."""
     held = memory[: tensor.nbytes]
-    return held if tensor.dtype.is_packed else _strided(held, tensor.dtype, tensor.known_shape, tensor.known_strides)
+    return held if tensor.is_bytes else _strided(held, tensor.dtype, tensor.known_shape, tensor.known_strides)
 
 
 def elements(array: NDArray[np.generic], tensor: LogicalTensor) -> NDArray[np.generic]:
-    """What the tensor's array, as `view` gives it, holds: a copy if that is packed, else the array itself."""
+    """What the tensor's array, as `view` gives it, holds: a copy if that is packed, else the array itself.
+
+    Raises InvalidArguments when the layout is opaque.
+    """
+    if tensor.layout_type is LayoutType.opaque:
+        where, fix = f"tensor {tensor.id}", "let a Reorder write it to a strided one"
+        raise InvalidArguments("its layout is opaque", where=where, fix=fix)
     if not tensor.dtype.is_packed:
         return array
     return unpack(array.view(np.uint8), tensor.dtype, tensor.known_shape, tensor.known_strides)

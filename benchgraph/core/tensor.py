@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.layout import LAYOUTS
 
 UNKNOWN_NDIMS = -1  # DNNL_GRAPH_UNKNOWN_NDIMS
 UNKNOWN_DIM = -(2**63)  # DNNL_GRAPH_UNKNOWN_DIM
@@ -162,27 +163,48 @@ class LogicalTensor:
         return self.layout_id
 
     def get_mem_size(self) -> int:
-        """Bytes that memory for the tensor must have; UNKNOWN_SIZE while dims or layout are open.
+        """Bytes that memory for the tensor must have; UNKNOWN_SIZE while dims or layout are open. Opaque: as the library lays it out.
 
         Strided: the largest dim * stride (a dim of 1 counts as dense), as oneDNN does, which covers the padding after the last row; no
         less than what overlapping strides reach. Two s4 or u4 share a byte.
         """
-        if self.layout_type is not LayoutType.strided or not self.has_known_shape:
+        if not self.is_settled:
             return UNKNOWN_SIZE
+        if self.layout_type is LayoutType.opaque:
+            return self.nbytes
         spans = (d * (1 if d == 1 else s) for d, s in zip(self.known_shape, self.known_strides, strict=True))
         return self.dtype.nbytes(max(self.storage_elements, *spans, 0) if self.storage_elements else 0)
 
     def is_equal(self, other: LogicalTensor) -> bool:
         """Whether a tensor of one may be used as the other without a reorder: same id, dtype, dims, property and physical layout."""
-        same = (self.id, self.dtype, self.shape, self.is_constant) == (other.id, other.dtype, other.shape, other.is_constant)
-        return same and self.is_host_scalar == other.is_host_scalar and self._layout == other._layout
+        same = (self.id, self.is_constant, self.is_host_scalar) == (other.id, other.is_constant, other.is_host_scalar)
+        return same and self.lies_like(other)
+
+    def lies_like(self, other: LogicalTensor) -> bool:
+        """Whether dtype, dims and physical layout are the same; a strided tensor may lie as an opaque one does."""
+        return (self.dtype, self.shape, self._physical) == (other.dtype, other.shape, other._physical)
 
     @property
-    def _layout(self) -> tuple[LayoutType, Shape | int | None]:
-        """What tells layouts apart; strides that are not given are those of a row-major tensor."""
+    def _physical(self) -> tuple[LayoutType, Shape | int | None]:
+        """What tells layouts apart: strides, of whatever has some, along dims of more than one element; else the type and the id."""
+        strides = None
         if self.layout_type is LayoutType.strided and self.shape is not None:
-            return self.layout_type, self.get_strides()
-        return self.layout_type, self.layout_id
+            strides = self.get_strides()
+        elif self.layout_type is LayoutType.opaque and self.has_known_shape and LAYOUTS.knows(self.layout_id):
+            strides = LAYOUTS.layout(self.layout_id).strides(self.known_shape)
+        if strides is None or self.shape is None:
+            return self.layout_type, self.layout_id
+        return LayoutType.strided, tuple(0 if d == 1 else s for d, s in zip(self.shape, strides, strict=True))
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether its memory is held as bytes: numpy has no array for two elements in a byte, and none for opaque layouts."""
+        return self.dtype.is_packed or self.layout_type is LayoutType.opaque
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known where in memory each element is: dims known, layout strided or opaque."""
+        return self.has_known_shape and self.layout_type in (LayoutType.strided, LayoutType.opaque)
 
     @property
     def is_constant(self) -> bool:
@@ -215,6 +237,8 @@ class LogicalTensor:
     @property
     def storage_elements(self) -> int:
         """Elements from the first to one past the last one that the strides reach."""
+        if self.layout_type is LayoutType.opaque:
+            return LAYOUTS.layout(self.layout_id).elements(self.known_shape)
         return reach(self.known_shape, self.known_strides)
 
     @property

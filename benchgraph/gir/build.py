@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
-from benchgraph.gir.ir import Constness, Graph, Literal, Op, Value, plain
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.layout import LAYOUTS, Layout, plain
+from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, TensorType, dense_strides
+from benchgraph.gir.ir import Constness, Graph, Literal, Op, Value
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
@@ -16,25 +20,53 @@ from benchgraph.partition.ir import Partition
 COPY, CONVERT = "Reorder", "TypeCast"
 
 
-def from_partition(p: Partition) -> Graph:
-    """One Graph IR op per API op; attributes get their defaults; constants of the border become run-time constants."""
+def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
+    """One Graph IR op per API op; attributes get their defaults; constants of the border become run-time constants.
+
+    open_outputs: ids of outputs whose layout is the compiler's to choose. Raises InvalidArguments for a layout id that is not ours.
+    """
     ids: dict[int, int] = {}
     values: list[Value] = []
+    unsettled: list[tuple[int, Layout | None]] = []
 
-    def value(t: LogicalTensor, strides: Shape | None = None, constness: Constness = Constness.variable) -> int:
+    def value(t: LogicalTensor, layout: Layout | None = None, strides: Shape | None = None, *, is_constant: bool = False) -> int:
         if t.id not in ids:
             ids[t.id] = len(values)
-            values.append(Value(ids[t.id], t.dtype, t.known_shape, plain(len(t.known_shape)), constness, strides))
+            constness = Constness.runtime if is_constant else Constness.variable
+            values.append(Value(ids[t.id], t.dtype, t.known_shape, layout or plain(t.ndims), constness, strides))
         return ids[t.id]
 
-    ins = tuple(value(t, t.known_strides, Constness.runtime if t.is_constant else Constness.variable) for t in p.inputs)
-    outs = tuple(value(t, t.known_strides) for t in p.outputs)
+    def output(t: LogicalTensor) -> int:
+        layout = _blocked(t)
+        if layout is None and t.id not in open_outputs:
+            return value(t, strides=_strides(t))
+        unsettled.append((value(t), layout))
+        return ids[t.id]
+
+    ins = tuple(value(t, layout := _blocked(t), None if layout else _strides(t), is_constant=t.is_constant) for t in p.inputs)
+    outs = tuple(map(output, p.outputs))
     nodes = []
     for op in p.ops:
         sources = tuple(value(t) for t in op.inputs)
         results = tuple(value(t) for t in op.outputs)
         nodes.append(Op(op.kind, sources, results, with_defaults(op.kind, op.attrs)))
-    return Graph(tuple(values), tuple(nodes), ins, outs)
+    return Graph(tuple(values), tuple(nodes), ins, outs, tuple(unsettled))
+
+
+def _strides(t: LogicalTensor) -> Shape:
+    """Of a tensor that is not in blocks: row-major unless it is strided."""
+    return t.known_strides if t.layout_type is LayoutType.strided else dense_strides(t.known_shape)
+
+
+def _blocked(t: LogicalTensor) -> Layout | None:
+    """The layout of an opaque tensor, None if it is row-major."""
+    if t.layout_type is not LayoutType.opaque:
+        return None
+    layout = LAYOUTS.layout(t.layout_id)
+    if layout.rank != t.ndims:
+        what = f"layout {t.layout_id} is for {layout.rank} dims, tensor {t.id} has {t.ndims}"
+        raise InvalidArguments(what, where="compile", fix="use the layout id of a tensor with as many dims")
+    return None if layout.is_plain else layout
 
 
 class Builder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
-from math import ceil
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape, TensorType
 
 
@@ -22,37 +22,6 @@ class Constness(IntEnum):
     variable = 0
     runtime = 1
     compile = 2
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a value's elements are laid out: outer axes in `order`, then inner blocks.
-
-    order: logical axes, outermost first. blocks: (axis, size), outermost first; an axis with a block is split into ceil(dim/size)
-    outer steps and `size` inner ones. Layout((0, 1)) is row-major; Layout((1, 0), ((1, 64),)) is [N/64][K][64] for a [K][N] weight.
-    """
-
-    order: tuple[int, ...]
-    blocks: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        return not self.blocks and self.order == tuple(range(len(self.order)))
-
-    def physical(self, shape: Shape) -> Shape:
-        """The shape of the buffer that holds a value of this logical shape; blocked axes are padded up."""
-        size = dict(self.blocks)
-        return tuple(ceil(shape[axis] / size.get(axis, 1)) for axis in self.order) + tuple(s for _, s in self.blocks)
-
-    def __str__(self) -> str:
-        """oneDNN's tag style: 'ab', 'ba', 'bA64a' ..."""
-        blocked = dict(self.blocks)
-        outer = "".join(chr(ord("A" if a in blocked else "a") + a) for a in self.order)
-        return outer + "".join(f"{size}{chr(ord('a') + axis)}" for axis, size in self.blocks)
-
-
-def plain(rank: int) -> Layout:
-    return Layout(tuple(range(rank)))
 
 
 @dataclass(frozen=True)
@@ -88,7 +57,7 @@ class View:
 class Value:
     """What flows between ops.
 
-    strides: in elements, set for the partition's border tensors, whose buffers belong to the user. literal: compile-time data.
+    strides: in elements, set for the partition's strided border tensors, whose buffers belong to the user. literal: compile-time data.
     """
 
     id: int
@@ -172,12 +141,17 @@ Node: TypeAlias = Op | Fused
 
 @dataclass(frozen=True)
 class Graph:
-    """nodes in topological order. ins, outs: the partition's border values."""
+    """nodes in topological order. ins, outs: the partition's border values.
+
+    unsettled: (out, layout) where the user gave a layout that its producer may not be able to write, or, with None, left the choice open;
+    such values stand in `values` as row-major until propagate-layout has settled them.
+    """
 
     values: tuple[Value, ...]
     nodes: tuple[Node, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
+    unsettled: tuple[tuple[int, Layout | None], ...] = ()
 
     @cached_property
     def by_id(self) -> dict[int, Value]:

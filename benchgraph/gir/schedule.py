@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
 from benchgraph.gir.product import Product
 
@@ -26,6 +27,12 @@ def panel(n: int, target: Target) -> int:
     lanes = target.lanes
     count = ceil(n / target.panel_width)
     return min(n, ceil(n / count / lanes) * lanes)
+
+
+def column_blocked(rank: int, block: int) -> Layout:
+    """[..., N/block, M, block] for a value [..., M, N]."""
+    batch = tuple(range(rank - 2))
+    return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block),))
 
 
 def column_block(p: Product, target: Target) -> int:

@@ -16,7 +16,8 @@ def print_gir(g: Graph) -> str:
             lines.append(f"  {_declared(v)} = {arrow} %{v.view.base} through {v.view.kind}{_attrs(v.view.attrs)}")
     for node in g.nodes:
         lines += _fused(g, node) if isinstance(node, Fused) else ["  " + _op(g, node)]
-    return "\n".join([*lines, "  return " + ", ".join(f"%{v}" for v in g.outs), "}"])
+    wanted = {v: f" in {layout or 'any layout'}" for v, layout in g.unsettled}
+    return "\n".join([*lines, "  return " + ", ".join(f"%{v}{wanted.get(v, '')}" for v in g.outs), "}"])
 
 
 def _declared(v: Value) -> str:

@@ -5,7 +5,7 @@ check     is it a legal graph (ids, producers, cycles, dtypes, the op table's ru
 infer     known dims and strides for every tensor
 json      oneDNN Graph JSON: load, loads, save, dumps
 text      the same graph for people and tests: print_graph, parse_graph
-override  command-line changes: with_batch
+override  changes on the way to the harness: with_batch, row_major
 build     GraphBuilder, sample_graph
 """
 
@@ -14,7 +14,7 @@ from benchgraph.graph.check import check, validate
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.json import dumps, load, loads, save
-from benchgraph.graph.override import with_batch
+from benchgraph.graph.override import row_major, with_batch
 from benchgraph.graph.text import parse_graph, print_graph
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "loads",
     "parse_graph",
     "print_graph",
+    "row_major",
     "sample_graph",
     "save",
     "validate",

@@ -9,10 +9,21 @@ from math import inf, prod
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape
-from benchgraph.core.tensor import LogicalTensor, Shape, TensorType, dense_strides
+from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, TensorType, dense_strides
 from benchgraph.graph.infer import infer_outputs, infer_shapes
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops.spec import Contraction, OpSpec, Role
+
+
+def row_major(graph: Graph) -> Graph:
+    """The graph with its own layouts only: those left to a library (any) or known to the one that wrote it (opaque) become row-major."""
+    foreign = (LayoutType.any, LayoutType.opaque)
+    changed = {
+        t.id: replace(t, layout_type=LayoutType.strided, strides=None, layout_id=0)
+        for t in graph.tensors.values()
+        if t.layout_type in foreign
+    }
+    return graph.with_tensors(changed) if changed else graph
 
 
 def with_batch(graph: Graph, mb: int) -> Graph:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.tensor import MAX_ID, LogicalTensor
+from benchgraph.core.tensor import MAX_ID, LayoutType, LogicalTensor, Shape
 from benchgraph.library import verbose
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.tensor import Held, Tensor
@@ -118,12 +118,13 @@ class CompiledPartition:
         if ids != order:
             what = f"{role} tensors {list(ids)}, compiled with {list(order)}"
             raise InvalidArguments(what, where="execute", fix="pass the tensors in the order of compile")
-        by_id = dict[int, Array]()
+        by_id = dict[int, Tensor]()
         for t in given:
-            if by_id.setdefault(t.logical.id, t.array) is not t.array:
+            if by_id.setdefault(t.logical.id, t).array is not t.array:
                 fix = "give the same tensor wherever the id occurs"
                 raise InvalidArguments(f"{role} tensor {t.logical.id} comes with two memories", where="execute", fix=fix)
-        return [by_id[port.id] for port in ports]
+        buffers = self.executable.signature.inputs if role == "input" else self.executable.signature.outputs
+        return [_array(by_id[port.id], port, buffer.shape) for port, buffer in zip(ports, buffers, strict=True)]
 
 
 def _strange(stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None) -> InvalidArguments:
@@ -136,3 +137,20 @@ def _strange(stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     tensors = (*inputs, *outputs, *(() if scratchpad is None else (scratchpad,)))
     strange = next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))
     return InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors")
+
+
+def _array(t: Tensor, port: LogicalTensor, shape: Shape) -> Array:
+    """The tensor's memory as an array of the port's buffer, which has this shape."""
+    if LayoutType.opaque not in (t.logical.layout_type, port.layout_type):
+        return t.array
+    if not t.logical.lies_like(port):
+        what = f"tensor {port.id} is compiled as {_described(port)}, this one is {_described(t.logical)}"
+        raise InvalidArguments(what, where="execute", fix="give it the logical tensor that query_logical_tensor returns")
+    if t.logical.layout_type is not LayoutType.opaque or port.dtype.is_packed:
+        return t.array
+    return t.array.view(port.dtype.numpy).reshape(shape)
+
+
+def _described(t: LogicalTensor) -> str:
+    layout = f"opaque({t.layout_id})" if t.layout_type is LayoutType.opaque else t.layout_type.value
+    return f"{t.dtype.value}{list(t.shape or ())} {layout}"

@@ -10,6 +10,7 @@ from benchgraph import graph
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.layout import Layout, layout_id
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.check import check_one
 from benchgraph.library import verbose
@@ -101,20 +102,21 @@ class Partition:
     def compile(self, inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], engine: Engine) -> CompiledPartition:
         """Compile for these logical tensors, one per port, matched by id.
 
-        inputs: all dims known, layout strided. outputs: dims may be unknown; layout strided or any, which gets row-major memory. Logical
-        tensors that are no port are ignored. Raises InvalidArguments (an unsupported partition, a port without its tensor, another dtype
-        than the port's, unknown input dims), InvalidShape (dims that contradict what the ops infer, or do not follow), Unimplemented (a
-        dtype without code generation).
+        inputs: all dims known, layout strided or opaque. outputs: dims may be unknown; layout strided, opaque, or any, which becomes an
+        opaque one: in blocks where the graph says that products read it, else row-major. Logical tensors that are no port are ignored.
+        Raises InvalidArguments (an unsupported partition, a port without its tensor, another dtype than the port's, unknown input dims, a
+        layout id that is not ours), InvalidShape (dims that contradict what the ops infer, or do not follow), Unimplemented (a dtype
+        without code generation).
         """
         begin = time.perf_counter()
         self._check_compilable(engine)
         ins = tuple(_matched(port, inputs, "input") for port in self.description.inputs)
         outs = tuple(_matched(port, outputs, "output") for port in self.description.outputs)
         for t in ins:
-            if not t.has_known_shape or t.layout_type is not LayoutType.strided:
-                fix = "give all dims and a strided layout; only outputs may leave them open"
+            if not t.is_settled:
+                fix = "give all dims and a strided or opaque layout; only outputs may leave them open"
                 raise InvalidArguments("dims or layout of an input are unknown", where=f"compile: tensor {t.id}", fix=fix)
-        known = graph.infer_shapes(self.description.graph.with_tensors({t.id: t for t in (*ins, *map(_strided, outs))}))
+        known = graph.infer_shapes(self.description.graph.with_tensors({t.id: t for t in (*ins, *outs)}))
         made = replace(
             self.description,
             ops=known.order,
@@ -126,11 +128,13 @@ class Partition:
         def compile_it() -> Executable:
             nonlocal compiled
             compiled = True
-            return compile_partition(made, engine.target)
+            open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
+            return compile_partition(made, engine.target, open_outputs)
 
         key = (replace(made, id=0), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
         dump_partition(made)
+        made = replace(made, outputs=tuple(map(_settled, made.outputs, executable.layouts)))
         verbose.log_compilation(made, executable.code, time.perf_counter() - begin, is_hit=not compiled)
         order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
         return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)
@@ -146,8 +150,11 @@ class Partition:
             raise InvalidArguments(f"engine {engine.kind} for a graph on {self.engine_kind}", where="compile", fix="use the graph's engine")
 
 
-def _strided(t: LogicalTensor) -> LogicalTensor:
-    return replace(t, layout_type=LayoutType.strided, strides=None) if t.layout_type is LayoutType.any else t
+def _settled(t: LogicalTensor, layout: Layout) -> LogicalTensor:
+    """An output with the layout it was compiled in, where that was left open."""
+    if t.layout_type is not LayoutType.any:
+        return t
+    return replace(t, layout_type=LayoutType.opaque, layout_id=layout_id(layout, t.known_shape), strides=None)
 
 
 def _matched(port: LogicalTensor, given: Sequence[LogicalTensor], role: str) -> LogicalTensor:

@@ -40,7 +40,7 @@ class NotExportable(Unimplemented, BufferError):
 
 
 class Tensor:
-    """Data of a logical tensor whose dims are known and whose layout is strided.
+    """Data of a logical tensor whose dims are known and whose layout is strided or opaque.
 
     handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place and owned by the user; ALLOCATE: the
     engine allocates, and frees with the tensor; None: no memory yet. `set_data_handle` brings it, or the execution that writes the tensor,
@@ -49,7 +49,7 @@ class Tensor:
 
     s4 and u4 lie two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle of
     ml_dtypes' int4 or uint4, which takes a byte per element, in the tensor's shape, is packed into memory of the tensor's own: what is
-    written to that handle later does not reach the tensor.
+    written to that handle later does not reach the tensor. Memory of an opaque layout is bytes: uint8 of shape (logical.nbytes,).
     """
 
     def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
@@ -66,7 +66,7 @@ class Tensor:
 
     def allocate(self, described: LogicalTensor) -> None:
         """Take memory from the engine. described: what dims and layout are where they were left open. Raises OutOfMemory."""
-        if not _is_settled(self._logical):
+        if not self._logical.is_settled:
             self._logical = described
         assert self._engine is not None, "a host scalar holds its value"
         self.held = Held(view(self._engine.allocate(self._logical.nbytes), self._logical))
@@ -132,6 +132,8 @@ class Tensor:
     def _taken(self, handle: Array) -> Array:
         """What the tensor holds once it is given this: the handle itself, or packed memory made from it."""
         logical, engine = self._logical, self._engine
+        if logical.layout_type is LayoutType.opaque:
+            return _checked_opaque(logical, handle)
         by_element = _BY_ELEMENT.get(logical.dtype)
         if by_element is None or engine is None:
             return _checked(logical, handle, _name(logical))
@@ -168,19 +170,15 @@ def _name(logical: object) -> str:
     return f"Tensor {logical.id}" if isinstance(logical, LogicalTensor) else "Tensor"
 
 
-def _is_settled(logical: LogicalTensor) -> bool:
-    return logical.has_known_shape and logical.layout_type is LayoutType.strided
-
-
 def _check_described(logical: LogicalTensor, *, may_be_open: bool = False) -> None:
     where = _name(logical)
     if not isinstance(logical, LogicalTensor):
         raise InvalidArguments(f"it is described by a {type(logical).__name__}", where=where, fix="give it a LogicalTensor")
     if logical.is_host_scalar:
         raise InvalidArguments("it is a host scalar", where=where, fix="use Tensor.make_scalar_tensor")
-    if logical.dtype is DType.undef or not (may_be_open or _is_settled(logical)):
+    if logical.dtype is DType.undef or not (may_be_open or logical.is_settled):
         fix = "ask the compiled partition for its logical tensor"
-        raise InvalidArguments("its dtype and dims must be known and its layout strided", where=where, fix=fix)
+        raise InvalidArguments("its dtype and dims must be known and its layout strided or opaque", where=where, fix=fix)
 
 
 def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
@@ -195,9 +193,22 @@ def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
     return handle
 
 
+def _is_memory(logical: LogicalTensor, handle: Array) -> bool:
+    """Whether the handle is the bytes of the tensor."""
+    is_bytes = isinstance(handle, np.ndarray) and handle.dtype == np.uint8
+    return is_bytes and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
+
+
+def _checked_opaque(logical: LogicalTensor, handle: Array) -> Array:
+    if not _is_memory(logical, handle):
+        given = f"{handle.dtype} array of shape {handle.shape}" if isinstance(handle, np.ndarray) else type(handle).__name__
+        fix = f"give {logical.nbytes} contiguous bytes of uint8"
+        raise InvalidArguments(f"a {given} for an opaque layout", where=_name(logical), fix=fix)
+    return handle
+
+
 def _checked_packed(logical: LogicalTensor, handle: Array, by_element: np.dtype) -> Array:
-    fits = isinstance(handle, np.ndarray) and handle.dtype == np.uint8 and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
-    if not fits:
+    if not _is_memory(logical, handle):
         given = f"{handle.dtype} array of shape {handle.shape}" if isinstance(handle, np.ndarray) else type(handle).__name__
         memory = f"its memory, two elements to a byte: {logical.nbytes} contiguous bytes of uint8"
         fix = f"give {memory}; or ml_dtypes.{by_element} of shape {logical.known_shape}, to be copied"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core.layout import Layout
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.lower.access import Storage
 from benchgraph.lower.gemm import GemmNest
@@ -28,7 +29,7 @@ class Lowered:
     """A partition as Tensor IR, and how its functions are called.
 
     main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
-    that outlive the call; literals[i] is the data constants[i] starts with, None for those that init fills.
+    that outlive the call; literals[i] is the data constants[i] starts with, None for those that init fills. layouts: of the outputs.
     """
 
     module: Module
@@ -37,6 +38,7 @@ class Lowered:
     constants: tuple[Tensor, ...]
     literals: tuple[NDArray[np.generic] | None, ...]
     init_inputs: tuple[int, ...]
+    layouts: tuple[Layout, ...]
 
 
 def lower(g: Graph) -> Lowered:
@@ -59,6 +61,7 @@ def lower(g: Graph) -> Lowered:
         constants=tuple(storage.declare(v) for v in constants),
         literals=tuple(data.array if (data := g.value(v).literal) is not None else None for v in constants),
         init_inputs=init_inputs,
+        layouts=tuple(g.value(v).layout for v in g.outs),
     )
 
 

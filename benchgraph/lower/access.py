@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Graph, Layout, Value
+from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.product import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor

@@ -42,13 +42,19 @@ class _LoopNest:
         extents = self.domain.extents
         if not extents:
             return Region(self.storage, self.domain, ()).emit(self.node.ops)
-        block = next((b.layout.blocks[0][1] for op in self.node.ops for v in op.outs if (b := self.g.value(v)).layout.blocks), 0)
+        block = self._block()
         if block and not self.domain.reduced:
             return self._by_blocks(block)
         if is_even(self.domain, self.node.ops):
             return self._flat(*run(self.g, self.domain, self.node))
         local = self.domain.reduced | {len(extents) - 1}
         return self._nest(tuple(a for a in range(len(extents)) if a not in local), {})
+
+    def _block(self) -> int:
+        """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
+        results = [v for op in self.node.ops for v in op.outs]
+        layouts = [self.g.value(v).layout for v in (*results, *self.node.ins)]
+        return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
     def _nest(self, outer: tuple[int, ...], given: dict[int, Span]) -> Stmt:
         """Parallel loops over the outer axes, a region over the others; given: spans already decided."""

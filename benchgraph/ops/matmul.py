@@ -93,6 +93,11 @@ def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.uniform(shift - limit, shift + limit)(call, port, rng)
 
 
+def streamed(attrs: Attrs) -> tuple[int, ...]:
+    """Operands that are not transposed."""
+    return tuple(port for port, name in enumerate(("transpose_a", "transpose_b")) if not attrs.flag(name))
+
+
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
     src, dst = ins[0][0], out_dtypes[0]
     if dst not in (src, DType.f32):
@@ -221,6 +226,7 @@ SPECS = (
         fill=fill,
         samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
         laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
+        streamed=streamed,
         check=check,
         lower=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
         decompose=decompose,

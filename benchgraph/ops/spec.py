@@ -234,6 +234,7 @@ class OpSpec:
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
     sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
+    streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one.
     shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
@@ -262,6 +263,7 @@ class OpSpec:
     is_product: bool = False
     commutative: bool = False
     sure_zeros: Callable[[Call], float] = lambda call: 0.0
+    streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
     check: Check | None = None
     lower: Lowering | None = None
     decompose: Decompose | None = None

@@ -24,7 +24,7 @@ class Partition:
     """ops in topological order. inputs and outputs: each border tensor once, in order of first use and of production.
 
     kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
-    the math mode are the graph's.
+    the math mode are the graph's. streamed: ids of the outputs that are for products alone (streams.py).
     """
 
     id: int
@@ -36,6 +36,7 @@ class Partition:
     engine_kind: str = "cpu"
     fpmath_mode: str = "strict"
     fpmath_apply_to_int: bool | None = None
+    streamed: tuple[int, ...] = ()
 
     @property
     def is_supported(self) -> bool:

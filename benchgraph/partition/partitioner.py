@@ -13,6 +13,7 @@ from benchgraph.partition.convexity import Group, Reachability, bits, union
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.rules import RULES, Growth, Rule
 from benchgraph.partition.rules.rule import Ask
+from benchgraph.partition.streams import is_streamed
 
 _ids = count()  # ids are unique in the process, so that partitions of several graphs can share a cache
 
@@ -145,4 +146,5 @@ def _partition(graph: Graph, piece: _Piece, reach: Reachability) -> Partition:
     inputs = tuple(graph.tensors[id] for id in read)
     outputs = tuple(graph.tensors[t.id] for op in ops for t in op.outputs if leaves(t))
     inherited = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
-    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason, *inherited)
+    streamed = () if piece.reason else tuple(t.id for t in outputs if is_streamed(graph, t.id))
+    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason, *inherited, streamed)

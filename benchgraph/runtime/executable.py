@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen.frame import thread_stride
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.layout import Layout
 from benchgraph.core.target import ISAS, LINE_BYTES
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
 from benchgraph.runtime.code import Code, load
@@ -53,11 +54,12 @@ class Executable:
     other array can come to the same address meanwhile.
 
     inplace: (input, output) positions that may be bound to one piece of memory. scratchpad_bytes: what a user's memory for the temporaries
-    of one execution must have, wherever it starts; 0 when there are none.
+    of one execution must have, wherever it starts; 0 when there are none. layouts: of the outputs; a buffer of a blocked one has its
+    physical shape.
     """
 
-    def __init__(self, code: Code, module: Module, signature: Signature, compile_s: float) -> None:
-        self.code, self.module, self.signature, self.compile_s = code, module, signature, compile_s
+    def __init__(self, code: Code, module: Module, signature: Signature, compile_s: float, layouts: tuple[Layout, ...] = ()) -> None:
+        self.code, self.module, self.signature, self.compile_s, self.layouts = code, module, signature, compile_s, layouts
         self.main: Any = _ENTRY(code.address(module.main.name))
         self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
         self.inplace = _positions(module.main, len(signature.inputs))

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.passes import Pass, check_order
 from benchgraph.core.target import ISAS, Target
+from benchgraph.core.tensor import LayoutType
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.schedule import column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
@@ -22,12 +25,17 @@ from benchgraph.partition.partitioner import partitions
 TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
-def gir(build: Callable[[GraphBuilder], object]) -> Graph:
-    """The Graph IR of a graph that is one partition."""
+def gir(build: Callable[[GraphBuilder], object], layouts: dict[int, Layout | None] | None = None) -> Graph:
+    """The Graph IR of a graph that is one partition. layouts: of border tensors, by id; None is the compiler's choice."""
     b = GraphBuilder()
     build(b)
-    (partition,) = (p for p in partitions(b.graph(), Policy.fused) if p.is_supported)
-    return from_partition(partition)
+    given = {
+        t.id: replace(t, layout_type=LayoutType.opaque, layout_id=LAYOUTS.id(layout), strides=None)
+        for t in b.graph().tensors.values()
+        if (layout := (layouts or {}).get(t.id)) is not None
+    }
+    (partition,) = (p for p in partitions(b.graph().with_tensors(given), Policy.fused) if p.is_supported)
+    return from_partition(partition, [id for id, layout in (layouts or {}).items() if layout is None])
 
 
 def up_to(g: Graph, last: str) -> Graph:
@@ -169,8 +177,21 @@ def test_a_pass_with_nothing_to_do_returns_the_same_graph() -> None:
 
 def test_basic_passes_leave_a_basic_graph_alone() -> None:
     g = gir(lambda b: b.op("ReLU", b.input((4, 8))))
-    for p in PIPELINE[:8]:
+    for p in PIPELINE[:9]:
         assert p.fn(g, TARGET) is g, p.name
+
+
+def test_settle_borders_chooses_what_a_product_makes_anyway(golden) -> None:
+    """src comes in blocks of 64, which a product streams; its result leaves in blocks, through pointwise ops."""
+    g = gir(lambda b: linear(b, b.input((8, 128)), 128, 192), {0: column_blocked(2, 64), 4: None})
+    golden(print_gir(up_to(g, "propagate-layout")))
+
+
+def test_settle_borders_copies_what_cannot_be_read_or_written_in_blocks(golden) -> None:
+    """Blocks of 24 are no panels of the product's; a reduction goes over rows."""
+    g = gir(lambda b: b.op("SoftMax", b.input((8, 128)), axis=-1), {0: column_blocked(2, 64)})
+    h = gir(lambda b: b.op("MatMul", b.input((8, 16)), b.input((16, 192))), {1: column_blocked(2, 24), 2: column_blocked(2, 24)})
+    golden(print_gir(up_to(g, "settle-borders")) + "\n\n" + print_gir(up_to(h, "settle-borders")))
 
 
 def test_the_pipeline_gives_every_pass_what_it_needs() -> None:
@@ -178,7 +199,7 @@ def test_the_pipeline_gives_every_pass_what_it_needs() -> None:
 
 
 def test_a_pass_before_what_it_needs_is_refused() -> None:
-    with pytest.raises(ValueError, match="pass propagate-layout needs views"):
+    with pytest.raises(ValueError, match="pass settle-borders needs views"):
         check_order(tuple(p for p in PIPELINE if p.name != "make-views"))
 
 

@@ -15,6 +15,7 @@ from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
+from benchgraph.gir.passes.settle_borders import settle_borders
 
 _BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozenset({"fused"})
 
@@ -25,7 +26,8 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("hoist-division", hoist_division, needs=_CONST),
     Pass("defer-scaling", defer_scaling, needs=_CONST),
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
-    Pass("propagate-layout", propagate_layout, needs=frozenset({"views"})),
+    Pass("settle-borders", settle_borders, needs=frozenset({"views"}), gives=frozenset({"settled"})),
+    Pass("propagate-layout", propagate_layout, needs=frozenset({"views", "settled"})),
     Pass("dead-op", dead_op, needs=_BASIC),
     Pass("fuse-fine", fuse_fine, needs=frozenset({"views"}), gives=_FUSED),
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED),

@@ -44,7 +44,7 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
 
 
 def _fits(g: Graph, group: list[Op], op: Op) -> bool:
-    if _is_constant(g, op) != _is_constant(g, group[0]):
+    if _is_constant(g, op) != _is_constant(g, group[0]) or _changes_blocks(g, group[0]):
         return False
     domain = trace(g, [*group, op])
     if domain is None:
@@ -55,3 +55,8 @@ def _fits(g: Graph, group: list[Op], op: Op) -> bool:
 
 def _is_constant(g: Graph, op: Op) -> bool:
     return all(g.value(v).is_constant for v in op.outs)
+
+
+def _changes_blocks(g: Graph, op: Op) -> bool:
+    """A copy into or out of blocks is walked block by block, which suits no other op."""
+    return spec(op.kind).is_movement and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1

@@ -18,9 +18,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.layout import plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
-from benchgraph.gir.ir import Graph, Node, Op, Value, View, plain
+from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Movement

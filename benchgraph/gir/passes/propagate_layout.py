@@ -13,18 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
-from benchgraph.gir.ir import Constness, Graph, Layout, Node, Op, Value, plain
+from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.product import K, operand_axes, product
-from benchgraph.gir.schedule import column_block
+from benchgraph.gir.schedule import column_block, column_blocked
 from benchgraph.ops import spec
-
-
-def column_blocked(rank: int, block: int) -> Layout:
-    """[..., N/block, M, block] for a value [..., M, N]."""
-    batch = tuple(range(rank - 2))
-    return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block),))
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -36,9 +31,9 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
-            if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
-                layout = column_blocked(len(g.value(wei).shape), column_block(product(g, op), target))
-                wei = _reordered(values, nodes, wei, layout)
+            panels = column_blocked(len(g.value(wei).shape), column_block(product(g, op), target))
+            if g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
+                wei = _reordered(values, nodes, wei, panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         nodes.append(op)
     return g if tuple(nodes) == g.nodes else replace(g, values=tuple(values.values()), nodes=tuple(nodes))
@@ -60,21 +55,24 @@ def _block_activations(g: Graph, target: Target) -> Graph:
         if not isinstance(op, Op) or not spec(op.kind).is_contraction:
             continue
         n, nb = g.value(op.outs[0]).shape[-1], column_block(product(g, op), target)
-        chain = _pointwise_chain(g, op.outs[0], viewed)
+        layout = column_blocked(len(g.value(op.outs[0]).shape), nb)
+        chain = _pointwise_chain(g, op.outs[0], viewed, layout)
         if chain is not None and n % nb == 0:
-            changed |= {v: replace(g.value(v), layout=column_blocked(len(g.value(v).shape), nb)) for v in chain}
+            changed |= {v: replace(g.value(v), layout=layout) for v in chain}
     return g.changed(changed)
 
 
-def _pointwise_chain(g: Graph, start: int, viewed: set[int]) -> tuple[int, ...] | None:
-    """The values from a MatMul's result to the src of others, if every one of them is free to take another layout."""
+def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout) -> tuple[int, ...] | None:
+    """The values from a MatMul's result to the src of others, or to outputs of this layout, if each of them is free to take it."""
     chain, work, feeds_one = dict[int, None](), [start], False
     while work:
         id = work.pop()
         v = g.value(id)
-        if id in g.outs or id in viewed or v.view is not None or v.is_constant:
+        is_wanted = id in g.outs and v.layout == layout
+        if (id in g.outs and not is_wanted) or id in viewed or v.view is not None or v.is_constant:
             return None
         chain[id] = None
+        feeds_one |= is_wanted
         for user in g.consumers[id]:
             assert isinstance(user, Op)
             if spec(user.kind).is_contraction:

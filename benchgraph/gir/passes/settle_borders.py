@@ -1,0 +1,124 @@
+"""settle-borders: tensors between partitions get their layouts, and are read in blocks only by ops that can.
+
+    %0: f32[M,K] Ba64b                       %5 = Reorder(%0)                          (a reduction goes over whole rows)
+    %1 = ReduceSum(%0)                ->     %1 = ReduceSum(%5)
+    %2 = MatMul(%1, %w) to be chosen         %2 = MatMul(%1, %w)  Ba64b                (the next product reads it as a batch of blocks)
+
+An output that is left open takes the layout that its producer makes at no cost: column blocks from a product, those of the input from
+pointwise ops, panels for a product from data movement. A layout that the user gives and a product does not make is one more op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout, plain
+from benchgraph.core.target import Target
+from benchgraph.gir.build import COPY
+from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.product import operand_axes, product
+from benchgraph.gir.schedule import column_block, column_blocked, panel
+from benchgraph.ops import spec
+
+
+def settle_borders(g: Graph, target: Target) -> Graph:
+    for id in g.ins:
+        if g.value(id).layout.blocks and not all(_reads_blocks(g, op, id, target) for op in _readers(g, id)):
+            g = _read_row_major(g, id)
+    for id, given in g.unsettled:
+        preferred = _preferred(g, id, target)
+        if given is None or given == preferred or not _is_product(g.producer.get(id)):
+            layout = given or preferred or plain(len(g.value(id).shape))
+            g = g.changed({id: replace(g.value(id), layout=layout)})
+        else:
+            g = _write_row_major(g, id, given)
+    return replace(g, unsettled=()) if g.unsettled else g
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def _readers(g: Graph, id: int) -> list[Op | None]:
+    """The ops that read a value; None for a view of it."""
+    ops: list[Op | None] = [op for op in g.consumers[id] if isinstance(op, Op)]
+    return ops + [None for v in g.values if v.view is not None and v.view.base == id]
+
+
+def _reads_blocks(g: Graph, op: Op | None, id: int, target: Target) -> bool:
+    """Whether an op loses nothing by reading the value as it is."""
+    if op is None:
+        return False
+    row, value = spec(op.kind), g.value(id)
+    if row.is_contraction:
+        return all(_streams(g, op, port, target) for port, v in enumerate(op.ins) if v == id)
+    return row.is_movement or (row.is_elementwise and g.value(op.outs[0]).shape == value.shape)
+
+
+def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
+    """Whether the microkernel reads the blocks of an operand: whole blocks along K of src, the panels of wei it would pack itself."""
+    value = g.value(op.ins[port])
+    ((_, size),) = value.layout.blocks
+    if operand_axes(g, op, port) is None:
+        return False
+    rank = len(value.shape)
+    return value.shape[-1] % size == 0 if port == 0 else value.layout == column_blocked(rank, column_block(product(g, op), target))
+
+
+def _read_row_major(g: Graph, id: int) -> Graph:
+    """A copy of the input for all its readers."""
+    v = g.value(id)
+    copy = replace(v, id=_fresh(g), layout=plain(len(v.shape)), strides=None)
+    g = _renamed(g, id, copy.id).changed({id: v, copy.id: copy})
+    return replace(g, nodes=(Op(COPY, (id,), (copy.id,), Attrs()), *g.nodes), ins=tuple(id if i == copy.id else i for i in g.ins))
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def _is_product(node: Node | None) -> bool:
+    """Whether a microkernel writes the value, or something writes it through a view: both know rows and columns only."""
+    return node is None or (isinstance(node, Op) and spec(node.kind).is_contraction)
+
+
+def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
+    """The blocked layout in which the value comes at no cost, None when there is none."""
+    v, node = g.value(id), g.producer.get(id)
+    if v.layout.blocks:
+        return v.layout
+    if len(v.shape) < 2 or 0 in v.shape or not isinstance(node, Op):
+        return None
+    row = spec(node.kind)
+    if row.is_contraction:
+        block = column_block(product(g, node), target)
+        return column_blocked(len(v.shape), block) if v.shape[-1] % block == 0 else None
+    if row.is_movement:
+        return column_blocked(len(v.shape), panel(v.shape[-1], target)) if v.dtype is DType.f32 else None
+    if not row.is_elementwise:
+        return None
+    return next((found for s in node.ins if g.value(s).shape == v.shape and (found := _preferred(g, s, target))), None)
+
+
+def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
+    """The producer writes a value of its own, which is then copied into the layout."""
+    v = g.value(id)
+    made: Value = replace(v, id=_fresh(g), strides=None)
+    g = _renamed(g, id, made.id).changed({id: replace(v, layout=layout), made.id: made})
+    outs = tuple(id if o == made.id else o for o in g.outs)
+    return replace(g, nodes=(*g.nodes, Op(COPY, (made.id,), (id,), Attrs())), outs=outs)
+
+
+def _fresh(g: Graph) -> int:
+    return max(g.by_id) + 1
+
+
+def _renamed(g: Graph, old: int, new: int) -> Graph:
+    """The graph with one value called by another id wherever it is read, written, or seen through a view."""
+
+    def ids(of: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(new if v == old else v for v in of)
+
+    nodes = tuple(replace(n, ins=ids(n.ins), outs=ids(n.outs)) for n in g.nodes)
+    values = tuple(replace(v, view=replace(v.view, base=new)) if v.view is not None and v.view.base == old else v for v in g.values)
+    return replace(g, nodes=nodes, values=values, ins=ids(g.ins), outs=ids(g.outs))

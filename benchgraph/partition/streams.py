@@ -1,0 +1,31 @@
+"""Which tensors between partitions are for products alone, so that they may lie in blocks."""
+
+from __future__ import annotations
+
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Role
+
+
+def is_streamed(graph: Graph, id: int) -> bool:
+    """Whether products read the tensor, at once or after pointwise ops, and nobody else does.
+
+    A tensor that nobody reads is for somebody unknown; if data movement makes it, the user is preparing an operand.
+    """
+    if not graph.consumers.get(id):
+        return spec(graph.producers[id].kind).role is Role.movement
+    return _reaches_products_only(graph, id)
+
+
+def _reaches_products_only(graph: Graph, id: int) -> bool:
+    readers = graph.consumers.get(id, ())
+    is_border = not readers or id in (graph.output_ports or ())
+    return not is_border and all(_streams(graph, op, id) for op in readers)
+
+
+def _streams(graph: Graph, op: Op, id: int) -> bool:
+    row = spec(op.kind)
+    if row.role is Role.pointwise:
+        return all(_reaches_products_only(graph, t.id) for t in op.outputs)
+    ports = row.streamed(with_defaults(op.kind, op.attrs))
+    return all(port in ports for port, t in enumerate(op.inputs) if t.id == id)
