@@ -54,6 +54,7 @@ def _row(
     more: tuple[Sample, ...] = (),
     fill: Fill = fills.PLAIN,
     flops: int = 1,
+    sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -70,6 +71,7 @@ def _row(
         reference=reference,
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
+        sure_zeros=lambda call: float(sure_zeros(call.attrs)),
         fill=fill,
         samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
         laws=laws,
@@ -253,7 +255,8 @@ SPECS = (
         ARITHMETIC,
         (Law("between min and max", _is_within_limits), INCREASING),
         attrs={"min": Attr("f32", required=True), "max": Attr("f32", required=True)},
-        samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0)),
+        samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0), Attrs(min=0.0, max=0.0)),
+        sure_zeros=lambda attrs: attrs.real("min") == attrs.real("max") == 0,
     ),
     _row(
         "Elu",

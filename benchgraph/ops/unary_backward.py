@@ -111,6 +111,7 @@ def _row(
     samples: tuple[tuple[str, Attrs], ...] = (("", Attrs()),),
     fill: Fill | None = None,
     flops: int = FLOPS,
+    sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
 ) -> OpSpec:
     """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape."""
     forward, schema = _FORWARD[kind.removesuffix("Backward")], attrs or {}
@@ -130,6 +131,7 @@ def _row(
         reference=reference,
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
+        sure_zeros=lambda call: float(sure_zeros(call.attrs)),
         fill=fill or _fill_like(forward),
         samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
         laws=laws,
@@ -294,6 +296,7 @@ SPECS = (
             ("from src", Attrs(min=-1.0, max=0.5, use_dst=False)),
             ("nothing between min and max", Attrs(min=0.0, max=0.0, use_dst=False)),
         ),
+        sure_zeros=lambda attrs: attrs.real("min") >= attrs.real("max"),
     ),
     _row(
         "EluBackward",
