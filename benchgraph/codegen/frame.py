@@ -10,9 +10,8 @@ from benchgraph.codegen.convert import from_memory, memory_type, to_memory
 from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, lanes_of, mangled, poison, splat, stack, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.ir import Func, Scope, Tensor
+from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Tensor
 
-CLOSE = 4  # strides up to this are loaded as whole vectors and sorted out
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
 
@@ -134,6 +133,9 @@ class Frame:
             b.store(stored if mask is None else b.select(mask, stored, b.load(register, typ=stored.type)), register)
             return
         at = self.element(t, index)
+        if 1 < stride <= CLOSE and lanes > stride and t.dtype.bits >= CLOSE_BITS:
+            stored, mask = _spread(b, stored, mask, stride)
+            lanes, stride = lanes * stride, 1
         if mask is None and (stride == 1 or lanes == 1):
             access = b.store(stored, at, align=_align(t))
         else:
@@ -210,6 +212,16 @@ def _interleaved(b: ir.IRBuilder, evens: ir.Value, odds: ir.Value) -> ir.Value:
     if lanes % 2:
         odds = _shuffled(b, odds, poison(odds.type), [*range(n - 1), 0])
     return _shuffled(b, evens, odds, [k // 2 + (n if k % 2 else 0) for k in range(lanes)])
+
+
+def _spread(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value | None, stride: int) -> tuple[ir.Value, ir.Value]:
+    """The lanes `stride` places apart in a wider vector, and the mask that leaves out what lies between them."""
+    lanes = value.type.count
+    wide = _shuffled(builder, value, poison(value.type), [i // stride for i in range(lanes * stride)])
+    if mask is None:
+        return wide, ir.Constant(ir.VectorType(I1, lanes * stride), [i % stride == 0 for i in range(lanes * stride)])
+    off = constant(mask.type, 0)
+    return wide, _shuffled(builder, mask, off, [lanes if i % stride else i // stride for i in range(lanes * stride)])
 
 
 def _shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:

@@ -68,7 +68,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
         return tuple(Const(0) if axis is None else variables[axis] for axis in axes)
 
     def access(id: int, index: Indices, *, is_store: bool = False) -> _Access:
-        return _Access(_steps(g, id, index, variables), g.root(id), is_store)
+        return _Access(steps_of(g, id, index, variables), g.root(id), is_store)
 
     for op in ops:
         match spec(op.kind).lower:
@@ -95,7 +95,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
                     yield access(dst, here, is_store=True)
 
 
-def _steps(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
+def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
     """By how many elements of its buffer a value's element at this index moves as each of the variables grows by one."""
     value, root = g.value(id), g.value(g.root(id))
     if root.layout.blocks:

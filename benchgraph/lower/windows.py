@@ -1,8 +1,8 @@
 """Windows: dst[i] folds what the taps of a small box give it, and pointwise ops take the result on from there.
 
-Away from the borders every tap counts. There the taps are unrolled into one expression, and x, the axis along which dst lies densest, is
-a loop of affine indices: it runs in vectors. Everywhere else taps are loops outside of the one over x, under the conditions they have;
-only conditions on x itself end up inside it:
+Away from the borders every tap counts, or is known not to. There the taps are unrolled into one expression, and x, the axis along which
+dst lies densest, is a loop of affine indices: it runs in vectors. Everywhere else taps are loops outside of the one over x, under the
+conditions they have; only conditions on x itself end up inside it:
 
     parallel for the other axes of dst:
       if the interior is here:
@@ -11,33 +11,38 @@ only conditions on x itself end up inside it:
         [end of x]
       else:
         acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
+
+Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
 from itertools import pairwise, product
-from math import ceil, floor, inf, prod
+from math import ceil, floor, gcd, inf, lcm, prod
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import dense_strides
-from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import Fused, Value
+from benchgraph.gir.domain import Axes, trace
+from benchgraph.gir.ir import Fused, Graph, Value
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.loops import SMALL
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.runs import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds
-from benchgraph.tir.build import add, binary, f32, seq
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.visit import variables
+from benchgraph.tir.build import add, binary, constant, f32, mul, seq
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import CLOSE, Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.visit import variables, walk_expr
 
 MOST_UNROLLED = 32  # taps in one expression: a kernel of 3 x 3 x 3, and the code still fits the smallest loop buffers
 
 Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, the folded value) -> what stores it, and post-ops
+Stretch: TypeAlias = tuple[int, int]  # from the first to before the last
 
 
 def lower_windows(storage: Storage, node: Fused) -> Stmt:
@@ -64,19 +69,21 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
     for port, first in how.before:
         like = g.value(op.ins[port])
         result = storage.scratch(like, DType.f32)
-        nests.append(_Nest(storage, first, call, src, like, _densest(like)).lower(partial(Store, result)))
+        along = _densest(g, like.id, tuple(range(len(like.shape))))
+        nests.append(_Nest(storage, first, call, src, like, along).lower(partial(Store, result)))
         made.append(result)
-    along = _densest(g.value(node.ops[-1].outs[0]))
+    last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
+    along = _densest(g, last, domain.axes[last])
     return seq(*nests, _Nest(storage, how, call, src, out, along).lower(finish))
 
 
-def _densest(v: Value) -> int:
-    """The axis along which the value's elements lie closest together in memory; the last one for a value written through a view."""
-    last = len(v.shape) - 1
-    if v.view is not None:
-        return last
-    strides = v.strides if v.strides is not None else dense_strides(v.shape)
-    return min((axis for axis, extent in enumerate(v.shape) if extent > 1), key=lambda axis: (strides[axis], -axis), default=last)
+def _densest(g: Graph, id: int, axes: Axes) -> int:
+    """The axis of the nest along which the value's elements lie closest together in memory; axes: where its dims run."""
+    found = {axis: Var(f"${axis}") for axis, extent in zip(axes, g.value(id).shape, strict=True) if axis is not None and extent > 1}
+    index = tuple(found.get(axis, Const(0)) if axis is not None else Const(0) for axis in axes)
+    steps = dict(zip(found, steps_of(g, id, index, tuple(found.values())), strict=True))
+    last = max((axis for axis in axes if axis is not None), default=0)
+    return min((axis for axis, step in steps.items() if step), key=lambda axis: (abs(steps[axis] or 0), -axis), default=last)
 
 
 class _Nest:
@@ -87,109 +94,162 @@ class _Nest:
         self.storage, self.how, self.call, self.src, self.dst, self.along = storage, how, call, src, dst, along
         self.taps = how.taps(call)
         self.outer = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
+        self.x_size = dst.shape[along] if dst.shape else 1
 
     def lower(self, finish: Finish) -> Stmt:
         work = prod(self.dst.shape) * max(prod(self.taps), 1)
-        body = self._row(finish)
+        period = self._period()
+        body = seq(*(_Row(self, offset, period, finish).lower() for offset in range(min(period, max(self.x_size, 1)))))
         for axis in reversed(range(len(self.dst.shape))):
             if axis != self.along:
                 kind = LoopKind.parallel if work > SMALL else LoopKind.serial
                 body = For(self.outer[axis], Const(self.dst.shape[axis]), body, kind)
         return body
 
-    def _row(self, finish: Finish) -> Stmt:
-        """All of x at one point of the other axes."""
-        interior = self._interior()
-        if any(0 in t.shape for t in self.call.ins):  # no tap counts anywhere
-            interior = [(0, 0)] * len(interior)
-        ends = (0, *interior[self.along], self.dst.shape[self.along])
-        begin, middle, end = (self._folded(a, b, finish) for a, b in pairwise(ends))
+    def at(self, x: Expr) -> Indices:
+        return tuple(x if axis == self.along else var for axis, var in enumerate(self.outer))
+
+    def tap(self, at: Indices, tap: Indices) -> Tap:
+        return self.how.tap(self.call, at, tap, self.src)
+
+    def done(self, at: Indices, folded: Expr, finish: Finish) -> Stmt:
+        return finish(at, folded if self.how.finish is None else self.how.finish(self.call, at, folded))
+
+    def _period(self) -> int:
+        """How far apart two x must be for the quotients and remainders of x that the taps take to move evenly; 1 if it is far."""
+        x = self.outer[self.along] if self.outer else Var("x")
+        tap = self.tap(self.outer, tuple(self.storage.var("k") for _ in self.taps))
+        period = 1
+        for e in (p for whole in (tap.value, *tap.when) for p in walk_expr(whole)):
+            match e:
+                case Binary(BinOp.floordiv | BinOp.mod, a, Const(value=divisor)) if step := linear(a).terms.get(x, 0):
+                    period = lcm(period, int(divisor) // gcd(int(divisor), step))
+        return period if period <= CLOSE else 1
+
+
+@dataclass(frozen=True)
+class _Row:
+    """x = offset, offset + period, offset + 2*period ... at one point of the other axes; q counts them."""
+
+    nest: _Nest
+    offset: int
+    period: int
+    finish: Finish
+
+    @property
+    def count(self) -> int:
+        return -(-(self.nest.x_size - self.offset) // self.period)
+
+    def lower(self) -> Stmt:
+        interior = self._interior
+        ends = (0, *interior[self.nest.along], self.count)
+        begin, middle, end = (self._folded(a, b) for a, b in pairwise(ends))
         anywhere = seq(begin, middle, end)
-        if prod(self.taps) > MOST_UNROLLED or any(a >= b for a, b in interior):
+        if prod(self.nest.taps) > MOST_UNROLLED or any(a >= b for a, b in interior):
             return anywhere
-        inside = seq(begin, self._unrolled(*interior[self.along], finish), end)
+        inside = seq(begin, self._unrolled(*interior[self.nest.along]), end)
         here = self._is_inside(interior)
         return inside if here is None else If(here, inside, anywhere)
 
-    def _is_inside(self, interior: list[tuple[int, int]]) -> Expr | None:
+    def _is_inside(self, interior: list[Stretch]) -> Expr | None:
         """The condition that the other axes are in their interiors; None when they always are."""
         found: list[Expr] = []
         for axis, (first, last) in enumerate(interior):
-            if axis == self.along:
+            if axis == self.nest.along:
                 continue
-            found += [binary(BinOp.ge, self.outer[axis], Const(first))] if first > 0 else []
-            found += [binary(BinOp.lt, self.outer[axis], Const(last))] if last < self.dst.shape[axis] else []
+            found += [binary(BinOp.ge, self.nest.outer[axis], Const(first))] if first > 0 else []
+            found += [binary(BinOp.lt, self.nest.outer[axis], Const(last))] if last < self.nest.dst.shape[axis] else []
         return _all(found) if found else None
 
-    def _at(self, x: Expr) -> Indices:
-        return tuple(x if axis == self.along else var for axis, var in enumerate(self.outer))
-
-    def _tap(self, at: Indices, tap: Indices) -> Tap:
-        return self.how.tap(self.call, at, tap, self.src)
-
-    def _done(self, at: Indices, folded: Expr, finish: Finish) -> Stmt:
-        return finish(at, folded if self.how.finish is None else self.how.finish(self.call, at, folded))
+    def _at(self, q: Expr) -> Indices:
+        return self.nest.at(add(mul(q, self.period), self.offset))
 
     # ---- the two ways
 
-    def _unrolled(self, first: int, last: int, finish: Finish) -> Stmt:
-        """x from first to last, where every tap counts."""
-        x = self.storage.var("x")
-        at = self._at(add(x, first))
-        values = [self._tap(at, tuple(map(Const, tap))).value for tap in product(*map(range, self.taps))]
-        folded = reduce(lambda a, b: binary(self.how.op, a, b), values) if values else f32(self.how.init)
-        return For(x, Const(last - first), self._done(at, folded, finish))
+    def _unrolled(self, first: int, last: int) -> Stmt:
+        """q from first to last, where every tap counts that may count anywhere."""
+        q = self.nest.storage.var("x")
+        at = self._at(add(q, first))
+        values = [self.nest.tap(at, tap).value for tap, _ in self._counting]
+        folded = reduce(lambda a, b: binary(self.nest.how.op, a, b), values) if values else f32(self.nest.how.init)
+        return For(q, Const(last - first), self.nest.done(at, folded, self.finish))
 
-    def _folded(self, first: int, last: int, finish: Finish) -> Stmt:
-        """x from first to last, wherever that is."""
+    def _folded(self, first: int, last: int) -> Stmt:
+        """q from first to last, wherever that is."""
         if first >= last:
             return Seq(())
-        acc, count = self.storage.scratch(self.dst, DType.f32), Const(last - first)
-        x0, x1, x2 = (self.storage.var("x") for _ in range(3))
-        start, at, done = (self._at(add(x, first)) for x in (x0, x1, x2))
+        storage, how = self.nest.storage, self.nest.how
+        acc, count = storage.scratch(self.nest.dst, DType.f32), Const(last - first)
+        q0, q1, q2 = (storage.var("x") for _ in range(3))
+        at = self._at(add(q2, first))
         return seq(
-            For(x0, count, Store(acc, start, f32(self.how.init))),
-            self._over_taps(acc, at, x1, count),
-            For(x2, count, self._done(done, Load(acc, done), finish)),
+            For(q0, count, Store(acc, self.nest.at(q0), f32(how.init))),
+            self._over_taps(acc, q1, add(q1, first), count),
+            For(q2, count, self.nest.done(at, Load(acc, self.nest.at(q2)), self.finish)),
         )
 
-    def _over_taps(self, acc: Tensor, at: Indices, x: Var, count: Expr) -> Stmt:
-        """The loops over taps, the one over x inside them, and each condition as far out as the variables in it allow."""
-        if any(0 in t.shape for t in self.call.ins):
-            return Seq(())
-        loops = (*(self.storage.var("k") for _ in self.taps), x)
-        tap = self._tap(at, loops[:-1])
-        stmt: Stmt = Store(acc, at, binary(self.how.op, Load(acc, at), tap.value))
-        waiting = list(tap.when)
-        for var, extent in zip(reversed(loops), (count, *map(Const, reversed(self.taps))), strict=True):
-            here = [c for c in waiting if var.name in variables(c)]
+    def _over_taps(self, acc: Tensor, var: Var, q: Expr, count: Expr) -> Stmt:
+        """The loops over taps, the one over q inside them, and each condition as far out as the variables in it allow."""
+        loops = (*(self.nest.storage.var("k") for _ in self.nest.taps), var)
+        tap, place = self.nest.tap(self._at(q), loops[:-1]), self.nest.at(var)
+        ranges = self._ranges(zip(loops, (*self.nest.taps, self.count), strict=True))
+        stmt: Stmt = Store(acc, place, binary(self.nest.how.op, Load(acc, place), tap.value))
+        waiting = [simplify_expr(c, ranges) for c in tap.when]
+        for loop, extent in zip(reversed(loops), (count, *map(Const, reversed(self.nest.taps))), strict=True):
+            here = [c for c in waiting if loop.name in variables(c)]
             waiting = [c for c in waiting if c not in here]
-            stmt = For(var, extent, _if(here, stmt))
+            stmt = For(loop, extent, _if(here, stmt))
         return _if(waiting, stmt)
 
     # ---- where every tap counts
 
-    def _interior(self) -> list[tuple[int, int]]:
-        """Per axis of dst the first index and one past the last one for which all conditions hold, whatever the tap."""
-        taps = tuple(self.storage.var("k") for _ in self.taps)
-        every = zip((*self.outer, *taps), (*self.dst.shape, *self.taps), strict=True)
-        ranges = {var.name: (0, extent - 1) for var, extent in every}
-        found = [(0, extent) for extent in self.dst.shape]
-        for condition in self._tap(self.outer, taps).when:
-            for form in _not_negative(condition):
-                axis, first, last = self._where(form, ranges)
+    def _ranges(self, more: Iterable[tuple[Var, int]]) -> Ranges:
+        """Those of the other axes' variables, and of these."""
+        return {var.name: (0, extent - 1) for var, extent in (*zip(self.nest.outer, self.nest.dst.shape, strict=True), *more)}
+
+    @cached_property
+    def _q(self) -> Var:
+        return self.nest.storage.var("q")
+
+    @cached_property
+    def _counting(self) -> list[tuple[Indices, list[Expr]]]:
+        """The taps that count somewhere in this row, each with what is left to be compared; all as one when they are too many to unroll."""
+        if prod(self.nest.taps) > MOST_UNROLLED:
+            boxes: Iterator[Indices] = iter([tuple(self.nest.storage.var("k") for _ in self.nest.taps)])
+        else:
+            boxes = (tuple(map(Const, tap)) for tap in product(*map(range, self.nest.taps)))
+        found = []
+        for tap in boxes:
+            loops = ((k, extent) for k, extent in zip(tap, self.nest.taps, strict=True) if isinstance(k, Var))
+            ranges = self._ranges((*loops, (self._q, self.count)))
+            when = [simplify_expr(c, ranges) for c in self.nest.tap(self._at(self._q), tap).when]
+            if all(constant(c) != 0 for c in when):
+                found.append((tap, [c for c in when if constant(c) is None]))
+        return found
+
+    @cached_property
+    def _interior(self) -> list[Stretch]:
+        """Per axis of dst the indices for which all conditions hold; of x, its q."""
+        sizes = [self.count if axis == self.nest.along else extent for axis, extent in enumerate(self.nest.dst.shape)]
+        found = [(0, size) for size in sizes]
+        axes = self.nest.at(self._q)
+        for tap, when in self._counting:
+            loops = ((k, extent) for k, extent in zip(tap, self.nest.taps, strict=True) if isinstance(k, Var))
+            ranges = self._ranges((*loops, (self._q, self.count)))
+            for form in (form for condition in when for form in _not_negative(condition)):
+                axis, first, last = _where(form, axes, sizes, ranges)
                 found[axis] = (max(found[axis][0], first), min(found[axis][1], last))
         return [(first, last) if first < last else (0, 0) for first, last in found]
 
-    def _where(self, form: Linear, ranges: Ranges) -> tuple[int, int, int]:
-        """(axis, first, last): form >= 0 holds for all taps when the index of this axis is in first .. last - 1."""
-        steps = [(axis, form.terms[var]) for axis, var in enumerate(self.outer) if var in form.terms]
-        axis, step = steps[0] if len(steps) == 1 else (0, 0)
-        least, _ = linear_bounds(form.minus(Linear({self.outer[axis]: step} if step else {})), ranges)
-        extent = self.dst.shape[axis]
-        if step == 0 or least == -inf:
-            return axis, 0, extent if least >= 0 else 0
-        return (axis, max(0, ceil(-least / step)), extent) if step > 0 else (axis, 0, min(extent, floor(least / -step) + 1))
+
+def _where(form: Linear, axes: Indices, sizes: list[int], ranges: Ranges) -> tuple[int, int, int]:
+    """(axis, first, last): form >= 0 holds for all taps when the index of this axis is in first .. last - 1."""
+    steps = [(axis, form.terms[var]) for axis, var in enumerate(axes) if var in form.terms]
+    axis, step = steps[0] if len(steps) == 1 else (0, 0)
+    least, _ = linear_bounds(form.minus(Linear({axes[axis]: step} if step else {})), ranges)
+    if step == 0 or least == -inf:
+        return axis, 0, sizes[axis] if least >= 0 else 0
+    return (axis, max(0, ceil(-least / step)), sizes[axis]) if step > 0 else (axis, 0, min(sizes[axis], floor(least / -step) + 1))
 
 
 def _not_negative(condition: Expr) -> list[Linear]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
 from math import floor, gcd, prod, sqrt
 
 import numpy as np
@@ -26,8 +27,8 @@ from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub, unary
-from benchgraph.tir.ir import BinOp, Expr, UnOp
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, select, sub
+from benchgraph.tir.ir import BinOp, Expr
 
 ATTRS = {
     "mode": Attr("string", required=True, choices=("nearest", "linear", "bilinear", "trilinear")),
@@ -141,7 +142,7 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 class _Line:
     """x = (step * o + start) / unit along one spatial dim, before clamping; the numbers have no common factor.
 
-    nearest: moved by 1/2, so that the nearest element is the last one that x has passed.
+    nearest: moved by 1/2, so that the nearest element is the last one that x has passed, and no clamping is needed.
     """
 
     axis: int
@@ -152,15 +153,14 @@ class _Line:
     unit: int
 
     def scaled(self, o: Expr) -> Expr:
-        """x * unit, clamped."""
-        raw = add(mul(o, self.step), self.start)
-        return minimum(binary(BinOp.max, raw, index(0)), self.unit * (self.size - 1))
+        """x * unit."""
+        return add(mul(o, self.step), self.start)
 
-    def first(self, i: Expr, before: int) -> Expr:
-        """The least o whose x is larger than i - 1 (before = 1), or i or larger (before = 0); 0 when x stands still."""
-        if self.step == 0:
-            return index(0)
-        return add(floordiv(sub(mul(sub(i, before), self.unit), self.start + 1 - before), self.step), 1)
+    def clamped(self, x: Expr, part: Expr) -> Expr:
+        """part, the weight times unit; all of unit beyond the outermost elements, where nothing lies on the other side."""
+        top = index(self.unit * (self.size - 1))
+        beyond = select(binary(BinOp.gt, x, top), index(self.unit), part)
+        return select(binary(BinOp.lt, x, index(0)), index(self.unit), beyond)
 
 
 def _lines(call: Call) -> tuple[_Line, ...]:
@@ -183,18 +183,19 @@ def _corners(call: Call) -> Shape:
 
 
 def _corner(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The element at a corner of the box around x, times its weight."""
-    place, weight = list(at), list[Expr]()
+    """The element at a corner of the box around x, times its weight. A corner that is not on src does not count."""
+    place, weight, when = list(at), list[Expr](), list[Expr]()
     for d, line in enumerate(_lines(call)):
-        if _is_nearest(call):
-            place[line.axis] = floordiv(add(mul(at[line.axis], line.step), line.start), line.unit)
-            continue
         x = line.scaled(at[line.axis])
-        place[line.axis] = minimum(add(floordiv(x, line.unit), tap[d]), line.size - 1)
-        if line.unit > 1:
-            behind = mod(x, line.unit)  # how far x has come from the element before it
-            weight.append(_share(add(mul(sub(1, tap[d]), sub(line.unit, behind)), mul(tap[d], behind)), line))
-    return Tap(_weighted(weight, src(0, tuple(place))))
+        place[line.axis] = floordiv(x, line.unit)
+        if _is_nearest(call) or line.unit == 1:
+            continue
+        behind, corner = mod(x, line.unit), add(x, mul(tap[d], line.unit))  # behind: how far x is from the element in front of it
+        place[line.axis] = add(place[line.axis], tap[d])
+        when += [binary(BinOp.ge, corner, index(0)), binary(BinOp.lt, corner, index(line.unit * line.size))]
+        part = add(binary(BinOp.mul, sub(1, tap[d]), sub(line.unit, behind)), binary(BinOp.mul, tap[d], behind))
+        weight.append(_share(line.clamped(x, part), line))
+    return Tap(_weighted(weight, src(0, tuple(place))), tuple(when))
 
 
 def _share(part: Expr, line: _Line) -> Expr:
@@ -203,12 +204,7 @@ def _share(part: Expr, line: _Line) -> Expr:
 
 def _weighted(weights: list[Expr], value: Expr) -> Expr:
     """value times the product of the weights, which is the same for all channels."""
-    if not weights:
-        return value
-    total = weights[0]
-    for w in weights[1:]:
-        total = binary(BinOp.mul, total, w)
-    return binary(BinOp.mul, total, value)
+    return binary(BinOp.mul, reduce(partial(binary, BinOp.mul), weights), value) if weights else value
 
 
 def _outputs(call: Call) -> Shape:
@@ -222,14 +218,18 @@ def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     place, weight, when = list(at), list[Expr](), list[Expr]()
     for d, line in enumerate(_lines(call)):
         i = at[line.axis]
-        o = place[line.axis] = add(line.first(i, 0 if _is_nearest(call) else 1), tap[d])
-        when += [binary(BinOp.ge, o, index(0)), binary(BinOp.lt, o, index(line.count))]
-        if _is_nearest(call):
-            when.append(binary(BinOp.eq, floordiv(add(mul(o, line.step), line.start), line.unit), i))
+        if line.step == 0:  # every output stands on the first element
+            place[line.axis] = tap[d]
+            when.append(binary(BinOp.lt, i, index(1)))
             continue
-        part = sub(line.unit, unary(UnOp.abs, sub(line.scaled(o), mul(i, line.unit))))
-        when.append(binary(BinOp.gt, part, index(0)))
-        weight.append(_share(part, line))
+        reach, least = (line.unit, mul(i, line.unit)) if _is_nearest(call) else (2 * line.unit - 1, add(mul(sub(i, 1), line.unit), 1))
+        before, number = sub(least, line.start + 1), add(tap[d], 1)  # the outputs up to before // step have not come to this element
+        o = place[line.axis] = add(floordiv(before, line.step), number)
+        past = sub(mul(number, line.step), mod(before, line.step))  # how far x is past the last place that is too far away
+        when += [binary(BinOp.ge, before, mul(sub(0, number), line.step)), binary(BinOp.le, past, index(reach))]
+        when.append(binary(BinOp.lt, before, mul(sub(line.count, number), line.step)))
+        if not _is_nearest(call):
+            weight.append(_share(line.clamped(line.scaled(o), minimum(past, sub(2 * line.unit, past))), line))
     return Tap(_weighted(weight, src(1, tuple(place))), tuple(when))
 
 

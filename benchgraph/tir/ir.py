@@ -15,6 +15,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, dense_strides, reach
 
 INDEX = DType.s64  # dtype of loop variables and indices
+CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
+CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which LLVM 22 stores too much of narrower ones (see vectorize)
 
 
 class Scope(Enum):

@@ -10,6 +10,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
+    CLOSE,
+    CLOSE_BITS,
     INDEX,
     Alloc,
     Binary,
@@ -102,7 +104,7 @@ def loop_of(s: For, lanes: int) -> Loop | None:
             continue
         step = loop.step(c.index[0]) if c.index else 0
         found = _reduction(c) if step == 0 else None
-        if c.mask is not None or (step != 1 and found is None):
+        if c.mask is not None or (found is None and not _is_storable(c.tensor, step)):
             return None
         reductions += [found] if found is not None else []
     loop = replace(loop, reductions=tuple(reductions))
@@ -126,6 +128,11 @@ def _widens(loop: Loop, e: Expr) -> bool:
         case Binary() if e.op in _SCALAR_ONLY and loop.varies(e):
             return False
     return all(_widens(loop, p) for p in parts(e))
+
+
+def _is_storable(t: Tensor, step: int | None) -> bool:
+    """Whether a vector of elements so far apart is worth storing: neighbours, and wider elements that are close."""
+    return step == 1 or (step is not None and 1 < step <= CLOSE and t.dtype.bits >= CLOSE_BITS)
 
 
 def _reduction(s: Store) -> Reduction | None:

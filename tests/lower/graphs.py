@@ -393,3 +393,20 @@ def interpolation_channels_first(b: GraphBuilder) -> None:
     """Places and weights change from element to element of x."""
     x = b.op("Interpolate", b.input((2, 2, 3, 10)), mode="linear", scales=(2.0, 1.5), data_format="NCX")
     b.op("ReLU", b.op("InterpolateBackward", b.input((2, 2, 4, 20)), x, mode="nearest", sizes=(6, 15), data_format="NCX"))
+
+
+@case
+def pool_leaves_and_is_reshaped(b: GraphBuilder) -> None:
+    """The movement cannot be a view, and its result has more dims than the nest has axes: it is scattered, and decides nothing."""
+    x = b.op("MaxPool", b.input((2, 6, 20)), data_format="NCX", kernel=(2,), strides=(2,), pads_begin=(), pads_end=())
+    b.end(x)
+    b.op("StaticReshape", x, shape=(2, 1, 6, 2, 5), special_zero=False)
+
+
+@case
+def gradients_channels_first(b: GraphBuilder) -> None:
+    """Even and odd elements are rows of their own, with other taps; the post-op is in both."""
+    src, diff_dst = b.input((1, 2, 6, 41)), b.input((1, 2, 3, 20))
+    x = b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
+    y = b.op("AvgPoolBackward", diff_dst, data_format="NCX", exclude_pad=True, src_shape=(1, 2, 6, 41), **POOL)
+    b.op("Multiply", b.op("Add", x, y), b.input((41,)))

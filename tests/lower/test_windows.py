@@ -22,6 +22,7 @@ from benchgraph.lower import lower
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, LoopKind, Module
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -50,6 +51,34 @@ def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -
 def test_nest(data_format: str, golden: Callable[[str], None]) -> None:
     shape = (2, 8, 8, 32) if data_format == "NXC" else (2, 3, 8, 70)
     golden(print_tir(tir(pool(shape, data_format), passes=1).main))
+
+
+def test_rows_of_even_and_odd_elements(golden: Callable[[str], None]) -> None:
+    """x // 4 and x % 4 of 2x - 1 move evenly from every second x to the next: two rows, each with weights of its own."""
+    b = GraphBuilder()
+    b.op("Interpolate", b.input((2, 3, 40)), mode="linear", sizes=(80,), data_format="NCX")
+    golden(print_tir(tir(b.graph(), passes=1).main))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attrs"),
+    [
+        ("Interpolate", ((2, 8, 30, 30),), {"mode": "linear", "sizes": (60, 90)}),
+        ("Interpolate", ((2, 8, 30, 40),), {"mode": "nearest", "sizes": (45, 60)}),
+        ("InterpolateBackward", ((2, 8, 20, 40), (2, 8, 40, 80)), {"mode": "linear", "sizes": (40, 80)}),
+        ("MaxPoolBackward", ((2, 8, 60, 80), (2, 8, 30, 40)), POOL),
+        ("AvgPoolBackward", ((2, 8, 30, 40),), {**POOL, "exclude_pad": False, "src_shape": (2, 8, 60, 80)}),
+    ],
+)
+def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict[str, object]) -> None:
+    """With x a spatial axis: no loop is left whose index is divided, and every long one is a vector's."""
+    b = GraphBuilder()
+    b.op(kind, *map(b.input, shapes), data_format="NCX", **attrs)
+    main = tir(b.graph()).main
+    assert ":+16" in print_tir(main)
+    loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial and not s.var.name.endswith("_v")]
+    innermost = [s for s in loops if not any(isinstance(inner, For) for inner in walk(s.body))]
+    assert [print_tir(s) for s in innermost if (constant(s.extent) or 0) > 8] == []
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,18 @@ def test_constant_stride_gathers() -> None:
     assert ":+16*3]" in text(loop(j, 64, put(Y, j, value=at(X, add(mul(j, 3), 1)))))
 
 
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("isa", ISAS)
+def test_close_elements_are_stored_in_vectors(stride: int, isa: str) -> None:
+    body = loop(j, 67, put(Y, add(mul(j, stride), 1), value=at(X, j)))
+    lanes = ISAS[isa].lanes
+    assert f":+{lanes}*{stride}] = x[" in print_tir(vectorized(body, isa=isa).body)
+
+
+def test_close_elements_of_a_narrow_type_are_not() -> None:
+    assert is_scalar(loop(j, 32, put(H, mul(j, 2), value=cast(at(X, j), DType.bf16))))
+
+
 def test_invariant_load_is_broadcast() -> None:
     assert "x16(x[5])" in text(loop(j, 64, put(Y, j, value=at(X, 5))))
 
@@ -123,7 +135,7 @@ def test_integer_reduction_starts_from_the_end_of_the_range() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        put(Y, mul(j, 2), value=at(X, j)),
+        put(Y, mul(j, 5), value=at(X, j)),
         put(Y, sub(63, j), value=at(X, j)),
         put(Y, add(j, 1), value=at(Y, j)),
         put(Y, j, value=at(Y, 0)),
@@ -135,7 +147,7 @@ def test_integer_reduction_starts_from_the_end_of_the_range() -> None:
         put(Y, j, value=cast(floordiv(j, 2), DType.f32)),
     ],
     ids=[
-        "store with a stride", "store backwards", "running value", "read of what is written", "last value wins", "no fold",
+        "store far apart", "store backwards", "running value", "read of what is written", "last value wins", "no fold",
         "acc read twice", "floordiv index", "square index", "floordiv data",
     ],
 )  # fmt: skip

@@ -5,7 +5,8 @@
     }
     for j in 64 { s = s + x[j] }       ->  four vector accumulators, added up and reduced into s after the loop
 
-A loop stays as it is when a store is neither unit stride nor a reduction, or when an iteration depends on another in any other way.
+A loop stays as it is when a store is neither to neighbours (or to wider elements that are close) nor a reduction, or when an iteration
+depends on another in any other way.
 """
 
 from __future__ import annotations
