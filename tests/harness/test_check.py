@@ -158,7 +158,7 @@ def test_mode_i_reports_what_compile_raises() -> None:
 
 
 def test_accuracy_of_every_output_is_kept_when_it_passes_too() -> None:
-    library = FakeLibrary(Clock(), spoil=lambda kind, a: a * (1 + (kind != "ReLU") * 2.0**-22))  # twice f32's eps
+    library = FakeLibrary(Clock(), spoil=lambda kind, a: a * (1 + (kind == "MatMul") * 2.0**-22))  # twice f32's eps
     result = run(library, policy=("one_op_each",))
     assert result.status is Status.PASSED
     assert [(a.policy, a.where, a.tensor) for a in result.accuracy] == [
@@ -166,9 +166,9 @@ def test_accuracy_of_every_output_is_kept_when_it_passes_too() -> None:
         *(("one_op_each", "whole graph", t) for t in (3, 5)),
     ]
     assert all((a.dtype, a.total, a.errors) == ("f32", 64, 0) for a in result.accuracy)
-    first, relu, *rest = result.accuracy
+    first, relu, _, *whole = result.accuracy
     assert (relu.max_abs, relu.max_rel, relu.max_ulp, relu.l2) == (0, 0, 0, 0)
-    for a in (first, *rest):
+    for a in (first, *whole):
         assert 2.0**-25 < a.l2 < 2.0**-21
         assert a.max_rel > 2.0**-23
         assert 2 <= a.max_ulp <= a.max_rel * 2**24
