@@ -16,7 +16,7 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
-from benchgraph.harness.knobs import Globals, Knob, Mode, knobs_of
+from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
@@ -40,16 +40,22 @@ class _Command(click.Command):
             ("--help, --version", "show this, or the version"),
         ]
         _section(formatter, "Options", control)
-        _section(formatter, "Shared options", [_row(k) for k in knobs_of(Globals).values()])
+        for group in dict.fromkeys(k.group for k in knobs_of(Globals).values()):
+            _section(formatter, group, [_row(k) for k in knobs_of(Globals).values() if k.group == group])
         for name in names("drivers"):
             driver = load_driver(name)
-            _section(formatter, f"Driver {name}: {driver.about}", [_row(k) for k in knobs_of(driver.knobs).values()])
+            _section(formatter, f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", _rows(driver.knobs))
+        _section(formatter, "Taken for benchdnn's sake, changing nothing", list(INERT.items()))
         _section(formatter, "Reports", [(name, _about("reports", name)) for name in names("reports")])
         _section(formatter, "Environment", [(f"{name}={default}".rstrip("="), help) for name, default, help in table()])
 
 
+def _rows(knobs: type) -> list[tuple[str, str]]:
+    return [_row(k) for k in knobs_of(knobs).values()]
+
+
 def _row(knob: Knob) -> tuple[str, str]:
-    return f"{knob.option} {knob.value}", knob.help
+    return f"{knob.option} {knob.value}".rstrip(), knob.help
 
 
 def _section(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:
@@ -101,11 +107,15 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     try:
         config()
         line = parse(list(words))
-        if not line.problems:
+        if not line.planned:
             raise UsageError("nothing to run", fix="add --case FILE")
+        if not line.problems:
+            raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
+    for note in line.notes:
+        click.echo(f"benchgraph: {note}", err=True)
     ctx.exit(_run(line, _bench(ctx.obj)))
 
 
@@ -137,22 +147,38 @@ def _run(line: CommandLine, bench: Bench) -> int:
     interrupted = False
     try:
         machine = _machine(line, bench)
-        for case in _results(line, bench):
+        for problem, case in zip(line.problems, _results(line, bench), strict=False):
+            for text in _perf(problem, case, is_first=not done):
+                click.echo(text)
             click.echo(case.line)
             done.append(case)
     except KeyboardInterrupt:
         interrupted = True
     results = ResultSet(line.globals.mode, machine, tuple(done), bench.clock() - started)
     reported = _report(line.globals, results)
-    _summary(line.globals, results, len(line.problems) if interrupted else 0)
+    if len(done) < len(line.problems):
+        why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
+        click.echo(f"{why} after {len(done)} of {len(line.problems)} cases")
+    _summary(line.globals, results)
     if interrupted:
         return INTERRUPTED
     return results.exit_code if reported else 1
 
 
+def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
+    """benchdnn's perf lines of a timed case, under their header the first time."""
+    if not problem.globals.mode.is_timed:
+        return
+    from benchgraph.harness.perf_template import header, lines
+
+    if is_first:
+        yield header(problem.globals.perf_template)
+    yield from lines(problem.globals.perf_template, problem, case)
+
+
 def _machine(line: CommandLine, bench: Bench) -> Machine | None:
     """Described only when somebody will read it, since measuring the peaks takes a second."""
-    if line.globals.mode is not Mode.performance and not line.globals.report:
+    if not line.globals.mode.is_timed and not line.globals.report:
         return None
     from benchgraph.harness.machine import describe
 
@@ -187,7 +213,7 @@ def _report(settings: Globals, results: ResultSet) -> bool:
     """Render every report asked for, and the table in mode P. False when a file could not be written."""
     written = True
     wanted = settings.report
-    if settings.mode is Mode.performance and ("console", "") not in wanted:
+    if settings.mode.is_timed and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
         text = load_report(name)(results)
@@ -205,10 +231,10 @@ def _report(settings: Globals, results: ResultSet) -> bool:
     return written
 
 
-def _summary(settings: Globals, results: ResultSet, planned: int) -> None:
-    """benchdnn's closing lines. planned: how many cases there were to be when the run was interrupted, else 0."""
+def _summary(settings: Globals, results: ResultSet) -> None:
+    """benchdnn's closing lines."""
     failures = results.failures
-    if failures and settings.summary == "failures":
+    if failures and "failures" not in settings.summary.split("+"):
         click.echo("=== Failed cases summary (--summary=no-failures to disable) ===")
         for case in failures[:FAILURES_SHOWN]:
             click.echo(case.line)
@@ -217,7 +243,5 @@ def _summary(settings: Globals, results: ResultSet, planned: int) -> None:
         click.echo("=" * 30)
     if settings.verbose:
         click.echo(phase_table((case.phases for case in results.cases), results.elapsed_s))
-    if planned:
-        click.echo(f"interrupted after {len(results.cases)} of {planned} cases")
     click.echo(results.summary)
     click.echo(f"total: {results.elapsed_s:.2f}s;")

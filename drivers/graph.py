@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.knobs import knob, natural
+from benchgraph.harness.knobs import knob
+from benchgraph.harness.parsers import (
+    NOTHING,
+    PerId,
+    attr_texts,
+    dtypes,
+    fpmath,
+    natural,
+    new_shape,
+    per_id,
+    property_type,
+)
 from benchgraph.harness.problem import CannotOverride, Driver
 
 if TYPE_CHECKING:
-    from benchgraph.graph.ir import Graph
+    from benchgraph.graph import Graph
+    from benchgraph.graph.override import Overrides
 
 
 @dataclass(frozen=True)
@@ -19,27 +30,84 @@ class Knobs:
     """Names, defaults and order in the repro line are benchdnn's."""
 
     mb: int = knob(0, natural, "N[,N...]", "replace the batch dimension; 0 = keep the file's", product=True)
-    expected_n_partitions: int = knob(1, natural, "N", "how many partitions the fused policy must make (default 1); 0 = do not check")
+    dt: Any = knob(  # a DType, or a PerId of DTypes
+        NOTHING,
+        dtypes,
+        "DT[,...] or ID:DT[+ID:DT...][,...]",
+        "compute in f32, bf16 or f16, where the graph does not convert dtypes; or change the dtype of single tensors",
+        product=True,
+    )
+    op_kind: PerId = knob(
+        NOTHING,
+        per_id(str, "0:Add+3:undef"),
+        "OP:KIND[+...][,...]",
+        "exchange an op for another of its family (binary, eltwise); undef takes it out",
+        product=True,
+    )
+    tensor_property: PerId = knob(
+        NOTHING,
+        per_id(property_type, "3:host_scalar"),
+        "ID:{undef,variable,constant,host_scalar}[+...][,...]",
+        "change what tensors are",
+        product=True,
+    )
+    in_shapes: PerId = knob(
+        NOTHING,
+        per_id(new_shape, "0:2x3*ba+1:3x4"),
+        "ID:SHAPE[*LAYOUT][+...][,...]",
+        "dims of graph inputs (- for a scalar), and layouts of inputs and outputs: a tag such as acdb, or strides such as 12x4x1",
+        product=True,
+    )
+    op_attrs: PerId = knob(
+        NOTHING,
+        per_id(attr_texts, "0:strides:2x2*groups:1"),
+        "OP:NAME:VALUE[*NAME:VALUE...][+...][,...]",
+        "set attributes; lists are joined by x, undef removes one",
+        product=True,
+    )
+    attr_fpmath: str = knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
+    expected_n_partitions: int = knob(
+        1, natural, "N[,N...]", "how many partitions the fused policy must make (default 1); 0 = do not check", product=True
+    )
     case: str = knob("", str, "FILE", "the JSON file; runs it with the options so far")
+
+
+# benchdnn's nesting of the loops over alternatives, the outermost first
+LOOPS = ("in_shapes", "op_attrs", "expected_n_partitions", "attr_fpmath", "op_kind", "tensor_property", "dt", "mb")
+
+
+def overrides(knobs: Knobs) -> Overrides:
+    from benchgraph.graph.override import Overrides
+
+    mode, _, apply_to_int = knobs.attr_fpmath.partition(":")
+    return Overrides(
+        in_shapes=knobs.in_shapes.by_id,
+        mb=knobs.mb,
+        op_attrs={id: dict(texts.entries) for id, texts in knobs.op_attrs.entries},
+        op_kind=knobs.op_kind.by_id,
+        attr_fpmath=(mode, apply_to_int == "true") if mode else None,
+        tensor_property=knobs.tensor_property.by_id,
+        **({"dts": knobs.dt.by_id} if isinstance(knobs.dt, PerId) else {"dt": knobs.dt}),
+    )
 
 
 def build(knobs: Knobs, file: Path) -> Graph:
     # imported here: the options are read, and --help printed, without loading numpy
-    from benchgraph.graph import infer_shapes, load, row_major, with_batch
+    from benchgraph.core.errors import BenchgraphError
+    from benchgraph.graph import read, row_major
+    from benchgraph.graph.override import BadOverride, rewrite
 
-    graph = row_major(load(file))
+    graph = row_major(read(file))
     try:
-        graph = infer_shapes(graph)
+        return rewrite(graph, overrides(knobs))
+    except BadOverride as bad:
+        raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
     except BenchgraphError as bad:
         raise bad.inside(str(file)) from bad
-    try:
-        return with_batch(graph, knobs.mb)
-    except BenchgraphError as bad:
-        raise CannotOverride(bad.what, where=bad.where, fix=bad.fix).inside(f"{file}: --mb={knobs.mb}") from bad
 
 
 def expected(knobs: Knobs) -> int:
     return knobs.expected_n_partitions
 
 
-DRIVER = Driver("graph", "oneDNN Graph JSON dumps", Knobs, build, expected)
+DRIVER = Driver("graph", "oneDNN Graph JSON dumps", Knobs, build, expected, LOOPS)

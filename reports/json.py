@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from benchgraph.harness.results import SCHEMA_VERSION, CaseResult, Machine, PartitionTiming, PolicyTiming, ResultSet
 
@@ -46,6 +47,8 @@ def case(c: CaseResult) -> dict[str, object]:
         "errors": r.errors,
         "total": r.total,
         "n_partitions": r.n_partitions,
+        "partitions": {policy: [list(ops) for ops in found] for policy, found in r.partitions.items()},
+        "accuracy": [asdict(a) for a in r.accuracy],
         "flops": r.flops,
         "bytes": r.bytes,
         "compile_s": sum(t.compile_s for t in r.timings),

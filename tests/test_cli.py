@@ -72,6 +72,9 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("benchgraph.harness.machine._cpu", lambda: "Test CPU")
     result = run("--mode=P", "--graph", "--threads=2", "--fix-times-per-prb=2", "--case=good.json")
     lines = result.output.splitlines()
+    assert lines[:2] == ["Template entries: perf,%engine%,%prb%,%-time%,%0time%", "perf,engine,prb,min_time,avg_time"]
+    assert lines[2] == "perf,cpu,--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json,5,5"
+    lines = lines[3:]
     assert lines[0] == "0:EXECUTED (3501 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
     assert lines[1].startswith("Test CPU, ")
     assert lines[2] == "f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 7 GFLOP/s (90%)"
@@ -204,7 +207,7 @@ def test_a_batch_size_that_fits_nothing_is_untested(cases: Path) -> None:
     save(b.graph(), cases / "scalar.json")
     (cases / "scalar.json").write_text((cases / "scalar.json").read_text().replace("[1]", "[]"))
     result = run("--graph", "--mb=4", "--case=scalar.json")
-    assert result.output.startswith("0:UNTESTED_FAILED (scalar.json: --mb=4: ")
+    assert result.output.startswith("0:UNTESTED_FAILED (scalar.json: --mb: ")
     assert result.exit_code == 1
 
 

@@ -16,7 +16,7 @@ def infer_shapes(graph: Graph) -> Graph:
     A tensor's producer describes it; the uses of a graph input are merged (known dims win over unknown ones, a property over undef).
     Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape where dims disagree, or stay unknown.
     """
-    tensors = {t.id: _filled(t) for t in _merged_inputs(graph).values()}
+    tensors = {t.id: _filled(t) for t in merged_inputs(graph).values()}
     for op in graph.order:
         ins = tuple(tensors[t.id] for t in op.inputs)
         tensors |= {t.id: _filled(t) for t in infer_outputs(op, ins)}
@@ -24,7 +24,8 @@ def infer_shapes(graph: Graph) -> Graph:
     return graph if same else graph.with_tensors(tensors)
 
 
-def _merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
+def merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
+    """Tensor id -> the one description that all uses of a graph input give. Raises InvalidShape where they disagree or say too little."""
     found: dict[int, LogicalTensor] = {}
     for op in graph.ops:
         for t in op.inputs:

@@ -39,6 +39,16 @@ Json = Mapping[str, object]
 
 def load(path: str | Path) -> Graph:
     """Read and check a file. Every error is one line that begins with the path."""
+    graph = read(path)
+    try:
+        check(graph)
+    except BenchgraphError as bad:
+        raise bad.inside(str(path)) from bad
+    return graph
+
+
+def read(path: str | Path) -> Graph:
+    """Read a file without checking whether its ops are legal, which overrides may yet make them. Errors as `load`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as missing:
@@ -46,7 +56,10 @@ def load(path: str | Path) -> Graph:
     except (OSError, UnicodeDecodeError) as bad:
         reason = bad.strerror if isinstance(bad, OSError) else "not UTF-8 text"
         raise InvalidArguments(f"cannot read the file: {reason}", where=str(path)) from bad
-    return loads(text, where=str(path))
+    try:
+        return _graph(_parse(text))
+    except BenchgraphError as bad:
+        raise bad.inside(str(path)) from bad
 
 
 def loads(text: str, where: str = "<string>") -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.arrays import put, view
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition
 
 ALIGNMENT = 64  # bytes: a cache line, and a full AVX-512 vector
+REFERENCE_BYTES = 8  # per element: float64
+CONSTANT_BYTE = 0x3F  # benchdnn's, for inputs that need no meaning: 0.747 in f32, 63 in s8
 NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritten element shows
 
 Array: TypeAlias = NDArray[np.generic]
@@ -32,6 +35,16 @@ def allocate(tensor: LogicalTensor) -> Array:
     return view(storage(tensor.nbytes), tensor)
 
 
+def constant_inputs(graph: Graph) -> dict[int, Array]:
+    """Buffers for the graph's inputs, every byte the same."""
+    buffers = {}
+    for tensor in graph.inputs:
+        memory = storage(tensor.nbytes)
+        memory.fill(1 if tensor.dtype is DType.boolean else CONSTANT_BYTE)
+        buffers[tensor.id] = view(memory, tensor)
+    return buffers
+
+
 def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:
     """Buffers for the graph's inputs, filled from values, the elements (which is emptied, so that large data is not held twice)."""
     buffers = {}
@@ -39,6 +52,34 @@ def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:
         buffers[tensor.id] = allocate(tensor)
         put(buffers[tensor.id], tensor, values.pop(tensor.id))
     return buffers
+
+
+def turn_bits(arrays: Iterable[Array]) -> None:
+    """Turn every bit of every element (of booleans: the value); twice is as before. Arrays whose elements share memory are left out."""
+    for array in {id(a): a for a in arrays}.values():
+        if any(s == 0 and d > 1 for s, d in zip(array.strides, array.shape, strict=True)):
+            continue
+        bits = array if array.dtype == np.bool_ else array.view(f"u{array.itemsize}")
+        np.logical_not(bits, out=bits) if array.dtype == np.bool_ else np.invert(bits, out=bits)
+
+
+def memory_needed(graph: Graph, *, with_reference: bool) -> int:
+    """Bytes that executing the graph takes, every tensor in a buffer of its own; with the float64 reference, as much as it holds at once.
+
+    numpy may hold copies of an op's operands while it works, so these count twice.
+    """
+    tensors = graph.tensors.values()
+    total = sum(t.nbytes for t in tensors)
+    if not with_reference:
+        return total
+    last = {t.id: step for step, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
+    live, peak = {t.id: t.type.elements for t in graph.inputs}, 0
+    for step, op in enumerate(graph.order):
+        own = {t.id: t.type.elements for t in (*op.inputs, *op.outputs)}
+        live |= own
+        peak = max(peak, sum(live.values()) + sum(own.values()))
+        live = {id: n for id, n in live.items() if last[id] > step}
+    return total + REFERENCE_BYTES * peak
 
 
 @dataclass(frozen=True)

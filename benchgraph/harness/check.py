@@ -1,4 +1,4 @@
-"""Modes I, R and C: compile; execute once; compare with the float64 reference.
+"""Modes I, R, B and C: compile; execute once; execute twice and compare the bits; compare with the float64 reference.
 
 Data flows through the partitions as it will in use. Each partition is judged on the data it really received, so the first wrong one is
 named; with several partitions the graph's outputs are also judged against the reference of the whole graph.
@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from benchgraph.core.arrays import elements, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import NAN_BYTE, Array, last_uses, load_inputs, storage
+from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, storage, turn_bits
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
+from benchgraph.harness.results import Accuracy, Result, Status
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import Comparison, compare, evaluate, fill, sure_zeros, tolerance
@@ -24,35 +28,56 @@ from benchgraph.reference import Comparison, compare, evaluate, fill, sure_zeros
 
 def initialise(problem: Problem, graph: Graph, library: Library) -> Result:
     """Mode I: cut and compile."""
-    counts = {}
+    result = _described(Status.INITIALIZED, graph)
     for policy in problem.globals.policies:
         partitions = cut(problem, graph, library, policy)
         compile_all(partitions, library, policy)
-        counts[policy] = len(partitions)
-    return Result(Status.INITIALIZED, n_partitions=counts, flops=flops(graph.ops), bytes=traffic(graph))
+        result = _with_partitions(result, policy, partitions)
+    return result
 
 
 def run_once(problem: Problem, graph: Graph, library: Library) -> Result:
-    """Mode R: cut, compile and execute, on data that is cheap to make; nothing is compared."""
-    return _every_policy(problem, graph, library, Status.EXECUTED, cheap=True)
+    """Mode R: cut, compile and execute, on inputs that hold one constant; nothing is compared."""
+    return _every_policy(problem, graph, library, Status.EXECUTED)
+
+
+def run_twice(problem: Problem, graph: Graph, library: Library) -> Result:
+    """Mode B. FAILED at the first tensor that a second execution on the same data does not repeat to the bit, else EXECUTED."""
+    return _every_policy(problem, graph, library, Status.EXECUTED)
 
 
 def check(problem: Problem, graph: Graph, library: Library) -> Result:
     """Mode C. FAILED at the first wrong tensor, MISTRUSTED when an output is nearly all zeros, else PASSED."""
-    return _every_policy(problem, graph, library, Status.PASSED, cheap=False)
+    return _every_policy(problem, graph, library, Status.PASSED)
 
 
-def _every_policy(problem: Problem, graph: Graph, library: Library, success: Status, *, cheap: bool) -> Result:
-    result = Result(success, flops=flops(graph.ops), bytes=traffic(graph))
+def _described(status: Status, graph: Graph) -> Result:
+    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
+
+
+def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition]) -> Result:
+    ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
+    return replace(result, n_partitions={**result.n_partitions, policy: len(ops)}, partitions={**result.partitions, policy: ops})
+
+
+def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
+    if problem.globals.has_no_reference:
+        return constant_inputs(graph)
+    return load_inputs(graph, fill(graph, problem.globals.seed))
+
+
+def _every_policy(problem: Problem, graph: Graph, library: Library, success: Status) -> Result:
+    result, mode = _described(success, graph), problem.globals.mode
     inputs: dict[int, Array] = {}
     for policy in problem.globals.policies:
         partitions = cut(problem, graph, library, policy)
         compiled = compile_all(partitions, library, policy)
-        result = replace(result, n_partitions={**result.n_partitions, policy: len(partitions)})
+        result = _with_partitions(result, policy, partitions)
         with phase("fill"):
-            inputs = inputs or load_inputs(graph, fill(graph, problem.globals.seed, cheap=cheap))
-        verdict = _execute(graph, partitions, compiled, inputs, judge=not cheap)
-        result = replace(result, total=result.total + verdict.total)
+            inputs = inputs or _inputs(problem, graph)
+        verdict = _execute(graph, partitions, compiled, inputs, mode)
+        accuracy = tuple(replace(a, policy=policy) for a in verdict.accuracy)
+        result = replace(result, total=result.total + verdict.total, accuracy=(*result.accuracy, *accuracy))
         if verdict.errors:
             return replace(result, status=Status.FAILED, errors=verdict.errors, reason=f"{policy}: {verdict.reason}")
         if verdict.reason:
@@ -62,34 +87,39 @@ def _every_policy(problem: Problem, graph: Graph, library: Library, success: Sta
 
 @dataclass(frozen=True)
 class Verdict:
-    """Sums over tensors. reason is set for a wrong tensor, and, with no errors, for one that is not to be trusted."""
+    """errors and total: sums over tensors. reason is set for a wrong tensor, and, with no errors, for one that is not to be trusted."""
 
     errors: int = 0
     total: int = 0
     reason: str = ""
+    accuracy: tuple[Accuracy, ...] = ()
 
 
-def _execute(
-    graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: dict[int, Array], *, judge: bool
-) -> Verdict:
-    """Run the partitions in order, judging each on its outputs; buffers go after their last use."""
+def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: dict[int, Array], mode: Mode) -> Verdict:
+    """Run the partitions in order, judging each on its outputs as the mode has it; buffers go after their last use."""
     live, ends, verdict = dict(inputs), last_uses(partitions), Verdict()
     keep = {t.id for t in graph.outputs}
     for step, (partition, code) in enumerate(zip(partitions, compiled, strict=True)):
-        live.update(_run(partition, code, live, again=judge))
-        if judge:
+        where = f"partition {step} ({partition.kind})"
+        run = _Run(partition, code, live)
+        if mode is Mode.correctness:
+            run.on_other_data()
+        run()
+        live.update(run.outputs)
+        if mode is Mode.correctness:
             with phase("reference"):
                 want = evaluate(partition.graph, _elements(partition.inputs, live))
-            where = f"partition {step} ({partition.kind}): "
             verdict = _judge(partition.graph, partition.outputs, live, want, where, verdict)
+        elif mode is Mode.bitwise:
+            verdict = _repeat(run, where, verdict)
         if verdict.errors:
             return verdict
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
-    if judge and len(partitions) > 1:
+    if mode is Mode.correctness and len(partitions) > 1:
         with phase("reference"):
             want = evaluate(graph, _elements(graph.inputs, inputs))
-        verdict = _judge(graph, graph.outputs, live, want, "whole graph: ", verdict)
+        verdict = _judge(graph, graph.outputs, live, want, "whole graph", verdict)
     return verdict
 
 
@@ -98,20 +128,50 @@ def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[
     return {t.id: elements(live[t.id], t) for t in tensors}
 
 
-@phase("execute")
-def _run(partition: Partition, code: Compiled, live: dict[int, Array], *, again: bool) -> dict[int, Array]:
-    """Execute into memory full of NaN bytes, so that an element nobody writes shows.
+class _Run:
+    """A compiled partition on its inputs, with memory of its own for its outputs."""
 
-    again: twice, because only the second execution uses the constants that the first one cached.
-    """
-    memory = [storage(t.nbytes) for t in partition.outputs]
-    outputs = [view(m, t) for m, t in zip(memory, partition.outputs, strict=True)]
-    bound = code.bind([live[t.id] for t in partition.inputs], outputs)
-    for _ in range(2 if again else 1):
-        for m in memory:
+    @phase("execute")
+    def __init__(self, partition: Partition, code: Compiled, live: dict[int, Array]) -> None:
+        self._memory = [storage(t.nbytes) for t in partition.outputs]
+        self.tensors = partition.outputs
+        self.outputs = {t.id: view(m, t) for m, t in zip(self._memory, partition.outputs, strict=True)}
+        self._variable = [live[t.id] for t in partition.inputs if not t.is_constant]
+        self._bound = code.bind([live[t.id] for t in partition.inputs], list(self.outputs.values()))
+
+    @phase("execute")
+    def __call__(self) -> None:
+        """Execute into memory full of NaN bytes, so that an element nobody writes shows."""
+        for m in self._memory:
             m.fill(NAN_BYTE)
-        bound()
-    return {t.id: array for t, array in zip(partition.outputs, outputs, strict=True)}
+        self._bound()
+
+    def on_other_data(self) -> None:
+        """Execute with every bit of the inputs turned, but for constants, which the first execution may keep.
+
+        Only the next execution uses what was kept; were that made of anything but constants, its results are wrong.
+        """
+        turn_bits(self._variable)
+        self()
+        turn_bits(self._variable)
+
+
+def _repeat(run: _Run, where: str, verdict: Verdict) -> Verdict:
+    """The verdict on a second execution, which must give the same bits."""
+    first = {t.id: _bits(run.outputs[t.id], t) for t in run.tensors}
+    run()
+    for t in run.tensors:
+        wrong = np.flatnonzero((first[t.id] != _bits(run.outputs[t.id], t)).any(axis=1))
+        verdict = replace(verdict, total=verdict.total + t.type.elements)
+        if wrong.size:
+            what = f"{wrong.size} of {t.type.elements} values differ from one execution to the next; first at position {wrong[0]}"
+            return replace(verdict, errors=int(wrong.size), reason=f"{where}: tensor {t.id}: {what}")
+    return verdict
+
+
+def _bits(array: Array, t: LogicalTensor) -> NDArray[np.uint8]:
+    """A row of bytes per element."""
+    return np.frombuffer(elements(array, t).tobytes(), np.uint8).reshape(t.type.elements, -1 if t.type.elements else 1)
 
 
 @phase("compare")
@@ -122,11 +182,12 @@ def _judge(
     rtol, sure = tolerance(graph), sure_zeros(graph)
     for t in tensors:
         c = compare(elements(got[t.id], t), want[t.id], t.dtype, rtol)
-        verdict = replace(verdict, total=verdict.total + c.total)
+        found = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, c.max_abs, c.max_rel, c.max_ulp, c.l2_rel, c.zero_share)
+        verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, found))
         if not c.ok:
-            return replace(verdict, errors=c.errors, reason=f"{where}tensor {t.id}: {_describe(c)}")
+            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {_describe(c)}")
         if c.is_mistrusted(sure):
-            verdict = replace(verdict, reason=f"{where}tensor {t.id}: {c.zero_share:.0%} zeros prove little")
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {c.zero_share:.0%} zeros prove little")
     return verdict
 
 

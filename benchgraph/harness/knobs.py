@@ -5,32 +5,42 @@ This module and what it imports stay free of numpy, so that `benchgraph --help` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Any
 
 from benchgraph.core.errors import did_you_mean
-
-Parse: TypeAlias = Callable[[str], object]
+from benchgraph.harness.parsers import Parse, boolean, engine, letters, natural, one_of, pattern, positive, real_between, shard, text
 
 
 class Mode(Enum):
-    """What is done with a case; each mode does what the ones before it do, and more."""
+    """What is done with a case (benchdnn's letters)."""
 
     list = "L"
     init = "I"
     run = "R"
     correctness = "C"
+    bitwise = "B"
     performance = "P"
+    fast_performance = "F"
+    simulation = "S"
+
+    @property
+    def is_timed(self) -> bool:
+        return self in (Mode.performance, Mode.fast_performance, Mode.simulation)
 
 
 @dataclass(frozen=True)
 class Knob:
     """How one field is set. parse raises ValueError, whose text (if any) is the remedy.
 
-    value: the grammar, for --help. product: a comma list runs the case once per alternative. repeats: each use adds a value.
-    repro: whether the repro line says it. config: the field of core.config.Config that it sets while a case runs.
+    value: the grammar, for --help, where `group` is its section. product: a comma list runs the case once per alternative; an empty
+    alternative is the default. merge: how a further use of the option adds to the value. flag: the value may be left out, and is true
+    then. repro: whether the repro line says it. config: the field of core.config.Config that it sets while a case runs.
+    fixed_by: modes that settle the value themselves.
     """
 
     name: str
@@ -39,10 +49,13 @@ class Knob:
     parse: Parse
     value: str
     help: str
+    group: str = ""
     product: bool = False
-    repeats: bool = False
+    merge: Callable[[Any, Any], object] | None = None
+    flag: bool = False
     repro: bool = True
     config: str = ""
+    fixed_by: tuple[Mode, ...] = ()
 
 
 def knob(default: object, parse: Parse, value: str, help: str, **more: object) -> Any:
@@ -50,6 +63,7 @@ def knob(default: object, parse: Parse, value: str, help: str, **more: object) -
     return field(default=default, metadata={"parse": parse, "value": value, "help": help, **more})
 
 
+@cache
 def knobs_of(knobs: type) -> dict[str, Knob]:
     """Option -> knob, in declaration order; mb_size becomes --mb-size unless the field names its option."""
     found = [Knob(f.name, f.metadata.get("option", "--" + f.name.replace("_", "-")), f.default, **_rest(f.metadata)) for f in fields(knobs)]
@@ -60,50 +74,15 @@ def _rest(metadata: Any) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key != "option"}
 
 
-def words(knobs: Any) -> list[str]:
-    """The repro words of a knob set: what differs from the defaults."""
-    pairs = [(k, getattr(knobs, k.name)) for k in knobs_of(type(knobs)).values() if k.repro]
-    return [f"{k.option}={text(value)}" for k, value in pairs if value != k.default]
+def words(knobs: object, *, all: bool = False) -> list[str]:
+    """The repro words of a knob set: what differs from the defaults, or, with all, everything that can be written."""
+    kind: Any = type(knobs)
+    said = [k for k in knobs_of(kind).values() if k.repro and getattr(knobs, "mode", None) not in k.fixed_by]
+    pairs = [(k, text(getattr(knobs, k.name)), text(k.default)) for k in said]
+    return [f"{k.option}={value}" for k, value, default in pairs if value and (all or value != default)]
 
 
-def text(value: object) -> str:
-    """A value as the command line spells it."""
-    if isinstance(value, tuple):
-        return ",".join(text(v) for v in value)
-    if isinstance(value, Enum):
-        return str(value.value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-# ---- parsers ---------------------------------------------------------------------------------------------------------
-
-
-def natural(word: str) -> int:
-    """A non-negative integer."""
-    if not word.isdecimal():
-        raise ValueError("give a non-negative integer")
-    return int(word)
-
-
-def real_between(least: float, most: float) -> Parse:
-    """A number, clamped to the range as benchdnn does."""
-
-    def parse(word: str) -> float:
-        try:
-            return min(max(float(word), least), most)
-        except ValueError:
-            raise ValueError("give a number") from None
-
-    return parse
-
-
-def one_of(*choices: str) -> Parse:
-    def parse(word: str) -> str:
-        if word not in choices:
-            raise ValueError(did_you_mean(word, choices) or f"choose one of {', '.join(choices)}")
-        return word
-
-    return parse
+# ---- parsers of the global knobs -------------------------------------------------------------------------------------
 
 
 def _mode(word: str) -> Mode:
@@ -123,15 +102,42 @@ def _policies(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def _report(word: str) -> tuple[str, str]:
+def _report(word: str) -> tuple[tuple[str, str], ...]:
     """NAME or NAME:FILE; FILE '' means the terminal."""
     name, _, file = word.partition(":")
     if not name:
         raise ValueError("give NAME or NAME:FILE")
-    return name, file
+    return ((name, file),)
+
+
+def _summary(word: str) -> str:
+    """Parts joined by +, each with or without no-; what says nothing is on. Kept as the parts that are off, joined by +."""
+    known = ("failures", "impl", "impl-csv")
+    off = set[str]()
+    for part in word.split("+"):
+        if (name := part.removeprefix("no-")) not in known:
+            near = did_you_mean(part, [*known, *(f"no-{k}" for k in known)])
+            raise ValueError(near or f"combine {', '.join(known)} by +, each perhaps with no- in front")
+        off = off | {name} if part != name else off - {name}
+    return "+".join(sorted(off))
+
+
+def _cold_cache(word: str) -> str:
+    if not re.fullmatch(r"(none|wei|all|custom)(\+tlb(:\d+[MG])?)?", word):
+        raise ValueError("give none, wei, all or custom, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
+    return word
+
+
+def _template(word: str) -> str:
+    from benchgraph.harness.perf_template import check
+
+    check(word)
+    return word
 
 
 # ---- the global knobs ------------------------------------------------------------------------------------------------
+
+RUN, MEASURE, CHOOSE, SAY, MACHINE = "What is done", "How long it is measured", "Which cases run", "What is said", "On what"
 
 
 @dataclass(frozen=True)
@@ -139,36 +145,139 @@ class Globals:
     """What every driver shares. policy () means the mode's own choice, see `policies`."""
 
     mode: Mode = knob(  # noqa: RUF009 - knob() is dataclasses.field()
-        Mode.correctness, _mode, "{L,I,R,C,P}", "list, initialise, run once, check (default), measure performance"
+        Mode.correctness,
+        _mode,
+        "{L,I,R,C,B,P,F,S}",
+        "list, initialise (compile), run once, check (default), run twice and compare bit by bit, measure performance, measure it fast "
+        "(as P with 10 ms), simulate (as P with a single execution)",
+        group=RUN,
+    )
+    mode_modifier: str = knob(
+        "",
+        letters("P", "M"),
+        "{P,M}",
+        "M: no reference, inputs hold one constant (not in mode C); P: creating cases in parallel changes nothing here",
+        group=RUN,
+        merge=lambda old, new: "".join(sorted({*old, *new})),
     )
     policy: tuple[str, ...] = knob(
         (),
         _policies,
         "P[,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all)",
+        group=RUN,
     )
-    threads: int = knob(0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads")
-    seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True)
+    seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
+    repeats_per_prb: int = knob(1, positive, "N", "run every case N times; its status is the first that is not a pass", group=RUN)
+    engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
+    library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)", group=MACHINE)
+    threads: int = knob(
+        0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads", group=MACHINE
+    )
+    isa: str = knob(
+        "auto",
+        one_of("auto", "avx512", "avx2", "portable"),
+        "NAME[,...]",
+        "instruction set: auto (default), avx512, avx2, portable",
+        product=True,
+        config="isa",
+        group=MACHINE,
+    )
     max_ms_per_prb: float = knob(
         3000.0,
         real_between(10.0, 60000.0),
         "MS",
         "time for the samples of one case, all policies together (10 to 60000, default 3000): two thirds for the whole graph, one third "
         "for single partitions; at least 5 samples are taken whatever they cost",
+        group=MEASURE,
+        fixed_by=(Mode.fast_performance,),
     )
-    fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead")
-    verbose: int = knob(0, natural, "N", "-v: say which case starts, show tracebacks, and at the end where the time went", repro=False)
-    library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)")
+    fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead", group=MEASURE, fixed_by=(Mode.simulation,))
+    cold_cache: str = knob(
+        "none", _cold_cache, "{none,wei,all,custom}[+tlb[:SIZE]]", "benchdnn's cold caches; not made yet: timings say so", group=MEASURE
+    )
+    num_streams: int = knob(1, positive, "N", "benchdnn's streams; there is one: timings say so", group=MEASURE)
+    start: int = knob(0, natural, "N", "skip the cases before the N-th", group=CHOOSE, repro=False)
+    match: str = knob("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in", group=CHOOSE, repro=False)
+    shard: tuple[int, int] = knob(
+        (1, 1),
+        shard,
+        "I/N",
+        "every N-th case, from the I-th on: one of N parts that make all",
+        group=CHOOSE,
+        repro=False,
+    )
+    fail_fast: bool = knob(False, boolean, "", "stop after the first failure", group=CHOOSE, repro=False, flag=True)
+    verbose: int = knob(
+        0,
+        natural,
+        "N",
+        "or -vN. 1: which case starts, tracebacks, how far every output is from right, and at the end where the time went; 2: warnings; "
+        "3: partitions, displaced data; 6: how every input is filled; 7: the graph after all overrides",
+        group=SAY,
+        repro=False,
+    )
+    perf_template: str = knob(
+        "def", _template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
+    )
     report: tuple[tuple[str, str], ...] = knob(
-        (), _report, "NAME[:FILE]", "write a report at the end, to FILE if given; may be repeated", repeats=True, repro=False
+        (),
+        _report,
+        "NAME[:FILE]",
+        "write a report at the end, to FILE if given; may be repeated",
+        group=SAY,
+        repro=False,
+        merge=lambda old, new: (*old, *new),
     )
     summary: str = knob(
-        "failures", one_of("failures", "no-failures"), "[no-]failures", "list the failed cases at the end (default) or not", repro=False
+        "",
+        _summary,
+        "[no-]failures[+...]",
+        "list the failed cases at the end (default) or not; [no-]impl and [no-]impl-csv are tables that benchdnn leaves empty for graphs",
+        group=SAY,
+        repro=False,
     )
-    dump_dir: str = knob("", str, "DIR", "write every stage of every partition as text under DIR", repro=False, config="dump_dir")
+    canonical: bool = knob(False, boolean, "[BOOL]", "repro lines say every shared option", group=SAY, repro=False, flag=True)
+    dump_dir: str = knob(
+        "", str, "DIR", "write every stage of every partition as text under DIR", group=SAY, repro=False, config="dump_dir"
+    )
 
     @property
     def policies(self) -> tuple[str, ...]:
         if self.policy:
             return self.policy
-        return ("fused", "post_ops", "one_op_each") if self.mode is Mode.performance else ("fused",)
+        return ("fused", "post_ops", "one_op_each") if self.mode.is_timed else ("fused",)
+
+    @property
+    def has_no_reference(self) -> bool:
+        """Inputs hold one constant, and nothing is compared with a reference."""
+        return "M" in self.mode_modifier or self.mode in (Mode.run, Mode.fast_performance, Mode.simulation)
+
+    @property
+    def budget_ms(self) -> float:
+        return FAST_MS if self.mode is Mode.fast_performance else self.max_ms_per_prb
+
+    @property
+    def fixed_times(self) -> int:
+        return 1 if self.mode is Mode.simulation else self.fix_times_per_prb
+
+
+FAST_MS = 10.0  # benchdnn's --max-ms-per-prb in mode F
+
+# Options of benchdnn that change nothing here, and why.
+INERT = {
+    "--cpu-isa-hints": "the vector width is part of --isa",
+    "--stream-kind": "there is one stream, in order",
+    "--execution-mode": "there is no device queue to record",
+    "--global-impl": "the reference is numpy's, not a list of implementations",
+    "--global-skip-impl": "the reference is numpy's, not a list of implementations",
+    "--buffer-prefix": "inputs are made from --seed",
+    "--mem-check": "whether a case fits into memory is always checked",
+    "--fast-ref": "the reference is numpy's",
+    "--check-ref-impl": "the reference is numpy's",
+    "--attr-same-pd-check": "there are no primitive descriptors",
+    "--allow-enum-tags-only": "tags are read as they are written",
+}
+
+# Options that benchdnn built for a CPU does not have, and why.
+REFUSED = {"--memory-kind": "memory kinds are those of SYCL and OpenCL devices; the CPU has only its own memory"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchgraph.core.config import override
 from benchgraph.core.target import current, host
 from benchgraph.harness.bench import Bench, Probe
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
 from benchgraph.harness.results import Machine
 
 PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed
@@ -23,7 +23,7 @@ def describe(settings: Globals, bench: Bench) -> Machine:
     with override(**({"threads": settings.threads} if settings.threads else {})):
         target = current()
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
-        if settings.mode is not Mode.performance:
+        if not settings.mode.is_timed:
             return facts
         all_threads, one, kernel = _best([bench.probe(target.cores), bench.probe(1), bench.kernel()])
         return replace(facts, peak_flops={"f32": all_threads}, peak_flops_1_thread={"f32": one}, microkernel={"f32": kernel})

@@ -24,7 +24,8 @@ class Driver:
 
     knobs: a frozen dataclass of knobs; a field named `case` holds a file and setting it runs the problem. build(knobs, file) makes the
     shape-inferred graph, raising CannotOverride when the case is good but a knob does not fit it. expected(knobs): how many partitions
-    the fused policy should make, 0 when that is not to be checked.
+    the fused policy should make, 0 when that is not to be checked. loops: fields with alternatives in the order in which their loops
+    nest, the outermost first; fields that are not named follow in order of declaration.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Driver:
     knobs: type
     build: Callable[[Any, Path], Graph]
     expected: Callable[[Any], int]
+    loops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,12 @@ class Problem:
     @property
     def repro(self) -> str:
         """The command line that runs this problem again; defaults are left out."""
-        return " ".join([*words(self.globals), f"--{self.driver.name}", *words(self.knobs)])
+        return " ".join([*words(self.globals, all=self.globals.canonical), self.description])
+
+    @property
+    def description(self) -> str:
+        """The repro line without the global options."""
+        return " ".join([f"--{self.driver.name}", *words(self.knobs)])
 
     @property
     def expected_partitions(self) -> int:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from benchgraph.harness.knobs import Mode
 
-SCHEMA_VERSION = 1  # of the JSON report: 1 = first
+SCHEMA_VERSION = 2  # of the JSON report: 1 = first; 2 = with the ops of every partition and the accuracy of every output
 
 
 class Status(Enum):
@@ -96,12 +96,39 @@ class PolicyTiming:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """How far one output was from right, whether it passed or not.
+
+    where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: largest difference, largest one as a
+    share of the right value, and the norm of all differences as a share of the norm of the right values. max_ulp: in units in the last
+    place of the dtype. zero_share: how much of the output was 0.
+    """
+
+    where: str
+    tensor: int
+    dtype: str
+    total: int
+    errors: int
+    max_abs: float
+    max_rel: float
+    max_ulp: float
+    l2: float
+    zero_share: float
+    policy: str = ""
+
+    def __str__(self) -> str:
+        sizes = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
+        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {self.total} values, {sizes}, {self.zero_share:.0%} zeros"
+
+
+@dataclass(frozen=True)
 class Result:
     """What a mode has to say of one problem.
 
-    errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out. flops, bytes: of the graph, from the op
-    table and from the logical tensors that enter and leave it. peak_samples: FLOP/s that the machine reached between the samples.
-    warnings: why not to believe the timings.
+    errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out; partitions: the ids of their ops.
+    flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
+    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples. warnings: why not to believe
+    the timings.
     """
 
     status: Status
@@ -109,8 +136,11 @@ class Result:
     errors: int = 0
     total: int = 0
     n_partitions: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     flops: int = 0
     bytes: int = 0
+    input_bytes: int = 0
+    accuracy: tuple[Accuracy, ...] = ()
     timings: tuple[PolicyTiming, ...] = ()
     peak_samples: tuple[float, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -8,10 +8,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.errors import BenchgraphError, InvalidGraph, InvalidShape, OutOfMemory
 from benchgraph.core.errors import Status as ErrorStatus
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.check import check, initialise, run_once
+from benchgraph.harness.buffers import memory_needed
+from benchgraph.harness.check import check, initialise, run_once, run_twice
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.knobs import Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
@@ -20,6 +23,9 @@ from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.harness.timing import measure
 
 Log = Callable[[str], None]
+
+ACCURACY_LEVEL, WARNINGS_LEVEL, PARTITIONS_LEVEL, GRAPH_LEVEL = 1, 2, 3, 7  # of --verbose; where benchdnn says it too, at its level
+MEMORY_SHARE = 0.75  # benchdnn's: a case that takes more of what is free is skipped
 
 # benchdnn's meaning of a library status, where it is not "these arguments are invalid"
 STATUS_OF = {
@@ -30,9 +36,12 @@ STATUS_OF = {
 
 
 def run_all(problems: Sequence[Problem], bench: Bench, log: Log) -> Iterator[CaseResult]:
-    """Run each problem when its result is asked for. log: where tracebacks and -v go."""
+    """Run each problem when its result is asked for, to the first failure under --fail-fast. log: where tracebacks and -v go."""
     for problem in problems:
-        yield run_case(problem, bench, log)
+        case = run_case(problem, bench, log)
+        yield case
+        if problem.globals.fail_fast and case.result.status.is_failure:
+            return
 
 
 def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
@@ -43,12 +52,26 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
     with timed(bench.clock) as phases:
         try:
             with _settings(problem):
-                result = _run(problem, bench, log)
+                result = _repeated(problem, bench, log)
         except Exception as bad:
             if problem.globals.verbose:
                 log(traceback.format_exc().rstrip())
             result = failure(bad, problem)
+    for line in _details(result, problem.globals.verbose):
+        log(line)
     return CaseResult(problem.index, problem.repro, bench.clock() - started, result, phases)
+
+
+def _details(result: Result, verbose: int) -> Iterator[str]:
+    """What -v adds to the status line."""
+    if verbose >= PARTITIONS_LEVEL:
+        for policy, partitions in result.partitions.items():
+            ops = " ".join("{" + " ".join(map(str, p)) + "}" for p in partitions)
+            yield f"[INFO]: {policy}: n_partitions:{len(partitions)}; ops_in_partitions: {ops}"
+    if verbose >= ACCURACY_LEVEL:
+        yield from (f"[COMPARE]: {a}" for a in result.accuracy)
+    if verbose >= WARNINGS_LEVEL:
+        yield from (f"[WARNING]: {w}" for w in result.warnings)
 
 
 def failure(bad: Exception, problem: Problem) -> Result:
@@ -68,20 +91,56 @@ def failure(bad: Exception, problem: Problem) -> Result:
 
 def _settings(problem: Problem) -> AbstractContextManager[Config]:
     """The configuration in force during the case; text dumps of several cases go to a folder each."""
-    settings = [(k.config, getattr(problem.globals, k.name)) for k in knobs_of(Globals).values() if k.config]
-    changes = {name: value for name, value in settings if value}
+    settings = [(k, getattr(problem.globals, k.name)) for k in knobs_of(Globals).values() if k.config]
+    changes = {k.config: value for k, value in settings if value != k.default}
     if folder := changes.get("dump_dir") or config().dump_dir:
         changes["dump_dir"] = str(Path(folder) / f"{problem.index:04d}-{problem.driver.name}-{(problem.file or Path()).stem}")
     return override(**changes)
 
 
-def _run(problem: Problem, bench: Bench, log: Log) -> Result:
+def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
+    """The result of the last of --repeats-per-prb runs, or the first that is not a pass."""
+    if problem.index < problem.globals.start:
+        return Result(Status.SKIPPED, "Skip-start option hit")
     with phase("load"):
         graph = problem.graph()
+    if problem.globals.verbose >= GRAPH_LEVEL:
+        log(print_graph(graph).rstrip())
+    result = _run(problem, graph, bench)
+    for _ in range(problem.globals.repeats_per_prb - 1):
+        if not result.status.is_pass:
+            break
+        result = _run(problem, graph, bench)
+    return result
+
+
+def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
     mode = problem.globals.mode
     if mode is Mode.list:
         return Result(Status.LISTED)
+    if lack := _lack_of_memory(problem, graph, bench):
+        return Result(Status.SKIPPED, lack)
     library = bench.library(problem.globals.library)
-    if mode is Mode.performance:
-        return measure(problem, graph, library, bench)
-    return {Mode.init: initialise, Mode.run: run_once, Mode.correctness: check}[mode](problem, graph, library)
+    try:
+        if mode.is_timed:
+            return measure(problem, graph, library, bench)
+        how = {Mode.init: initialise, Mode.run: run_once, Mode.correctness: check, Mode.bitwise: run_twice}
+        return how[mode](problem, graph, library)
+    except WrongCount:
+        raise
+    except (InvalidGraph, InvalidShape) as bad:  # benchdnn: the library, not the harness, has something against the case
+        return Result(Status.SKIPPED, f"Invalid case: {bad}")
+
+
+def _lack_of_memory(problem: Problem, graph: Graph, bench: Bench) -> str:
+    """Why the case does not fit into memory; '' when it does, when nothing is executed, and where the system does not tell."""
+    if problem.globals.mode is Mode.init:
+        return ""
+    try:
+        free = bench.free_bytes()
+    except OutOfMemory:
+        return ""
+    need = memory_needed(graph, with_reference=problem.globals.mode is Mode.correctness)
+    if need <= MEMORY_SHARE * free:
+        return ""
+    return f"Not enough RAM: {need / 2**30:.1f} GiB are needed, {free / 2**30:.1f} are free; try a smaller --mb or --in-shapes"

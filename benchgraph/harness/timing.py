@@ -122,7 +122,7 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
     groups = [cuts] if need <= MEMORY_SHARE * free else [{policy: parts} for policy, parts in cuts.items()]
     rng = random.Random(problem.globals.seed)
     timings, peaks = list[PolicyTiming](), list[float]()
-    budget_s, fixed = problem.globals.max_ms_per_prb * 1e-3 / len(groups), problem.globals.fix_times_per_prb
+    budget_s, fixed = problem.globals.budget_ms * 1e-3 / len(groups), problem.globals.fixed_times
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
         found, peak = _measure_group(
             [build(graph, name, parts, library, inputs) for name, parts in group.items()], budget_s, fixed, bench, rng
@@ -137,6 +137,7 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
         n_partitions={policy: len(parts) for policy, parts in cuts.items()},
         flops=flops(graph.ops),
         bytes=traffic(graph),
+        input_bytes=sum(t.nbytes for t in graph.inputs),
         timings=tuple(timings),
         peak_samples=tuple(peaks),
     )

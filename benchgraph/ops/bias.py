@@ -91,6 +91,7 @@ SPECS = (
     OpSpec(
         kind="BiasAdd",
         role=Role.pointwise,
+        family="binary",
         inputs=(Port("src"), Port("bias")),
         outputs=(Port("dst"),),
         types={"T": F},
@@ -115,6 +116,7 @@ SPECS = (
     OpSpec(
         kind="BiasAddBackward",
         role=Role.row,
+        family="binary",
         inputs=(Port("diff_dst"),),
         outputs=(Port("diff_bias"),),
         types={"T": F},

@@ -94,12 +94,14 @@ def _row(
     fill: Fill = fills.PLAIN,
     commutative: bool = False,
     product_kind: str = "",
+    family: str = "binary",
     finish: Callable[[Expr], Expr] | None = None,
 ) -> OpSpec:
     """finish: one more operation on what op gives."""
     return OpSpec(
         kind=kind,
         role=Role.pointwise,
+        family=family,
         inputs=(Port("src_0", ports[0]), Port("src_1", ports[1])),
         outputs=(Port("dst", ports[2]),),
         types=types,
@@ -200,6 +202,7 @@ SPECS = (
         ),
         types=_SAME,
         ports=_TTT,
+        family="eltwise",
         finish=lambda gap: binary(BinOp.mul, gap, gap),
     ),
     _row(

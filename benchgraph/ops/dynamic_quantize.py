@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample, Types
 
 _QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
@@ -57,6 +57,28 @@ def _groups(attrs: Attrs, src: Shape) -> Shape:
     if any(g < 1 or d % g for d, g in zip(src, group, strict=True)):
         raise InvalidShape(f"src {src} cannot be cut into groups {group}", fix="let every size of group_shape divide its dim")
     return tuple(d // g for d, g in zip(src, group, strict=True))
+
+
+def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[Attrs, tuple[Shape, ...]]:
+    """Groups, scales and zps follow what a user has set of them (benchdnn's rule): group_shape gives the shape of scales and zps that were
+    not set, else the scales' shape gives group_shape. Scales per channel get one entry for each.
+    """
+    shapes = tuple(t.shape for t in new)
+    src, others = shapes[0], shapes[1:]
+    untouched = [name not in named for name in ("scales", "zps")[: len(others)]]
+    if attrs.get("qtype") == "per_channel" and src != old[0].shape and -len(src) <= attrs.integer("axis") < len(src):
+        wanted: Shape = (src[attrs.integer("axis")],)
+        return attrs, (src, *(wanted if same and s != (1,) else s for s, same in zip(others, untouched, strict=True)))
+    if attrs.get("qtype") != "per_group":
+        return attrs, shapes
+    if "group_shape" in named:
+        wanted = _groups(attrs, src)
+        return attrs, (src, *(wanted if same else s for s, same in zip(others, untouched, strict=True)))
+    scales = others[0]
+    if {"src", "scales"} & named and len(scales) == len(src) and all(n and d % n == 0 for d, n in zip(src, scales, strict=True)):
+        attrs = attrs.updated(group_shape=tuple(d // n for d, n in zip(src, scales, strict=True)))
+        return attrs, (src, *(scales if same else s for s, same in zip(others, untouched, strict=True)))
+    return attrs, shapes
 
 
 def _check_qtype(attrs: Attrs, known: tuple[str, ...]) -> str:
@@ -262,6 +284,7 @@ SPECS = (
         samples=_quantize_samples(),
         laws=(Law("in range, and at most half a step from src", _is_nearest),),
         converts=True,
+        refit=refit,
         check=_check_quantize,
         decompose=_decompose_quantize,
     ),
@@ -281,6 +304,7 @@ SPECS = (
         samples=_dequantize_samples(),
         laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
         converts=True,
+        refit=refit,
         check=_check_dequantize,
         decompose=_decompose_dequantize,
     ),

@@ -81,6 +81,7 @@ SPECS = (
     OpSpec(
         kind="Pow",
         role=Role.pointwise,
+        family="eltwise",
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
         types={"T": F},

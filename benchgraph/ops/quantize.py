@@ -9,6 +9,8 @@ OC/groups axis, in oneDNN's inputs: `groups` times as many as the axis is long. 
 
 from __future__ import annotations
 
+from itertools import cycle, islice
+
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
@@ -18,7 +20,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law, OpSpec, Port, Role, Sample, Types
 
 QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
 _F8 = (DType.f8_e5m2, DType.f8_e4m3)
@@ -61,6 +63,20 @@ def _scale_groups(attrs: Attrs, src: Shape) -> tuple[int, int] | None:
     groups, rest = divmod(len(attrs.reals("scales")), src[axis])
     candidates = (along for place, along in ((1, 0), (rank - 2, rank - 1)) if rank > 2 and axis == place)
     return next(((groups, along) for along in candidates if groups and not rest and src[along] % groups == 0), None)
+
+
+def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[Attrs, tuple[Shape, ...]]:
+    """For another number of channels, the scales go round again or end earlier, and zero points are followed by 0 (benchdnn's rule)."""
+    axis, src = attrs.integer("axis"), new[0].shape
+    channels = old[0].shape[axis] if -len(old[0].shape) <= axis < len(old[0].shape) else 0
+    if not _is_per_channel(attrs) or "scales" in named or not channels or not -len(src) <= axis < len(src):
+        return attrs, (src,)
+    scales, zps = attrs.reals("scales"), attrs.integers("zps")
+    count = max(len(scales) // channels, 1) * src[axis]  # those of a grouped ConvTranspose's weights are several times as many
+    attrs = attrs.updated(scales=tuple(islice(cycle(scales), count)))
+    if zps and "zps" not in named:
+        attrs = attrs.updated(zps=(zps + (0,) * count)[:count])
+    return attrs, (src,)
 
 
 def _check(attrs: Attrs, quantized: DType) -> str:
@@ -213,6 +229,7 @@ SPECS = (
         samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
         laws=(Law("in range, and at most half a step from src", _is_nearest),),
         converts=True,
+        refit=refit,
         check=_check_quantize,
         decompose=_decompose_quantize,
     ),
@@ -231,6 +248,7 @@ SPECS = (
         samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
         laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
         converts=True,
+        refit=refit,
         check=_check_dequantize,
         decompose=_decompose_dequantize,
     ),

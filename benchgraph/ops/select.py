@@ -39,6 +39,7 @@ SPECS = (
     OpSpec(
         kind="Select",
         role=Role.pointwise,
+        family="binary",
         inputs=(Port("cond", "T1"), Port("src_0", "T2"), Port("src_1", "T2")),
         outputs=(Port("dst", "T2"),),
         types={"T1": (DType.boolean,), "T2": F},

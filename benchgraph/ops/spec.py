@@ -217,6 +217,8 @@ Reference: TypeAlias = Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]
 Fill: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
 Declared: TypeAlias = tuple[DType, Shape | None]  # what a graph says of a tensor before shapes are inferred
 Check: TypeAlias = Callable[[Attrs, tuple[Declared, ...], tuple[DType, ...]], str]
+Types: TypeAlias = tuple[TensorType, ...]
+Refit: TypeAlias = Callable[[Attrs, Types, Types, frozenset[str]], tuple[Attrs, tuple[Shape, ...]]]
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,9 @@ class OpSpec:
     sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
     streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one.
     shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
+    family: kinds of one family can stand in for each other on the same operands, '' for none; benchdnn's are binary and eltwise.
+    refit(attrs, old, new, named): what must follow when a user sets inputs or attributes: all attributes, and the shape of every input.
+    old, new: the inputs' types before and now; named: the inputs (by port name) and attributes that were set.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
@@ -260,6 +265,8 @@ class OpSpec:
     product_kind: str = ""
     gradient_of: str = ""
     shape_attr: str = ""
+    family: str = ""
+    refit: Refit | None = None
     is_product: bool = False
     commutative: bool = False
     sure_zeros: Callable[[Call], float] = lambda call: 0.0

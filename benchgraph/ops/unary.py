@@ -63,6 +63,7 @@ def _row(
     return OpSpec(
         kind=kind,
         role=Role.pointwise,
+        family="eltwise",
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
         types={"T": F},

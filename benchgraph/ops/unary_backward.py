@@ -123,6 +123,7 @@ def _row(
     return OpSpec(
         kind=kind,
         role=Role.pointwise,
+        family="eltwise",
         inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
         outputs=(Port("diff_src"),),
         types={"T": F},

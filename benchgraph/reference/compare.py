@@ -52,8 +52,9 @@ class Point:
 class Comparison:
     """How far `got` is from `want`, reported whether it passes or not.
 
-    errors: failing points. off_by_one: integer points that are, whether forgiven or not. max_abs, max_rel, l2_rel: over points where both
-    are finite; max_rel over those with want != 0. zero_share: of got. points: the first failing ones.
+    errors: failing points. off_by_one: integer points that are, whether forgiven or not. max_abs, max_rel, l2_rel, max_ulp: over points
+    where both are finite; max_rel over those with want != 0; max_ulp in steps of the dtype at want. zero_share: of got. points: the first
+    failing ones.
     """
 
     dtype: DType
@@ -63,6 +64,7 @@ class Comparison:
     max_abs: float
     max_rel: float
     l2_rel: float
+    max_ulp: float
     zero_share: float
     points: tuple[Point, ...] = ()
 
@@ -112,6 +114,7 @@ class _Sums:
     off_by_one: int = 0
     max_abs: float = 0.0
     max_rel: float = 0.0
+    max_ulp: float = 0.0
     square_error: float = 0.0
     zeros: int = 0
 
@@ -131,7 +134,7 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
             diff, bad = _failing(g, w, dtype, rtol, rms)
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
-        _add(sums, g, w, diff, bad, close)
+        _add(sums, g, w, diff, bad, close, dtype)
         _keep(misses, start, got.shape, g, w, bad)
         _keep(near, start, got.shape, g, w, close)
     forgiven = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
@@ -145,6 +148,7 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         max_abs=sums.max_abs,
         max_rel=sums.max_rel,
         l2_rel=sqrt(sums.square_error / square) if square else sqrt(sums.square_error),
+        max_ulp=sums.max_ulp,
         zero_share=sums.zeros / got.size if got.size else 0.0,
         points=tuple(sorted(shown, key=lambda point: point.index)[:SHOWN]),
     )
@@ -184,18 +188,30 @@ def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, r
     return diff, bad
 
 
-def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.float64], bad: Array, close: Array) -> None:
+def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.float64], bad: Array, close: Array, dtype: DType) -> None:
     sums.errors += int(np.count_nonzero(bad))
     sums.off_by_one += int(np.count_nonzero(close))
     sums.zeros += got.size - int(np.count_nonzero(got))
     if not isfinite(diff.sum()):
         diff = np.where(np.isfinite(diff), diff, 0.0)
     sums.max_abs = max(sums.max_abs, float(diff.max()))
+    if not sums.max_abs:
+        return  # everything below is 0 then
+    sums.max_ulp = max(sums.max_ulp, float((diff / _steps(want, dtype)).max()))
     sums.square_error += float(np.vdot(diff, diff))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.divide(diff, np.abs(want))
     largest = float(relative.max())
     sums.max_rel = max(sums.max_rel, largest if isfinite(largest) else float(relative[np.isfinite(relative)].max(initial=0.0)))
+
+
+def _steps(want: NDArray[np.float64], dtype: DType) -> NDArray[np.float64] | float:
+    """The distance between neighbouring values of the dtype at these numbers."""
+    if not dtype.is_float:
+        return 1.0
+    mantissas, exponents = np.frexp(np.where(np.isfinite(want), want, 1.0))  # |want| is in [2^(e-1), 2^e)
+    least = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
+    return np.asarray(np.maximum(np.ldexp(dtype.eps * (mantissas != 0), exponents - 1), least))
 
 
 def _keep(found: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:

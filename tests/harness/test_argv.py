@@ -49,6 +49,77 @@ def test_comma_lists_multiply_and_the_driver_varies_fastest() -> None:
     ]
 
 
+def test_the_loops_nest_as_in_benchdnn() -> None:
+    """Shapes, attributes, partition counts, math modes, op kinds, properties, dtypes, batches, from the outermost to the innermost."""
+    options = {
+        "--mb": ("0", "2"), "--dt": ("f16", "bf16"), "--tensor-property": ("1:undef", "1:constant"), "--op-kind": ("0:Add", "0:Divide"),
+        "--attr-fpmath": ("strict", "any"), "--expected-n-partitions": ("0", "2"), "--op-attrs": ("0:a:1", "0:a:2"),
+        "--in-shapes": ("0:1", "0:2"),
+    }  # fmt: skip
+    words = [f"{option}={','.join(alternatives)}" for option, alternatives in options.items()]
+    problems = parse(["--graph", *words, "--case=a.json"]).problems
+    assert len(problems) == 2 ** len(options)
+    for bit, (option, (first, second)) in enumerate(options.items()):
+        values = [f" {option}={second} " in p.repro for p in problems]
+        assert values == [bool(i >> bit & 1) for i in range(len(problems))], (option, first)
+
+
+def test_an_empty_alternative_is_the_default() -> None:
+    assert repros("--graph", "--op-attrs=,0:strides:4x4", "--mb=2,", "--case=a.json") == [
+        "--graph --mb=2 --case=a.json",
+        "--graph --case=a.json",
+        "--graph --mb=2 --op-attrs=0:strides:4x4 --case=a.json",
+        "--graph --op-attrs=0:strides:4x4 --case=a.json",
+    ]
+
+
+def test_a_map_of_dtypes_takes_the_place_of_one_for_all() -> None:
+    assert repros("--graph", "--dt=f16", "--dt=3:bf16+0:f32", "--case=a.json") == ["--graph --dt=0:f32+3:bf16 --case=a.json"]
+
+
+def test_modifiers_add_up_until_they_are_taken_back() -> None:
+    words = ["--mode=R", "--mode-modifier=P", "--mode-modifier=m", "--graph", "--case=a.json", "--mode-modifier=", "--case=a.json"]
+    assert repros(*words) == ["--mode=R --mode-modifier=MP --graph --case=a.json", "--mode=R --graph --case=a.json"]
+
+
+def test_modes_that_leave_out_the_reference() -> None:
+    words = ["--mode=R", "--case=a", "--mode=F", "--case=a", "--mode=S", "--case=a", "--mode=P", "--case=a", "--mode=B", "--case=a"]
+    assert [p.globals.has_no_reference for p in parse(["--graph", *words]).problems] == [True, True, True, False, False]
+
+
+def test_what_modes_settle_themselves() -> None:
+    f, s = parse(["--graph", "--max-ms-per-prb=77", "--mode=F", "--case=a", "--mode=S", "--case=a"]).problems
+    assert (f.globals.budget_ms, s.globals.fixed_times) == (10, 1)
+    assert f.repro == "--mode=F --graph --case=a"
+
+
+@pytest.mark.parametrize("flag", ["--canonical", "--fail-fast"])
+def test_flags_may_leave_out_their_value(flag: str) -> None:
+    name = flag.removeprefix("--").replace("-", "_")
+    spellings = ([flag], [f"{flag}=1"], [flag, "true"], [flag, "--mb=2"])
+    assert [getattr(parse(["--graph", *words]).globals, name) for words in spellings] == [True] * 4
+    assert getattr(parse([flag, "false"]).globals, name) is False
+
+
+def test_match_and_shard_leave_cases_out_and_keep_their_numbers() -> None:
+    def chosen(*words: str) -> list[int]:
+        return [p.index for p in parse([*words, "--graph", "--mb=1,2,3,4", "--case=a.json", "--case=b.json"]).problems]
+
+    assert chosen("--match=mb=[23].*b.json") == [5, 6]
+    assert [chosen(f"--shard={i}/3") for i in (1, 2, 3)] == [[0, 3, 6], [1, 4, 7], [2, 5]]
+    assert chosen("--match=a.json", "--shard=2/2") == [1, 3]
+    assert parse(["--match=zzz", "--graph", "--case=a.json"]).planned == 1
+
+
+def test_options_that_change_nothing_are_taken_and_said_once() -> None:
+    line = parse(["--fast-ref=true", "--fast-ref", "false", "--graph", "--mem-check=false", "--case=a.json"])
+    assert line.problems[0].repro == "--graph --case=a.json"
+    assert line.notes == (
+        "--fast-ref changes nothing: the reference is numpy's",
+        "--mem-check changes nothing: whether a case fits into memory is always checked",
+    )
+
+
 def test_policies_are_a_list_measured_together() -> None:
     (problem,) = parse(["--graph", "--policy=fused,one_op_each", "--case=a.json"]).problems
     assert problem.globals.policies == ("fused", "one_op_each")
@@ -91,11 +162,44 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--graph", "--mb", "--case=a.json"], "--mb: a value is missing; write '--mb=VALUE'"),
         (["--graph", "--mb=four"], "--mb: bad value 'four'; give a non-negative integer"),
         (["--graph", "--mb=-4"], "--mb: bad value '-4'; give a non-negative integer"),
-        (["--mode=X"], "--mode: bad value 'X'; choose one of L, I, R, C, P"),
+        (["--mode=X"], "--mode: bad value 'X'; choose one of L, I, R, C, B, P, F, S"),
         (["--policy=fussed"], "--policy: bad value 'fussed'; did you mean 'fused'?"),
         (["--max-ms-per-prb=long"], "--max-ms-per-prb: bad value 'long'; give a number"),
-        (["--summary=none"], "--summary: bad value 'none'; choose one of failures, no-failures"),
+        (["--summary=none"], "--summary: bad value 'none'; combine failures, impl, impl-csv by +, each perhaps with no- in front"),
         (["--report=jsn:x"], "--report: no report named 'jsn'; did you mean 'json'?"),
+        (["--graph", "--in-shape=0:2x3"], "--in-shape: unknown option; did you mean '--in-shapes'?"),
+        (
+            ["--graph", "--in-shapes=0:2x3:acdb"],
+            "--in-shapes: bad value '0:2x3:acdb'; write SHAPE, *TAG, *STRIDES or both, as in 2x3x4*acb; - is the shape of a scalar",
+        ),
+        (["--graph", "--op-kind=Add"], "--op-kind: bad value 'Add'; write ID:VALUE, several joined by +, as in 0:Add+3:undef"),
+        (
+            ["--memory-kind=usm"],
+            "--memory-kind: not an option of a CPU library; memory kinds are those of SYCL and OpenCL devices; the CPU has "
+            "only its own memory",
+        ),
+        (
+            ["--engine=gpu"],
+            "--engine: bad value 'gpu'; engine gpu with index 0 is not registered in the system, which has 0 of that kind; use cpu",
+        ),
+        (["--mode=F", "--max-ms-per-prb=50"], "--max-ms-per-prb: mode F settles this itself; use --mode=P with it"),
+        (["--mode=S", "--fix-times-per-prb=5"], "--fix-times-per-prb: mode S settles this itself; use --mode=P with it"),
+        (
+            ["--mode-modifier=M", "--graph", "--case=a.json"],
+            "--case: mode C compares with a reference, which modifier M leaves out; leave out "
+            "--mode-modifier=M, or choose a mode other than C",
+        ),
+        (["--mode-modifier=X"], "--mode-modifier: bad value 'X'; combine letters of P, M"),
+        (["--perf-template=%tim%"], "--perf-template: bad value '%tim%'; unknown token %tim%; did you mean 'time'?"),
+        (["--perf-template=100%"], "--perf-template: bad value '100%'; '%' is no token; write %NAME%, as in %-time%"),
+        (
+            ["--cold-cache=some"],
+            "--cold-cache: bad value 'some'; give none, wei, all or custom, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G",
+        ),
+        (["--shard=0/2"], "--shard: bad value '0/2'; give I/N with I from 1 to N, as in 2/3"),
+        (["--match=["], "--match: bad value '['; not a regular expression: unterminated character set at position 0"),
+        (["--isa=avx"], "--isa: bad value 'avx'; did you mean 'avx2'?"),
+        (["--summary=no-failure"], "--summary: bad value 'no-failure'; did you mean 'no-failures'?"),
         (["--report=:x"], "--report: bad value ':x'; give NAME or NAME:FILE"),
     ],
 )

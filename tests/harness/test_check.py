@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.check import check, initialise, run_once
+from benchgraph.harness.buffers import turn_bits
+from benchgraph.harness.check import check, initialise, run_once, run_twice
 from benchgraph.harness.cut import WrongCount
-from benchgraph.harness.knobs import Globals
+from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
@@ -99,7 +101,7 @@ def test_errors_that_only_add_up_are_found_on_the_whole_graph(monkeypatch: pytes
 
 
 def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def zeros(g: Graph, seed: int, cheap: bool) -> dict[int, np.ndarray]:
+    def zeros(g: Graph, seed: int) -> dict[int, np.ndarray]:
         return {t.id: np.zeros(t.known_shape, np.float32) for t in g.inputs}
 
     monkeypatch.setattr("benchgraph.harness.check.fill", zeros)
@@ -155,7 +157,99 @@ def test_mode_i_reports_what_compile_raises() -> None:
         initialise(problem(), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
 
 
+def test_accuracy_of_every_output_is_kept_when_it_passes_too() -> None:
+    library = FakeLibrary(Clock(), spoil=lambda kind, a: a * (1 + (kind == "MatMul") * 2.0**-22))  # twice f32's eps
+    result = run(library, policy=("one_op_each",))
+    assert result.status is Status.PASSED
+    assert [(a.policy, a.where, a.tensor) for a in result.accuracy] == [
+        *(("one_op_each", f"partition {i} (fake)", t) for i, t in enumerate((2, 3, 5))),
+        *(("one_op_each", "whole graph", t) for t in (3, 5)),
+    ]
+    assert all((a.dtype, a.total, a.errors) == ("f32", 64, 0) for a in result.accuracy)
+    first, relu, _, *whole = result.accuracy
+    assert (relu.max_abs, relu.max_rel, relu.max_ulp, relu.l2) == (0, 0, 0, 0)
+    for a in (first, *whole):
+        assert 2.0**-25 < a.l2 < 2.0**-21
+        assert a.max_rel > 2.0**-23
+        assert 2 <= a.max_ulp <= a.max_rel * 2**24
+
+
+def test_the_ops_of_every_partition_are_kept() -> None:
+    result = run(FakeLibrary(Clock()), policy=("fused", "one_op_each"))
+    assert result.partitions == {"fused": ((0, 1, 2),), "one_op_each": ((0,), (1,), (2,))}
+
+
+def test_what_is_kept_of_the_first_execution_must_be_constant() -> None:
+    """A library that keeps the result of its first execution, as it may keep packed weights, is wrong."""
+
+    class Stale(FakeLibrary):
+        def compile(self, partition):  # type: ignore[no-untyped-def]
+            compiled = super().compile(partition)
+            bind = compiled.bind
+
+            def keep(inputs, outputs):  # type: ignore[no-untyped-def]
+                bound, kept = bind(inputs, outputs), []
+
+                def execute() -> None:
+                    bound()
+                    kept.append([o.copy() for o in outputs])
+                    for o, first in zip(outputs, kept[0], strict=True):
+                        o[...] = first
+
+                return execute
+
+            compiled.bind = keep  # type: ignore[method-assign]
+            return compiled
+
+    with np.errstate(all="ignore"):
+        assert run(Stale(Clock())).status is Status.FAILED
+
+
+def test_inputs_are_as_they_were_after_an_execution_on_other_data() -> None:
+    b = GraphBuilder()
+    ins = (b.input((3, 5), strides=(7, 1)), b.input((5,), DType.f32, strides=(0,)))
+    b.op("Add", *ins)
+    arrays = [np.lib.stride_tricks.as_strided(np.arange(21, dtype=np.float32), (3, 5), (28, 4)), np.broadcast_to(np.float32(2), 5)]
+    before = [a.copy() for a in arrays]
+    turn_bits(arrays)
+    assert (arrays[0] != before[0]).all()
+    assert (arrays[1] == before[1]).all(), "elements that share memory stay"
+    turn_bits(arrays)
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
+    flags = np.array([True, False])
+    turn_bits([flags])
+    assert flags.tolist() == [False, True]
+
+
+def test_mode_b_finds_an_execution_that_does_not_repeat() -> None:
+    count = iter(range(100))
+
+    def drift(kind: str, a: np.ndarray) -> np.ndarray:
+        return a + 1e-6 * (next(count) >= 3) if kind == "Add" else a
+
+    settings = problem(mode=Mode.bitwise, policy=("one_op_each",))
+    assert run_twice(settings, graph(), FakeLibrary(Clock())).status is Status.EXECUTED
+    count = iter([0, 9])
+    result = run_twice(settings, graph(), FakeLibrary(Clock(), spoil=drift))
+    assert (result.status, result.errors > 0) == (Status.FAILED, True)
+    assert "partition 2 (fake): tensor 5: " in result.reason
+    assert " of 64 values differ from one execution to the next; first at position " in result.reason
+
+
+def test_mode_r_executes_on_one_constant() -> None:
+    seen = list[float]()
+
+    def note(kind: str, a: np.ndarray) -> np.ndarray:
+        seen.append(float(a.ravel()[0]))
+        return a
+
+    b = GraphBuilder()
+    b.op("Abs", b.input((4,)))
+    assert run_once(problem(mode=Mode.run), b.graph(), FakeLibrary(Clock(), spoil=note)).status is Status.EXECUTED
+    assert seen == [np.frombuffer(b"\x3f" * 4, np.float32)[0]]
+
+
 def test_mode_r_executes_once_and_compares_nothing() -> None:
     library = FakeLibrary(Clock(), spoil=lambda kind, a: a + 1)
-    result = run_once(problem(), graph(), library)
+    result = run_once(problem(mode=Mode.run), graph(), library)
     assert (result.status, result.total, library.log) == (Status.EXECUTED, 0, ["MatMul ReLU Add"])

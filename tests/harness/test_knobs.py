@@ -27,7 +27,10 @@ def test_values_are_spelled_as_they_are_read() -> None:
 
 
 def test_every_global_knob_reads_what_it_writes() -> None:
-    settings = Globals(Mode.run, ("one_op_each",), 2, 7, 12.5, 9)
+    settings = Globals(
+        mode=Mode.run, mode_modifier="M", policy=("one_op_each",), seed=7, repeats_per_prb=2, threads=2, isa="avx2",
+        max_ms_per_prb=12.5, fix_times_per_prb=9, cold_cache="all+tlb:1G", num_streams=3,
+    )  # fmt: skip
     read = {}
     for word in words(settings):
         option, _, value = word.partition("=")

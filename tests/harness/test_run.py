@@ -1,15 +1,17 @@
 """What is in force while a case runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchgraph.core.config import Config, config, override
+from benchgraph.core.errors import ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
-from benchgraph.harness.results import Status
-from benchgraph.harness.run import run_case
+from benchgraph.harness.results import CaseResult, Status
+from benchgraph.harness.run import run_all, run_case
 from benchgraph.partition.ir import Partition
 from tests.harness.fake_library import Clock, Compiled, FakeLibrary, fake_bench
 
@@ -56,6 +58,104 @@ def test_text_dumps_go_to_a_folder_per_case_and_policy(case: Path) -> None:
         "out/0001-graph-case/fused",
         "out/0001-graph-case/one_op_each",
     ]
+
+
+def test_the_instruction_set_holds_during_the_case_only(case: Path) -> None:
+    with override(isa="avx2"):
+        assert [c.isa for c, _ in seen("--graph", "--isa=auto,portable", f"--case={case}")] == ["avx2", "portable"]
+        assert config().isa == "avx2"
+
+
+def run(*words: str, library: FakeLibrary | None = None, free_bytes: int = 1 << 40) -> tuple[list[CaseResult], list[str]]:
+    """The results, and what -v said."""
+    said: list[str] = []
+    bench = fake_bench(library or FakeLibrary(Clock()), free_bytes)
+    return list(run_all(parse(list(words)).problems, bench, said.append)), said
+
+
+def statuses(results: list[CaseResult]) -> list[tuple[str, str]]:
+    return [(c.result.status.value, c.result.reason) for c in results]
+
+
+def test_cases_before_the_start_are_skipped(case: Path) -> None:
+    results, _ = run("--start=2", "--graph", "--mb=1,2,3", f"--case={case}")
+    skipped = ("SKIPPED", "Skip-start option hit")
+    assert statuses(results) == [skipped, skipped, ("PASSED", "")]
+
+
+def test_fail_fast_ends_at_the_first_failure(case: Path) -> None:
+    words = ["--graph", f"--case={case}", "--case=nowhere.json", f"--case={case}"]
+    assert [s for s, _ in statuses(run(*words)[0])] == ["PASSED", "INVALID_ARGUMENTS", "PASSED"]
+    assert [s for s, _ in statuses(run("--fail-fast", *words)[0])] == ["PASSED", "INVALID_ARGUMENTS"]
+
+
+class Flaky(FakeLibrary):
+    """Wrong from the n-th compilation on."""
+
+    def compile(self, partition: Partition) -> Compiled:
+        self.count = getattr(self, "count", 0) + 1
+        self.spoil = lambda kind, a: a + (self.count >= 3)
+        return super().compile(partition)
+
+
+def test_repeats_end_at_the_first_that_is_not_a_pass(case: Path) -> None:
+    library = Flaky(Clock())
+    ((result,), _) = run("--repeats-per-prb=2", "--graph", f"--case={case}", library=library)
+    assert (result.result.status, library.count) == (Status.PASSED, 2)
+    library = Flaky(Clock())
+    ((result,), _) = run("--repeats-per-prb=9", "--graph", f"--case={case}", library=library)
+    assert (result.result.status, library.count) == (Status.FAILED, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (Unimplemented("no kernel"), "UNIMPLEMENTED", "{case}: no kernel"),
+        (InvalidShape("dims"), "SKIPPED", "Invalid case: dims"),
+        (InvalidGraph("loop"), "SKIPPED", "Invalid case: loop"),
+        (InvalidArguments("order"), "INVALID_ARGUMENTS", "{case}: order"),
+        (OutOfMemory("full"), "SKIPPED", "{case}: full"),
+        (ExecutionFailed("pool"), "FAILED", "{case}: pool"),
+        (MemoryError(), "SKIPPED", "not enough memory; try a smaller --mb"),
+        (ZeroDivisionError("oh"), "FAILED", "ZeroDivisionError: oh; run with -v for the traceback"),
+    ],
+)
+def test_what_the_library_raises_has_benchdnns_status(case: Path, error: Exception, status: str, reason: str) -> None:
+    results, _ = run("--graph", f"--case={case}", library=FakeLibrary(Clock(), fails=error))
+    assert statuses(results) == [(status, reason.format(case=case))]
+
+
+def test_a_case_that_does_not_fit_into_memory_is_skipped(case: Path) -> None:
+    words = ["--graph", f"--case={case}"]
+    need = 16 * (4 + 4) + 8 * 2 * (16 + 16)  # src and dst; the reference's, and numpy's copies
+    assert [s for s, _ in statuses(run(*words, free_bytes=int(need / 0.75) + 1)[0])] == ["PASSED"]
+    ((status, reason),) = statuses(run(*words, free_bytes=int(need / 0.75) - 1)[0])
+    assert status == "SKIPPED"
+    assert reason.startswith("Not enough RAM: ")
+    assert [s for s, _ in statuses(run("--mode=I", *words, free_bytes=0)[0])] == ["INITIALIZED"]
+    assert [s for s, _ in statuses(run("--mode=R", *words, free_bytes=int(128 / 0.75) + 1)[0])] == ["EXECUTED"]
+
+
+def test_a_system_that_does_not_tell_its_memory_is_trusted(case: Path) -> None:
+    def unknown() -> int:
+        raise OutOfMemory("who knows")
+
+    bench = replace(fake_bench(FakeLibrary(Clock())), free_bytes=unknown)
+    (problem,) = parse(["--graph", f"--case={case}"]).problems
+    assert run_case(problem, bench, print).result.status is Status.PASSED
+
+
+def test_every_level_of_v_says_more(case: Path) -> None:
+    def said(level: int) -> list[str]:
+        return run(f"-v{level}", "--graph", f"--case={case}")[1]
+
+    assert said(0) == []
+    start, metrics = said(1)
+    assert start == f"run: --graph --case={case}"
+    assert metrics.startswith("[COMPARE]: fused: partition 0 (fake): tensor 1 f32: 16 values, max abs 0, max rel 0, 0 ulp, L2 0, ")
+    assert "[INFO]: fused: n_partitions:1; ops_in_partitions: {0}" in said(3)
+    assert any(line.startswith("graph engine=cpu") for line in said(7))
+    assert not any(line.startswith("graph engine=cpu") for line in said(6))
 
 
 def test_no_dumps_unless_asked_for(case: Path) -> None:

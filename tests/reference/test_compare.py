@@ -195,3 +195,22 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
     assert cast == pytest.approx(plain + 2 * DType.bf16.eps)
     assert 2**-7 < quantised < 2**-6
     assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "want", "got", "ulp"),
+    [
+        (DType.f32, 1.0, 1.0 + 2.0**-23, 1.0),
+        (DType.f32, 1.0, 1.0 - 2.0**-24, 0.5),  # below a power of two the steps are half as long
+        (DType.f32, 3.0, 3.0 - 2.0**-21, 2.0),
+        (DType.f32, 2.0**-149, 0.0, 1.0),
+        (DType.f32, 0.0, 2.0**-149, 1.0),
+        (DType.bf16, -1.0, -1.0 - 2.0**-7, 1.0),
+        (DType.f16, 1.0 + 2.0**-12, 1.0, 0.25),  # the reference is not rounded
+        (DType.s8, 5, 7, 2.0),
+        (DType.f32, np.inf, np.inf, 0.0),
+    ],
+)
+def test_distances_in_units_in_the_last_place(dtype: DType, want: float, got: float, ulp: float) -> None:
+    c = compare(np.array([got], dtype.numpy), np.array([want], np.float64), dtype, 1.0)
+    assert c.max_ulp == ulp

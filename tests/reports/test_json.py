@@ -4,13 +4,22 @@ import json
 
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
 TIMING = Timing((0.25, 0.5), 4)
 FUSED = PolicyTiming("fused", TIMING, (PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING),))
+FAR = Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, 0.125, 0.0, "fused")
 MEASURED = Result(
-    Status.EXECUTED, n_partitions={"fused": 1}, flops=100, bytes=40, timings=(FUSED,), peak_samples=(16e9, 15e9), warnings=("loud",)
+    Status.EXECUTED,
+    n_partitions={"fused": 1},
+    partitions={"fused": ((3, 1),)},
+    accuracy=(FAR,),
+    flops=100,
+    bytes=40,
+    timings=(FUSED,),
+    peak_samples=(16e9, 15e9),
+    warnings=("loud",),
 )
 SKIPPED = Result(Status.SKIPPED, "no memory")
 
@@ -26,7 +35,7 @@ def document(machine: Machine | None = MACHINE) -> dict:
 def test_the_top_level() -> None:
     d = document()
     assert list(d) == ["schema_version", "mode", "elapsed_s", "summary", "machine", "cases"]
-    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (1, "P", 2.0)
+    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (2, "P", 2.0)
 
 
 def test_the_machine_carries_measured_peaks_per_dtype() -> None:
@@ -52,6 +61,22 @@ def test_a_measured_case() -> None:
         "errors": 0,
         "total": 0,
         "n_partitions": {"fused": 1},
+        "partitions": {"fused": [[3, 1]]},
+        "accuracy": [
+            {
+                "where": "whole graph",
+                "tensor": 5,
+                "dtype": "f32",
+                "total": 64,
+                "errors": 0,
+                "max_abs": 0.5,
+                "max_rel": 0.25,
+                "max_ulp": 2.0,
+                "l2": 0.125,
+                "zero_share": 0.0,
+                "policy": "fused",
+            },
+        ],
         "flops": 100,
         "bytes": 40,
         "compile_s": 0.125,

@@ -1,0 +1,78 @@
+"""Attributes of ops (--op-attrs): values as text, read by the type that the op's row gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from benchgraph import ops
+from benchgraph.core.attrs import AttrValue
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError, did_you_mean
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.graph.override.draft import Draft, settle
+
+REMOVED = "undef"  # as a value: the attribute goes, and its default counts again
+
+
+def with_attrs(graph: Graph, attrs: Mapping[int, Mapping[str, str]]) -> Graph:
+    """The graph with attributes set, by op id and name, and all shapes inferred anew. An attribute that the graph left out is added.
+
+    A list joins its elements with x, as in 2x2. Raises InvalidArguments for an op or an attribute that does not exist, ParseError for a
+    value of another type.
+    """
+    return settle(set_attrs(Draft(graph), attrs))
+
+
+def set_attrs(draft: Draft, attrs: Mapping[int, Mapping[str, str]]) -> Draft:
+    by_id = {op.id: op for op in draft.graph.ops}
+    new, named = dict(draft.attrs), dict(draft.named)
+    for id, texts in attrs.items():
+        op = find_op(by_id, id)
+        values = new.get(id, op.attrs)
+        try:
+            for name, text in texts.items():
+                values = values.without(name) if text == REMOVED else values.updated(**{name: _value(op, name, text)})
+        except BenchgraphError as bad:
+            raise bad.inside(op.label) from bad
+        new[id], named[id] = values, named.get(id, frozenset()) | set(texts)
+    return replace(draft, attrs=new, named=named)
+
+
+def find_op(by_id: Mapping[int, Op], id: int) -> Op:
+    """The op of this id. Raises InvalidArguments, which lists those there are."""
+    if id not in by_id:
+        known = ", ".join(f"{op.id} ({op.kind})" for op in sorted(by_id.values(), key=lambda op: op.id))
+        raise InvalidArguments("there is no such op", where=f"op {id}", fix=f"the graph has {known}")
+    return by_id[id]
+
+
+def _value(op: Op, name: str, text: str) -> AttrValue:
+    known = {other: attr.type for row in ops.OPS.values() for other, attr in row.attrs.items()}  # --op-kind may bring a kind that has it
+    known |= {other: attr.type for other, attr in ops.spec(op.kind).attrs.items()}
+    if name not in known:
+        raise InvalidArguments(f"unknown attribute '{name}'", fix=did_you_mean(name, known) or f"there are {', '.join(sorted(known))}")
+    kind = known[name]
+    try:
+        if kind.endswith("[]"):
+            return tuple(_READ[kind.removesuffix("[]")](part) for part in text.split("x"))  # type: ignore[return-value]
+        return _READ[kind](text)
+    except ValueError:
+        raise ParseError(f"attribute '{name}' cannot be '{text}'", fix=_REMEDY[kind]) from None
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError(text)
+    return _FLAGS[text.lower()]
+
+
+_FLAGS = {"0": False, "1": True, "false": False, "true": True}
+_READ: dict[str, Callable[[str], AttrValue]] = {"bool": _flag, "s64": int, "f32": float, "string": str}
+_REMEDY = {
+    "bool": "give 0 or 1",
+    "s64": "give an integer",
+    "f32": "give a number",
+    "string": "give a word",
+    "s64[]": "give integers joined by x, as in 2x2",
+    "f32[]": "give numbers joined by x, as in 0.5x2",
+}

@@ -1,0 +1,60 @@
+"""Other dtypes (--dt): one for the whole graph, or one for each of some tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from benchgraph import ops
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, InvalidDataType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.ops.spec import F
+
+
+def with_dtype(graph: Graph, dtype: DType) -> Graph:
+    """The graph computed in another float type; undef keeps it as it is.
+
+    Every f32, bf16 and f16 tensor changes, but host scalars and those on a port that is not open to all three (statistics and parameters
+    of norms, the statistics of SoftMax). Integers and booleans stay.
+    Raises InvalidArguments for a graph that converts between dtypes on purpose.
+    """
+    if dtype is DType.undef:
+        return graph
+    if dtype not in F:
+        raise InvalidArguments(f"{dtype.value} for the whole graph", fix=f"use {', '.join(d.value for d in F)}, or set tensors one by one")
+    converting = next((op for op in graph.ops if ops.spec(op.kind).converts), None)
+    if converting is not None:
+        raise InvalidArguments("it converts between dtypes", where=converting.label, fix="set tensors one by one, as in --dt=0:bf16+3:bf16")
+    fixed = {t.id for op in graph.ops for t, is_open in _uses(op.kind, op.inputs, op.outputs) if not is_open}
+    changed = [t.id for t in graph.tensors.values() if t.dtype in F and t.id not in fixed and not t.is_host_scalar]
+    return _retyped(graph, dict.fromkeys(changed, dtype))
+
+
+def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
+    """The graph with other dtypes for these tensors, by id. Raises what the op table has against it."""
+    for id, dtype in dtypes.items():
+        if id not in graph.tensors:
+            known = ", ".join(map(str, sorted(graph.tensors)))
+            raise InvalidArguments("there is no such tensor", where=f"tensor {id}", fix=f"the graph has {known}")
+        if dtype is DType.undef:
+            raise InvalidDataType("dtype undef", where=f"tensor {id}", fix="name a dtype, or leave the tensor out")
+    return _retyped(graph, dtypes)
+
+
+def _uses(kind: str, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, ...]) -> list[tuple[LogicalTensor, bool]]:
+    """Each tensor of an op, and whether its port takes every float type."""
+    row = ops.spec(kind)
+    ports = [(row.inputs[min(i, len(row.inputs) - 1)], t) for i, t in enumerate(ins)]
+    ports += [(row.outputs[min(i, len(row.outputs) - 1)], t) for i, t in enumerate(outs)]
+    return [(t, set(F) <= set(row.types.get(port.type) or F)) for port, t in ports]
+
+
+def _retyped(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
+    """The graph with these dtypes at every occurrence of the tensors."""
+
+    def swap(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
+        return tuple(replace(t, dtype=dtypes.get(t.id, t.dtype)) for t in ts)
+
+    return replace(graph, ops=tuple(replace(op, inputs=swap(op.inputs), outputs=swap(op.outputs)) for op in graph.ops))

@@ -1,0 +1,66 @@
+"""Other op kinds (--op-kind): an op becomes another of its family, or is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from benchgraph import ops
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.graph.override.attrs import find_op
+
+REMOVED = "undef"  # as a kind: the op goes
+UNARY, BINARY = 1, 2
+
+
+def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
+    """The graph with these ops exchanged or taken out, by op id.
+
+    A kind stands in for another of its family (`OpSpec.family`); inputs, outputs and attributes stay as they are. `undef` takes an op
+    out: behind one of two inputs, the input that is computed is passed on. Raises InvalidArguments for an op that does not exist, a
+    kind of another family, and an op that cannot go.
+    """
+    for id, kind in sorted(kinds.items()):
+        op = find_op({op.id: op for op in graph.ops}, id)
+        try:
+            graph = _without(graph, op) if kind == REMOVED else _exchanged(graph, op, kind)
+        except BenchgraphError as bad:
+            raise bad.inside(op.label) from bad
+    return graph
+
+
+def _exchanged(graph: Graph, op: Op, kind: str) -> Graph:
+    old, new = ops.spec(op.kind).family, ops.spec(kind).family
+    if kind != op.kind and (not old or old != new):
+        legal = sorted(k for k, row in ops.OPS.items() if old and row.family == old)
+        fix = f"choose one of {', '.join(legal)}" if legal else "only ops of the families binary and eltwise have one"
+        raise InvalidArguments(f"{kind} cannot take its place", fix=fix)
+    return replace(graph, ops=tuple(replace(o, kind=kind) if o.id == op.id else o for o in graph.ops))
+
+
+def _without(graph: Graph, op: Op) -> Graph:
+    """The graph with the op gone: who read its output reads what it passes on."""
+    if len(graph.ops) == 1:
+        raise InvalidArguments("it is the graph's only op", fix="leave it in")
+    gone, kept = op.outputs[0], _passed_on(graph, op)
+    if (gone.shape, gone.dtype) != (kept.shape, kept.dtype):
+        what = f"its input {kept.id} is {kept.dtype.value} {kept.shape}, its output {gone.dtype.value} {gone.shape}"
+        raise InvalidArguments(what, fix="only an op that keeps dtype and shape can go")
+    rewired = tuple(replace(o, inputs=tuple(kept if t.id == gone.id else t for t in o.inputs)) for o in graph.ops if o.id != op.id)
+    ports = graph.output_ports and tuple(kept.id if id == gone.id else id for id in graph.output_ports)
+    return replace(graph, ops=rewired, output_ports=ports)
+
+
+def _passed_on(graph: Graph, op: Op) -> LogicalTensor:
+    """The input that takes the place of the output."""
+    if not ops.spec(op.kind).family or len(op.outputs) != 1 or len(op.inputs) not in (UNARY, BINARY):
+        raise InvalidArguments("it cannot be taken out", fix="only eltwise and binary ops with one output and one or two inputs can go")
+    if len(op.inputs) == UNARY:
+        return op.inputs[0]
+    computed = [t for t in op.inputs if t.id in graph.producers]
+    if len(computed) != 1:
+        what = f"{len(computed)} of its inputs are computed, so none is the one to pass on"
+        raise InvalidArguments(what, fix="an op with two inputs can go when exactly one of them is computed")
+    return computed[0]

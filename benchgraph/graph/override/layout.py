@@ -1,0 +1,82 @@
+"""Dims and strides that a user sets, and those that follow: dense, in any order of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
+
+
+@dataclass(frozen=True)
+class NewShape:
+    """What to change of a tensor. dims: None keeps them. layout: '' is row-major where dims are given and keeps the strides elsewhere; a
+    tag such as 'acdb' names the axes from the outermost to the innermost; strides are in elements and need not be dense.
+    """
+
+    dims: Shape | None = None
+    layout: str | Shape = ""
+
+    def __str__(self) -> str:
+        """As --in-shapes spells it."""
+        dims = "" if self.dims is None else "x".join(map(str, self.dims)) or "-"
+        layout = self.layout if isinstance(self.layout, str) else "x".join(map(str, self.layout))
+        return f"{dims}*{layout}" if layout else dims
+
+    def strides_of(self, id: int, dims: Shape) -> Shape:
+        """The strides that tensor `id` of these dims gets. Raises InvalidArguments when the layout is one for another rank."""
+        where = f"tensor {id}"
+        if not isinstance(self.layout, str):
+            if len(self.layout) != len(dims):
+                what = f"{len(self.layout)} strides for {len(dims)} dims"
+                raise InvalidArguments(what, where=where, fix="give one stride, in elements, per dim")
+            return self.layout
+        if not self.layout:
+            return dense_strides(dims)
+        axes = [ord(letter) - ord("a") for letter in self.layout]
+        if sorted(axes) != list(range(len(dims))):
+            wanted = "".join(chr(ord("a") + axis) for axis in range(len(dims)))
+            raise InvalidArguments(f"the tag '{self.layout}' for {len(dims)} dims", where=where, fix=f"give each letter of '{wanted}' once")
+        return strides_in(dims, axes)
+
+
+def strides_in(shape: Shape, axes: Iterable[int]) -> Shape:
+    """Dense strides with the axes in this order, the outermost first; a dim of 0 counts as 1.
+
+    >>> strides_in((2, 3, 4), (0, 2, 1))
+    (12, 1, 3)
+    """
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(list(axes)):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+def axes_of(t: LogicalTensor) -> list[int]:
+    """The axes of a tensor of known shape from the outermost to the innermost; where strides are equal, one of size 1 is further in."""
+    shape, strides = t.known_shape, t.known_strides
+    return sorted(range(len(shape)), key=lambda axis: (-strides[axis], shape[axis] == 1, axis))
+
+
+def resized(t: LogicalTensor, shape: Shape) -> LogicalTensor:
+    """The tensor with other dims, its strides in the order of axes they have.
+
+    Strides stay as they are, gaps included, where only dim 0 changes and is the outermost. A batch of 1 has no place in the order, as its
+    stride says nothing: it becomes the outermost.
+    """
+    if not t.has_known_shape:
+        return t.with_shape(shape)
+    old = t.known_shape
+    if shape == old:
+        return t
+    if t.strides is None or len(shape) != len(old):
+        return t.with_shape(shape, None if t.strides is None else dense_strides(shape))
+    inner = 1 + sum((d - 1) * s for d, s in zip(shape[1:], t.strides[1:], strict=True))
+    if shape[1:] == old[1:] and t.strides[0] >= inner:
+        return t.with_shape(shape, t.strides)
+    strides = t.strides
+    order = sorted(range(len(shape)), key=lambda axis: (-inf if axis == 0 and old[0] == 1 else -strides[axis], old[axis] == 1, axis))
+    return t.with_shape(shape, strides_in(shape, order))

@@ -1,0 +1,63 @@
+"""Dims and layouts of graph inputs and outputs (--in-shapes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.tensor import LayoutType, LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.override.draft import Draft, settle
+from benchgraph.graph.override.layout import NewShape
+
+
+def row_major(graph: Graph) -> Graph:
+    """The graph with its own layouts only: those left to a library (any) or known to the one that wrote it (opaque) become row-major."""
+    foreign = (LayoutType.any, LayoutType.opaque)
+    changed = {
+        t.id: replace(t, layout_type=LayoutType.strided, strides=None, layout_id=0)
+        for t in graph.tensors.values()
+        if t.layout_type in foreign
+    }
+    return graph.with_tensors(changed) if changed else graph
+
+
+def with_shapes(graph: Graph, shapes: Mapping[int, NewShape]) -> Graph:
+    """The graph with these inputs and outputs changed, by tensor id, and all other shapes inferred anew.
+
+    An input without a layout of its own becomes row-major. The dims of an output must be those that follow from the inputs; what can
+    be chosen is its layout, or, where an op's output shape is free (gradients of convolution weights), that.
+    Raises InvalidArguments for an id that is no input or output, and for a layout that does not fit the dims.
+    """
+    return settle(set_shapes(Draft(graph), shapes))
+
+
+def set_shapes(draft: Draft, shapes: Mapping[int, NewShape]) -> Draft:
+    graph = draft.graph
+    inputs, outputs = {t.id: t for t in graph.inputs}, {t.id: t for t in graph.outputs}
+    for id in shapes:
+        if id in inputs or id in outputs:
+            continue
+        if id in graph.tensors:
+            what = "it is computed inside the graph, so its shape follows from others"
+            raise InvalidArguments(what, where=f"tensor {id}", fix=f"set inputs ({_ids(inputs)}) or outputs ({_ids(outputs)})")
+        raise InvalidArguments("there is no such tensor", where=f"tensor {id}", fix=f"inputs are {_ids(inputs)}, outputs {_ids(outputs)}")
+    new = {id: _changed(inputs[id], change) for id, change in shapes.items() if id in inputs}
+    wanted = {id: change for id, change in shapes.items() if id in outputs and id not in inputs}
+    return replace(draft, inputs={**draft.inputs, **new}, outputs={**draft.outputs, **wanted}, relaid=draft.relaid or bool(shapes))
+
+
+def _ids(tensors: Mapping[int, LogicalTensor]) -> str:
+    return ", ".join(map(str, sorted(tensors)))
+
+
+def _changed(t: LogicalTensor, change: NewShape) -> LogicalTensor:
+    """The input as set."""
+    if change.dims is None and not t.has_known_shape:
+        raise InvalidArguments("a layout without dims, which the graph leaves open", where=f"tensor {t.id}", fix="give the dims too")
+    dims = t.known_shape if change.dims is None else change.dims
+    try:
+        return replace(t, shape=dims, strides=change.strides_of(t.id, dims), layout_type=LayoutType.strided)
+    except BenchgraphError as bad:
+        raise bad if bad.where else bad.inside(f"tensor {t.id}") from bad

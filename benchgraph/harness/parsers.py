@@ -1,0 +1,229 @@
+"""What the values of options look like. A parser raises ValueError, whose text is the remedy.
+
+Free of numpy; parsers that need the graph package import it when they meet a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from benchgraph.core.errors import did_you_mean
+
+Parse: TypeAlias = Callable[[str], object]
+
+
+def text(value: object) -> str:
+    """A value as the command line spells it."""
+    if isinstance(value, tuple):
+        return ",".join(text(v) for v in value)
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+# ---- single values ---------------------------------------------------------------------------------------------------
+
+
+def natural(word: str) -> int:
+    """A non-negative integer."""
+    if not (word.isascii() and word.isdecimal()):
+        raise ValueError("give a non-negative integer")
+    return int(word)
+
+
+def positive(word: str) -> int:
+    """An integer from 1 on."""
+    if not (word.isascii() and word.isdecimal()) or int(word) == 0:
+        raise ValueError("give an integer from 1 on")
+    return int(word)
+
+
+def boolean(word: str) -> bool:
+    """benchdnn's booleans, in any case."""
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if word.lower() not in known:
+        raise ValueError("give true or false")
+    return known[word.lower()]
+
+
+def real_between(least: float, most: float) -> Parse:
+    """A number, clamped to the range as benchdnn does."""
+
+    def parse(word: str) -> float:
+        try:
+            number = float(word)
+        except ValueError:
+            raise ValueError("give a number") from None
+        if number != number:
+            raise ValueError("give a number")
+        return min(max(number, least), most)
+
+    return parse
+
+
+def one_of(*choices: str) -> Parse:
+    def parse(word: str) -> str:
+        if word not in choices:
+            raise ValueError(did_you_mean(word, choices) or f"choose one of {', '.join(choices)}")
+        return word
+
+    return parse
+
+
+def letters(*known: str) -> Parse:
+    """Some of these letters, in any order and case; kept sorted."""
+
+    def parse(word: str) -> str:
+        if set(word.upper()) - set(known):
+            raise ValueError(f"combine letters of {', '.join(known)}")
+        return "".join(sorted(set(word.upper())))
+
+    return parse
+
+
+def pattern(word: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(word)
+    except re.error as bad:
+        raise ValueError(f"not a regular expression: {bad}") from None
+    return word
+
+
+def shard(word: str) -> tuple[int, int]:
+    """i/n: the i-th of n parts, counted from 1."""
+    found = re.fullmatch(r"(\d+)/(\d+)", word, re.ASCII)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError("give I/N with I from 1 to N, as in 2/3")
+    return int(found[1]), int(found[2])
+
+
+def engine(word: str) -> str:
+    """cpu or gpu, with an index. Only the one CPU engine exists here, which is what benchdnn says on such a machine, too."""
+    found = re.fullmatch(r"(cpu|gpu)(?::(\d+))?", word)
+    if found is None:
+        raise ValueError("give cpu or gpu, with an index if need be, as in cpu:0")
+    kind, index = found[1], int(found[2] or 0)
+    if kind == "gpu" or index:
+        count = int(kind == "cpu")
+        raise ValueError(f"engine {kind} with index {index} is not registered in the system, which has {count} of that kind; use cpu")
+    return "cpu"
+
+
+def fpmath(word: str) -> str:
+    """MODE or MODE:BOOL (the mode goes for integers too), in one spelling."""
+    mode, colon, flag = word.partition(":")
+    one_of("strict", "bf16", "f16", "tf32", "any")(mode)
+    return f"{mode}:{text(boolean(flag))}" if colon else mode
+
+
+# ---- ID:VALUE+ID:VALUE -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PerId:
+    """Values by id of a tensor or op, in order of ids. Empty: nothing is set."""
+
+    entries: tuple[tuple[int, Any], ...] = ()
+
+    @property
+    def by_id(self) -> dict[int, Any]:
+        return dict(self.entries)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def __str__(self) -> str:
+        return "+".join(f"{id}:{text(value)}" for id, value in self.entries)
+
+
+def per_id(value: Parse, example: str) -> Parse:
+    """Entries joined by +, each ID:VALUE. What follows the digits of an ID is ignored, as in benchdnn, whose inputs rely on it."""
+
+    def parse(word: str) -> PerId:
+        found: dict[int, Any] = {}
+        for entry in word.split("+"):
+            key, _, rest = entry.partition(":")
+            digits = re.match(r"\d+", key, re.ASCII)
+            if digits is None or not rest:
+                raise ValueError(f"write ID:VALUE, several joined by +, as in {example}")
+            if int(digits[0]) in found:
+                raise ValueError(f"id {digits[0]} is there twice; give it one value")
+            found[int(digits[0])] = value(rest)
+        return PerId(tuple(sorted(found.items())))
+
+    return parse
+
+
+def new_shape(word: str) -> object:
+    """SHAPE, *LAYOUT or SHAPE*LAYOUT as a NewShape. SHAPE: 2x3, or - for rank 0. LAYOUT: a tag such as acdb, or strides such as 12x4x1."""
+    from benchgraph.graph.override import NewShape
+
+    dims, star, layout = word.partition("*")
+    if star and not layout:
+        raise ValueError("give a tag or strides after *, or leave it out")
+    if not re.fullmatch(r"|-|scalar|\d+(x\d+)*", dims, re.ASCII) or not re.fullmatch(r"|[a-z]+|\d+(x\d+)*", layout, re.ASCII):
+        raise ValueError("write SHAPE, *TAG, *STRIDES or both, as in 2x3x4*acb; - is the shape of a scalar")
+    shape = None if not dims else () if dims in ("-", "scalar") else tuple(map(int, dims.split("x")))
+    return NewShape(shape, tuple(map(int, layout.split("x"))) if layout[:1].isdigit() else layout)
+
+
+@dataclass(frozen=True)
+class AttrTexts:
+    """Attributes of one op as text, in order of names."""
+
+    entries: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return "*".join(f"{name}:{value}" for name, value in self.entries)
+
+
+def attr_texts(word: str) -> AttrTexts:
+    """NAME:VALUE joined by *; of two values for one name the last counts, as in benchdnn."""
+    found = {}
+    for entry in word.split("*"):
+        name, _, value = entry.partition(":")
+        if not name or not value or ":" in value:
+            raise ValueError("write ID:NAME:VALUE, several of one op joined by *, as in 0:strides:2x2*groups:1")
+        found[name] = value
+    return AttrTexts(tuple(sorted(found.items())))
+
+
+def dtype(word: str) -> object:
+    """A DType, by name."""
+    from benchgraph.core.dtypes import DType
+
+    known = [d.value for d in DType if d is not DType.undef]
+    if word not in known:
+        raise ValueError(did_you_mean(word, known) or f"choose one of {', '.join(known)}")
+    return DType(word)
+
+
+def dtypes(word: str) -> object:
+    """One float DType for the whole graph (undef: none), or a PerId of them."""
+    from benchgraph.core.dtypes import DType
+
+    if ":" in word:
+        return per_id(dtype, "0:bf16+3:f32")(word)
+    if word not in ("undef", "f32", "bf16", "f16"):
+        raise ValueError("give undef, f32, bf16 or f16 for the whole graph, or ID:DTYPE joined by + for some tensors")
+    return NOTHING if word == "undef" else DType(word)
+
+
+def property_type(word: str) -> object:
+    """A PropertyType, by name."""
+    from benchgraph.core.tensor import PropertyType
+
+    known = [p.value for p in PropertyType]
+    if word not in known:
+        raise ValueError(did_you_mean(word, known) or f"choose one of {', '.join(known)}")
+    return PropertyType(word)
+
+
+NOTHING = PerId()

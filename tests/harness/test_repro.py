@@ -1,0 +1,107 @@
+"""A repro line, given to the command again, is the same problem and no other."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import PropertyType
+from benchgraph.graph.override import NewShape
+from benchgraph.harness.argv import parse
+from benchgraph.harness.knobs import Globals, Mode, knobs_of
+from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId
+from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.problem import Problem
+
+GRAPH = load_driver("graph")
+IDS = st.integers(0, 2**63)
+DIMS = st.lists(st.integers(0, 99), max_size=4).map(tuple)
+WORD = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
+
+
+@st.composite
+def new_shapes(draw: st.DrawFn) -> NewShape:
+    dims = draw(st.none() | DIMS)
+    layouts = st.permutations("abcd").map("".join) | st.lists(st.integers(0, 999), min_size=1, max_size=4).map(tuple)
+    return NewShape(dims, draw(layouts if dims is None else layouts | st.just("")))
+
+
+def per_id(values: st.SearchStrategy[Any]) -> st.SearchStrategy[PerId]:
+    return st.dictionaries(IDS, values, max_size=3).map(lambda d: PerId(tuple(sorted(d.items()))))
+
+
+def attr_texts() -> st.SearchStrategy[AttrTexts]:
+    values = WORD | st.lists(st.integers(-9, 9), min_size=1).map(lambda v: "x".join(map(str, v))) | st.just("1e-05")
+    return st.dictionaries(WORD, values, min_size=1, max_size=3).map(lambda d: AttrTexts(tuple(sorted(d.items()))))
+
+
+FLOATS = st.sampled_from([DType.f32, DType.bf16, DType.f16])
+DTYPES = st.sampled_from([d for d in DType if d is not DType.undef])
+KNOBS: dict[str, st.SearchStrategy[Any]] = {
+    "mb": st.integers(0, 10**6),
+    "dt": st.just(NOTHING) | FLOATS | per_id(DTYPES),
+    "op_kind": per_id(WORD),
+    "tensor_property": per_id(st.sampled_from(PropertyType)),
+    "in_shapes": per_id(new_shapes()),
+    "op_attrs": per_id(attr_texts()),
+    "attr_fpmath": st.sampled_from(["", "strict", "bf16:true", "any:false"]),
+    "expected_n_partitions": st.integers(0, 99),
+    "case": st.just("some/case.json"),
+}
+GLOBALS: dict[str, st.SearchStrategy[Any]] = {
+    "mode": st.sampled_from(Mode),
+    "mode_modifier": st.sampled_from(["", "P", "M", "MP"]),
+    "policy": st.lists(st.sampled_from(["fused", "post_ops", "one_op_each"]), unique=True).map(tuple),
+    "seed": st.integers(0, 99),
+    "repeats_per_prb": st.integers(1, 99),
+    "engine": st.just("cpu"),
+    "library": st.just("benchgraph"),
+    "threads": st.integers(0, 99),
+    "isa": st.sampled_from(["auto", "avx512", "avx2", "portable"]),
+    "max_ms_per_prb": st.floats(10, 60000),
+    "fix_times_per_prb": st.integers(0, 99),
+    "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "custom+tlb:2G"]),
+    "num_streams": st.integers(1, 9),
+    "canonical": st.booleans(),
+}
+
+
+def problem(shared: dict[str, Any], own: dict[str, Any]) -> Problem:
+    legal = {"mode_modifier": "P"} if shared.get("mode") is Mode.correctness else {}
+    return Problem(0, GRAPH, Globals(**(shared | legal)), GRAPH.knobs(**own), None)
+
+
+def test_no_knob_is_forgotten() -> None:
+    assert list(KNOBS) == [f.name for f in fields(GRAPH.knobs)]
+    assert [k.name for k in knobs_of(Globals).values() if k.repro or k.name == "canonical"] == list(GLOBALS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.fixed_dictionaries(GLOBALS), st.fixed_dictionaries(KNOBS))
+def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]) -> None:
+    first = problem(shared, own)
+    (again,) = parse(first.repro.split(" ")).problems
+    assert again.knobs == first.knobs
+    for k in knobs_of(Globals).values():
+        if k.repro and first.globals.mode not in k.fixed_by:
+            assert getattr(again.globals, k.name) == getattr(first.globals, k.name), k.option
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.fixed_dictionaries(KNOBS))
+def test_defaults_are_left_out(own: dict[str, Any]) -> None:
+    said = problem({}, own).repro.split(" ")
+    defaults = {k.option for k in knobs_of(GRAPH.knobs).values() if own[k.name] == k.default}
+    assert said[0] == "--graph"
+    assert not defaults & {word.partition("=")[0] for word in said}
+
+
+def test_every_global_option_when_canonical() -> None:
+    said = problem({"canonical": True}, {"case": "x.json"}).repro
+    wanted = [k.option for k in knobs_of(Globals).values() if k.repro and k.default not in ("", ())]
+    assert [word.partition("=")[0] for word in said.split(" ")] == [*wanted, "--graph", "--case"]
+    assert "--mode=C --seed=0 --repeats-per-prb=1 --engine=cpu " in said
