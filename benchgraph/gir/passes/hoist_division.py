@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
@@ -26,8 +27,7 @@ def hoist_division(g: Graph, target: Target) -> Graph:
         assert isinstance(op, Op)
         product = spec(op.kind).product_kind
         if product and _is_worth_it(g, op):
-            one = builder.const(1.0, g.value(op.ins[1]).dtype)
-            reciprocal = builder.op(op.kind, one, op.ins[1], dtype=g.value(op.ins[1]).dtype)
+            reciprocal = builder.op(op.kind, builder.const(1.0), op.ins[1], dtype=DType.f32)  # not rounded to a narrower divisor's type
             builder.values[reciprocal] = replace(builder.values[reciprocal], constness=g.value(op.ins[1]).constness)
             nodes += builder.nodes
             builder.nodes = []
