@@ -75,6 +75,25 @@ def test_onednns_graphs_of_windows_compute_the_reference(name: str, option: str)
     assert "tests:1 passed:1 " in result.output, result.output
 
 
+# (file, options). Concatenations, index masks and dropout, in ops of their own and inside attention.
+EVERY_POLICY = "--policy=fused,post_ops,one_op_each"
+INDEXED = (
+    ("op/f32/concat_3.json", "--mb=1"),
+    ("op/f32/genindex.json", EVERY_POLICY),
+    ("pattern/f32/matmul_dropout.json", EVERY_POLICY),
+    ("pattern/f32/unary_dropout_fusion.json", "--mb=1"),
+    ("complex_fusion/mha/gqa-plain-implicit-causal-mask-fp32-bs1.json", "--mb=0"),
+    ("complex_fusion/mha/gqa-plain-training-fwd-w-dropout-bf16-f32.json", "--mb=1"),
+    ("complex_fusion/mha/sdpa-compressed-kv-implicit-causal-mask-int8-gs128.json", EVERY_POLICY),
+)
+
+
+@pytest.mark.parametrize(("name", "option"), INDEXED, ids=[Path(name).stem for name, _ in INDEXED])
+def test_onednns_concatenations_masks_and_dropouts_compute_the_reference(name: str, option: str) -> None:
+    result = CliRunner().invoke(main, ["--graph", "--expected-n-partitions=1", option, f"--case={ONEDNN / name}"])
+    assert "tests:1 passed:1 " in result.output, result.output
+
+
 @pytest.mark.parametrize("policy", ["fused", "post_ops", "one_op_each"])
 def test_graphs_with_two_elements_to_a_byte_compute_the_reference(policy: str) -> None:
     files = [path for path in sorted(ONEDNN.rglob("*.json")) if re.search(r'"dtype": *"[su]4"', path.read_text())]

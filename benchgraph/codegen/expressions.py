@@ -9,6 +9,7 @@ from benchgraph.codegen.convert import cast, literal
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, splat
 from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import constant as known_integer
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import (
     INDEX,
@@ -31,7 +32,7 @@ from benchgraph.tir.ir import (
 
 _CONTRACT = ("contract",)  # a * b + c may become one fma; nothing may be reassociated
 _FLOAT = {BinOp.add: "fadd", BinOp.sub: "fsub", BinOp.mul: "fmul", BinOp.div: "fdiv"}
-_INTEGER = {BinOp.add: "add", BinOp.sub: "sub", BinOp.mul: "mul", BinOp.and_: "and_", BinOp.or_: "or_"}
+_INTEGER = {BinOp.add: "add", BinOp.sub: "sub", BinOp.mul: "mul", BinOp.and_: "and_", BinOp.or_: "or_", BinOp.xor: "xor"}
 _COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">="}
 _UNSIGNED = frozenset({DType.u8, DType.boolean})
 
@@ -78,7 +79,10 @@ def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None
 def _binary(f: Frame, e: Binary) -> ir.Value:
     if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast) and type_of(e.a)[0] is INDEX:
         return _first_lanes(f, e.a, e.b.a)
-    return _apply(f, e.op, type_of(e.a)[0], evaluate(f, e.a), evaluate(f, e.b))
+    x, y = evaluate(f, e.a), evaluate(f, e.b)
+    if e.op in (BinOp.floordiv, BinOp.mod):
+        return _floor_divide(f.builder, e.op, x, y, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0)
+    return _apply(f, e.op, type_of(e.a)[0], x, y)
 
 
 def _first_lanes(f: Frame, ramp: Ramp, limit: Expr) -> ir.Value:
@@ -97,8 +101,8 @@ def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Va
     if op in (BinOp.min, BinOp.max):
         smaller = _compare(b, BinOp.lt if op is BinOp.min else BinOp.gt, dtype, x, y)
         return b.select(smaller, x, y)  # the second operand when either is NaN: one minps
-    if op in (BinOp.floordiv, BinOp.mod):
-        return _floor_divide(b, op, x, y)
+    if op in (BinOp.mul_high, BinOp.mul_low):
+        return _half_of_product(b, op, x, y)
     if dtype is DType.f32:
         return getattr(b, _FLOAT[op])(x, y, flags=() if op is BinOp.div else _CONTRACT)
     return getattr(b, _INTEGER[op])(x, y)
@@ -110,9 +114,8 @@ def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value)
     return (b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed)(_COMPARE[op], x, y)
 
 
-def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Round towards minus infinity, for a positive divisor; a power of two is a shift or a mask."""
-    divisor = y.constant if isinstance(y, ir.Constant) and isinstance(y.constant, int) else 0
+def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor: int) -> ir.Value:
+    """Round towards minus infinity, for a positive divisor y; a power of two is a shift or a mask. divisor: y where it is known, else 0."""
     if divisor > 0 and divisor & (divisor - 1) == 0:
         bits = divisor.bit_length() - 1
         return b.ashr(x, constant(x.type, bits)) if op is BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
@@ -122,6 +125,13 @@ def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Va
         return b.select(is_negative, b.add(remainder, y), remainder)
     quotient = b.sdiv(x, y)
     return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
+
+
+def _half_of_product(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The masks tell LLVM that 32 by 32 bits are enough: one vpmuludq."""
+    lower, half = constant(x.type, 0xFFFFFFFF), constant(x.type, 32)
+    product = b.mul(b.and_(x, lower), b.and_(y, lower))
+    return b.lshr(product, half) if op is BinOp.mul_high else b.and_(product, lower)
 
 
 def _unary(f: Frame, e: Unary) -> ir.Value:

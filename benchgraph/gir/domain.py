@@ -52,7 +52,7 @@ def _axes(shape: Shape) -> Axes:
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
     if not isinstance(spec(op.kind).lower, Reduction):
-        return Domain(out.shape, {out.id: _axes(out.shape)}, is_whole=not spec(op.kind).is_window)
+        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not spec(op.kind).is_window)
     folded = reduction_axes(op, len(src.shape))
     domain = Domain(src.shape, reduced=frozenset(folded))
     domain.axes[out.id] = _after_reduction(op, _axes(src.shape), folded)
@@ -108,7 +108,8 @@ def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
     used = [a for a in found if a is not None]
     if len(set(used)) != len(used):
         return False
-    d.axes[out.id] = tuple(a if extent != 1 else None for a, extent in zip(found, out.shape, strict=True))
+    axes = tuple(a if extent != 1 else None for a, extent in zip(found, out.shape, strict=True))
+    d.axes.update(dict.fromkeys(op.outs, axes))
     return True
 
 

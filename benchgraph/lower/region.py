@@ -24,6 +24,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
 from benchgraph.tir.build import binary, cast, f32, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
+from benchgraph.tir.share import share
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,15 @@ class Region:
             self._phase(phase).per_row.append(stmt)
 
     def _elementwise(self, op: Op, how: Elementwise) -> None:
-        out = op.outs[0]
-        at = self._at(self.domain.axes[out])
+        axes = self.domain.axes[op.outs[0]]
+        at = self._at(axes)
         g = self.storage.g
         operands = tuple(self.storage.load(v, aligned(g.value(v).shape, at)) for v in op.ins)
         phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
-        self.ready[out] = phase
-        value = how.value(op.attrs, g.value(out).shape, tuple(c.value for c in at), operands)
-        self._put(phase, self.domain.axes[out], self.storage.store(out, at, value))
+        values = how.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
+        shared, values = share(values[: len(op.outs)], lambda: self.storage.var("r").name)
+        self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
+        self.ready.update(dict.fromkeys(op.outs, phase))
 
     def _movement(self, op: Op, how: Movement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])

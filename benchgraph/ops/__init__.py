@@ -21,6 +21,7 @@
     pool            AvgPool, MaxPool; their gradients: pool_backward
     interpolate     Interpolate and its gradient
     gen_index       GenIndex
+    dropout         Dropout
     movement        StaticTranspose, StaticReshape, Reorder
     concat          Concat
     cast            TypeCast
@@ -45,6 +46,7 @@ from benchgraph.ops import (
     cast,
     concat,
     convolution,
+    dropout,
     dynamic_quantize,
     gen_index,
     group_norm,
@@ -97,6 +99,7 @@ _MODULES = (
     pool_backward,
     interpolate,
     gen_index,
+    dropout,
     movement,
     concat,
     power,

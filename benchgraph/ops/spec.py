@@ -110,20 +110,22 @@ class Law:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """dst[i] = expr(attrs, src_0[i], src_1[i], ...) with numpy broadcasting.
+    """dst[i] = expr(attrs, src_0[i], src_1[i], ...) with numpy broadcasting; a tuple for several outputs, all of one shape.
 
-    Operands arrive as f32 when they are floats of any width, else in their own dtype; the result is cast to dst's dtype.
+    Operands arrive as f32 when they are floats of any width, else in their own dtype; the result is cast to dst's dtype. An expression
+    that is used twice is computed once.
     place: for an op whose numbers depend on where they stand. place(attrs, dst_shape, i) gives s64 expressions of the index i, which expr
     gets after the operands.
     """
 
-    expr: Callable[[Attrs, tuple[Expr, ...]], Expr]
+    expr: Callable[[Attrs, tuple[Expr, ...]], Expr | tuple[Expr, ...]]
     place: Callable[[Attrs, Shape, tuple[Expr, ...]], tuple[Expr, ...]] | None = None
 
-    def value(self, attrs: Attrs, shape: Shape, at: tuple[Expr, ...], operands: tuple[Expr, ...]) -> Expr:
-        """The element at index `at` of a dst of this shape."""
+    def values(self, attrs: Attrs, shape: Shape, at: tuple[Expr, ...], operands: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The element at index `at` of every output, whose shape is this one."""
         places = () if self.place is None else self.place(attrs, shape, at)
-        return self.expr(attrs, (*operands, *places))
+        found = self.expr(attrs, (*operands, *places))
+        return found if isinstance(found, tuple) else (found,)
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,12 @@ def bounds(e: Expr, ranges: Ranges) -> Range:
         case Binary(BinOp.max):
             (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
             return max(a_lo, b_lo), max(a_hi, b_hi)
+        case Binary(BinOp.mul_high | BinOp.mul_low):
+            return 0, 2**32 - 1
+        case Binary(BinOp.xor):
+            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
+            largest = max(a_hi, b_hi)
+            return (0, 2 ** int(largest).bit_length() - 1) if a_lo >= 0 and b_lo >= 0 and not isinf(largest) else ANYTHING
         case Select():
             (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
             return min(a_lo, b_lo), max(a_hi, b_hi)

@@ -101,6 +101,7 @@ def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
 _INFIX = {
     BinOp.add: "+", BinOp.sub: "-", BinOp.mul: "*", BinOp.div: "/", BinOp.floordiv: "//", BinOp.mod: "%", BinOp.eq: "==", BinOp.ne: "!=",
     BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">=", BinOp.and_: "&", BinOp.or_: "|",
+    BinOp.xor: "^",
 }  # fmt: skip
 
 

@@ -78,7 +78,9 @@ class Const:
 class BinOp(Enum):
     """Both operands have one dtype and one number of lanes. Comparisons give boolean.
 
-    floordiv and mod are for indices: the divisor is positive and the result rounds towards minus infinity.
+    floordiv and mod are for s64: the divisor is positive and the result rounds towards minus infinity. A power of two shifts and masks.
+    xor, mul_high and mul_low are for s64 too. mul_high and mul_low: the upper and the lower 32 bits of the 64-bit product of the lower
+    32 bits of both operands, all of them taken as unsigned.
     min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`).
     """
 
@@ -98,6 +100,9 @@ class BinOp(Enum):
     ge = ">="
     and_ = "and"
     or_ = "or"
+    xor = "^"
+    mul_high = "mul_high"
+    mul_low = "mul_low"
 
     @property
     def is_comparison(self) -> bool:
@@ -105,7 +110,7 @@ class BinOp(Enum):
 
     @property
     def is_infix(self) -> bool:
-        return self not in (BinOp.min, BinOp.max)
+        return self not in (BinOp.min, BinOp.max, BinOp.mul_high, BinOp.mul_low)
 
 
 _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})

@@ -52,7 +52,7 @@ from benchgraph.tir.visit import tensors
 
 _PRECEDENCE = {
     BinOp.or_: 1, BinOp.and_: 2, BinOp.eq: 3, BinOp.ne: 3, BinOp.lt: 3, BinOp.le: 3, BinOp.gt: 3, BinOp.ge: 3, BinOp.add: 4, BinOp.sub: 4,
-    BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
+    BinOp.xor: 4, BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
 }  # fmt: skip
 _UNARY = 6
 _ATOM = 7
@@ -164,6 +164,8 @@ def _expr(e: Expr, least: int = 0) -> str:
             sign = e.op.value if tight else f" {e.op.value} "
             text = f"{_expr(e.a, level)}{sign}{_expr(e.b, level + 1)}"
             return f"({text})" if level < least else text
+        case Ramp() if least > _PRECEDENCE[BinOp.ge]:
+            return f"({_atom(e)})"
         case Unary(op=UnOp.neg):
             return f"-{_expr(e.a, _ATOM)}" if least <= _UNARY else f"(-{_expr(e.a, _ATOM)})"
         case _:

@@ -75,6 +75,35 @@ def vector_max(a: Value, b: Value) -> Value:
     return np.where(a > b, a, b)
 
 
+def scalar_mul_high(a: Value, b: Value) -> Value:
+    return _product(a, b) >> 32
+
+
+def scalar_mul_low(a: Value, b: Value) -> Value:
+    return _product(a, b) & _LOWER
+
+
+def _product(a: Value, b: Value) -> int:
+    """Of the lower halves, in a Python integer: 64 bits without a sign."""
+    return (int(a) & _LOWER) * (int(b) & _LOWER)
+
+
+_LOWER = 0xFFFFFFFF
+
+
+def vector_mul_high(a: Value, b: Value) -> Value:
+    return (_products_of(a, b) >> np.uint64(32)).astype(np.int64)
+
+
+def vector_mul_low(a: Value, b: Value) -> Value:
+    return (_products_of(a, b) & np.uint64(_LOWER)).astype(np.int64)
+
+
+def _products_of(a: Value, b: Value) -> Value:
+    lower = np.uint64(_LOWER)
+    return (a.astype(np.uint64) & lower) * (b.astype(np.uint64) & lower)
+
+
 def scalar_select(cond: Value, a: Value, b: Value) -> Value:
     return a if cond else b
 
@@ -154,7 +183,9 @@ def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulat
 
 NAMES: dict[str, Any] = {
     "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
-    "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "full": np.full, "cast": cast,
+    "vector_min": vector_min, "vector_max": vector_max, "scalar_mul_high": scalar_mul_high, "scalar_mul_low": scalar_mul_low,
+    "vector_mul_high": vector_mul_high, "vector_mul_low": vector_mul_low, "scalar_select": scalar_select, "where": np.where,
+    "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "neg": np.negative, "abs": np.abs,
     "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -50,6 +50,7 @@ from benchgraph.tir.regions import slice_spans
 from benchgraph.tir.text import header, print_tir
 from benchgraph.tir.visit import parts, walk
 
+_S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod, BinOp.xor, BinOp.mul_high, BinOp.mul_low})
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
 _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
@@ -227,8 +228,8 @@ def _binary(s: Stmt, e: Binary, scope: _Scope) -> None:
         _fail(s, scope, f"`{text}` does not work on {dtype.value}")
     if e.op is BinOp.div and not dtype.is_float:
         _fail(s, scope, f"`{text}` divides {dtype.value}; / is for floats")
-    if e.op in (BinOp.floordiv, BinOp.mod) and dtype is not INDEX:
-        _fail(s, scope, f"`{text}` is for s64 indices, not {dtype.value}")
+    if e.op in _S64_ONLY and dtype is not INDEX:
+        _fail(s, scope, f"`{text}` is for s64, not {dtype.value}")
     if e.op in (BinOp.floordiv, BinOp.mod) and bounds(e.b, scope.ranges)[1] <= 0:
         _fail(s, scope, f"the divisor of `{text}` is not positive")
     if dtype in _STORAGE_ONLY:

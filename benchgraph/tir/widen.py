@@ -32,7 +32,6 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.visit import map_parts, parts, substitute, walk_expr
 
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
-_SCALAR_ONLY = frozenset({BinOp.floordiv, BinOp.mod})  # no vector instruction divides integers
 
 
 def neutral(op: BinOp, dtype: DType) -> Const:
@@ -125,14 +124,19 @@ def _widens(loop: Loop, e: Expr) -> bool:
             return all(loop.step(i) is not None for i in e.index)
         case Ramp() | Broadcast() | ReduceLanes():
             return False
-        case Binary() if e.op in _SCALAR_ONLY and loop.varies(e):
-            return False
+        case Binary(BinOp.floordiv | BinOp.mod, _, divisor) if loop.varies(e) and not is_power_of_two(divisor):
+            return False  # no vector instruction divides integers; a power of two shifts and masks
     return all(_widens(loop, p) for p in parts(e))
 
 
 def _is_storable(t: Tensor, step: int | None) -> bool:
     """Whether a vector of elements so far apart is worth storing: neighbours, and wider elements that are close."""
     return step == 1 or (step is not None and 1 < step <= CLOSE and t.dtype.bits >= CLOSE_BITS)
+
+
+def is_power_of_two(e: Expr) -> bool:
+    value = constant(e)
+    return value is not None and value > 0 and value & (value - 1) == 0
 
 
 def _reduction(s: Store) -> Reduction | None:

@@ -219,6 +219,23 @@ def concat_last_axis_strided(b: GraphBuilder) -> None:
     b.op("Concat", b.input((16, 33), strides=(1, 16)), b.input((16, 40), strides=(64, 1)), axis=-1)
 
 
+def random_numbers(b: GraphBuilder) -> tuple[LogicalTensor, LogicalTensor, LogicalTensor]:
+    """seed, offset and probability of a Dropout."""
+    dtypes = (DType.s64, DType.s64, DType.f32)
+    seed, offset, probability = (b.input((), dtype, property_type=PropertyType.host_scalar) for dtype in dtypes)
+    return seed, offset, probability
+
+
+@case("op")
+def dropout(b: GraphBuilder) -> None:
+    b.op("Dropout", b.input((4, 16, 33)), *random_numbers(b))
+
+
+@case("op")
+def dropout_mask(b: GraphBuilder) -> None:
+    b.outs("Dropout", b.input((7, 129), strides=(1, 7)), *random_numbers(b), dtypes=(None, DType.u8))
+
+
 @case("op")
 def genindex(b: GraphBuilder) -> None:
     b.op("GenIndex", b.input((2, 16, 33, 40)), axis=-2)
@@ -496,6 +513,11 @@ def interpolate_multiply_add(b: GraphBuilder) -> None:
     b.op("Add", b.op("Multiply", x, b.input((24,))), b.input(x.known_shape))
 
 
+@case("pattern")
+def matmul_bias_gelu_dropout(b: GraphBuilder) -> None:
+    b.op("Dropout", b.op("GELU", layer(b, b.input((33, 48)), 65)), *random_numbers(b))
+
+
 # ---- complex_fusion: several anchors ---------------------------------------------------------------------------------
 
 
@@ -549,6 +571,13 @@ def gated_mlp_u4_weights(b: GraphBuilder) -> None:
     up = b.op("MatMul", x, dequantised(b, b.constant((64, 96), DType.u4), (32, 1)))
     swish = b.op("Multiply", gate, b.op("Sigmoid", gate))
     b.op("MatMul", b.op("Multiply", swish, up), dequantised(b, b.constant((96, 64), DType.u4), (32, 1)))
+
+
+@case("complex_fusion")
+def attention_dropout(b: GraphBuilder) -> None:
+    q, k, v = b.input((2, 4, 33, 32)), b.input((2, 4, 47, 32)), b.input((2, 4, 47, 32))
+    scores = b.op("Multiply", b.op("MatMul", q, k, transpose_b=True), b.input((1,)))
+    b.op("MatMul", b.op("Dropout", b.op("SoftMax", scores, axis=-1), *random_numbers(b)), v)
 
 
 @case("complex_fusion")

@@ -117,6 +117,17 @@ def test_floordiv_and_mod_round_towards_minus_infinity(divisor: int, lanes: int,
         same(mapped(f, [x], [S64], S64), want)
 
 
+def test_words_multiply_and_differ(mapped: Mapped, same: Same) -> None:
+    """The lower 32 bits count, whatever stands above them."""
+    rng = np.random.default_rng(9)
+    a, b = (rng.integers(-(2**63), 2**63 - 1, 77) for _ in range(2))
+    a[:4], b[:4] = (0, 1, 2**32 - 1, -1), (5, 2**32 - 1, 2**32 - 1, -1)
+    product = [(int(x) % 2**32) * (int(y) % 2**32) for x, y in zip(a, b, strict=True)]
+    wanted = {BinOp.mul_high: [p >> 32 for p in product], BinOp.mul_low: [p % 2**32 for p in product], BinOp.xor: a ^ b}
+    for op, want in wanted.items():
+        same(mapped(lambda x, y, op=op: Binary(op, x, y), [a, b], [S64, S64], S64), np.array(want))
+
+
 UNARIES: dict[UnOp, Callable[[Array], Array]] = {
     UnOp.neg: np.negative,
     UnOp.abs: np.abs,

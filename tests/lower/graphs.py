@@ -63,6 +63,17 @@ def causal_attention(b: GraphBuilder) -> None:
 
 
 @case
+def dropout(b: GraphBuilder) -> None:
+    """The stream inside a score nest, on column-blocked activations, and alone with its mask."""
+    numbers = b.input((), DType.s64), b.input((1,), DType.s64), b.input(())
+    s = b.op("MatMul", b.input((2, 3, 9, 8)), b.input((2, 3, 8, 21)))
+    b.op("MatMul", b.op("Dropout", b.op("SoftMax", s, axis=-1), *numbers), b.input((2, 3, 21, 16)))
+    x = b.op("MatMul", b.input((12, 13)), b.constant((13, 128)))
+    b.op("MatMul", b.op("Dropout", x, *numbers), b.constant((128, 5)))
+    b.outs("Dropout", b.input((3, 5, 7)), *numbers, dtypes=(None, DType.u8))
+
+
+@case
 def indices(b: GraphBuilder) -> None:
     """Index along an axis before, among and after the axes that are run through as one; an index of a strided tensor."""
     x = b.input((3, 5, 7, 6))
@@ -205,6 +216,12 @@ def select_and_compare(b: GraphBuilder) -> None:
     """Boolean values between ops."""
     x, y = b.input((4, 17)), b.input((17,))
     b.op("Select", b.op("GreaterEqual", x, y), x, y)
+
+
+@case
+def divided_by_a_narrow_scalar(b: GraphBuilder) -> None:
+    """The reciprocal is f32 although the divisor is bf16, as the quotient is."""
+    b.op("Divide", b.input((4, 40)), b.input((1,), DType.bf16))
 
 
 @case

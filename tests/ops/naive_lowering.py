@@ -12,17 +12,21 @@ from benchgraph.ops.reduce import reduced_axes
 from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction, Window
 from benchgraph.tir.build import binary, cast, f32, index, seq
 from benchgraph.tir.ir import Alloc, Expr, For, Func, If, Load, Scope, Stmt, Store, Tensor, Var, tensor
+from benchgraph.tir.share import share
 
 
 def naive(call: Call) -> Func:
-    """A function of the call's inputs and its one output."""
+    """A function of the call's inputs and outputs."""
     srcs = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins))
-    dst = _param("dst", call.outs[0])
+    dst, *more = dsts = tuple(_param(f"dst{i}", t) for i, t in enumerate(call.outs))
     at = _vars("d", dst.shape)
     match spec(call.kind).lower:
         case Elementwise() as how:
-            value = how.value(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
-            body = _nest(at, dst.shape, Store(dst, at, cast(value, dst.dtype)))
+            values = how.values(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
+            names = iter(f"r{i}" for i in range(1000))
+            shared, values = share(values[: len(dsts)], lambda: next(names))
+            stores = (Store(d, at, cast(value, d.dtype)) for d, value in zip(dsts, values, strict=True))
+            return Func(call.kind, (*srcs, *dsts), _nest(at, dst.shape, seq(*shared, *stores)))
         case Movement(source, parts=None):
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
         case Movement():
@@ -33,6 +37,7 @@ def naive(call: Call) -> Func:
             body = _windows(call, window, srcs, dst)
         case other:
             raise TypeError(f"{call.kind} is lowered by {other}")
+    assert not more
     return Func(call.kind, (*srcs, dst), body)
 
 

@@ -332,9 +332,10 @@ def is_naive(row: OpSpec, sample: Sample) -> bool:
 def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
-    dst = np.zeros(call.outs[0].shape, call.outs[0].dtype.numpy)
-    interpret(naive(call), [*stored(ins, call), dst])
-    assert agrees(as_reference(dst, call.outs[0].dtype), row.reference(call, ins)[0], row, call)
+    outs = [np.zeros(t.shape, t.dtype.numpy) for t in call.outs]
+    interpret(naive(call), [*stored(ins, call), *outs])
+    for port, (got, want) in enumerate(zip(outs, row.reference(call, ins), strict=True)):
+        assert agrees(as_reference(got, call.outs[port].dtype), want, row, call, port)
 
 
 # in a movement without target some elements of src have no place in dst

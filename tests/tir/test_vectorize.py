@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mul, seq, sub, unary
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Func, Scope, Select, Stmt, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
@@ -120,6 +120,11 @@ def test_index_arithmetic_as_data_is_done_once_for_all_lanes() -> None:
     assert "s[0:+16] = s32(i*100):+16*3" in text(loop(i, 2, loop(j, 16, put(S, j, value=cast(add(mul(i, 100), mul(j, 3)), DType.s32)))))
 
 
+def test_dividing_data_by_a_power_of_two_is_a_vector_operation() -> None:
+    lines = text(loop(j, 64, put(Y, j, value=cast(add(floordiv(j, 8), mod(j, 4)), DType.f32))))
+    assert "(j_v*16:+16) // x16(8) + (j_v*16:+16) % x16(4)" in lines
+
+
 def test_types_of_other_widths_use_the_same_lanes() -> None:
     assert "h[j_v*16:+16] = bf16(x[j_v*16:+16])" in text(loop(j, 64, put(H, j, value=cast(at(X, j), DType.bf16))))
 
@@ -144,7 +149,7 @@ def test_integer_reduction_starts_from_the_end_of_the_range() -> None:
         put(Y, 0, value=binary(BinOp.add, at(Y, 0), binary(BinOp.mul, at(Y, 0), at(X, j)))),
         put(Y, j, value=at(X, floordiv(j, 2))),
         put(Y, j, value=at(X, mul(j, j))),
-        put(Y, j, value=cast(floordiv(j, 2), DType.f32)),
+        put(Y, j, value=cast(floordiv(j, 3), DType.f32)),
     ],
     ids=[
         "store far apart", "store backwards", "running value", "read of what is written", "last value wins", "no fold",

@@ -38,6 +38,15 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+ATTENTION_WITH_DROPOUT = """
+graph engine=cpu fpmath=strict {
+  %6: f32[2,4,8,8] = MatMul#0(%0: f32[2,4,8,16], %1: f32[2,4,16,8])
+  %7: f32[2,4,8,8] = SoftMax#1(%6) {axis=-1}
+  %8: f32[2,4,8,8] = Dropout#2(%7, %2: s64[] host_scalar, %3: s64[] host_scalar, %4: f32[] host_scalar)
+  %9: f32[2,4,8,16] = MatMul#3(%8, %5: f32[2,4,8,16])
+}
+"""
+
 GATED_MLP = """
 graph engine=cpu fpmath=strict {
   %4: f32[8,32] = MatMul#0(%0: f32[8,16], %1: f32[16,32])
@@ -141,6 +150,7 @@ RULE = Rule(
     samples=(
         ATTENTION,
         CAUSAL_ATTENTION,
+        ATTENTION_WITH_DROPOUT,
         GATED_MLP,
         QUANTIZED_LAYERS,
         GROUPED_QUERIES,

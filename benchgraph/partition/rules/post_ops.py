@@ -40,6 +40,14 @@ graph engine=cpu fpmath=strict {
 }
 """
 
+DROPPED = """
+graph engine=cpu fpmath=strict {
+  %6: f32[8,8] = MatMul#0(%0: f32[8,16], %1: f32[16,8])
+  %7: f32[8,8] = Add#1(%6, %2: f32[8])
+  %8: f32[8,8] = Dropout#2(%7, %3: s64[] host_scalar, %4: s64[] host_scalar, %5: f32[] host_scalar)
+}
+"""
+
 POOL = """
 graph engine=cpu fpmath=strict {
   %2: f32[2,4,4,8] = MaxPool#0(%0: f32[2,8,8,8]) {kernel=[2,2], pads_begin=[0,0], pads_end=[0,0], strides=[2,2]}
@@ -75,7 +83,7 @@ RULE = Rule(
     starts=role_in(Role.anchor),
     prepares=widens_operand,
     joins=follows_in_place,
-    samples=(SCALED_AND_MASKED, QUANTIZED, SWISH, POOL),
+    samples=(SCALED_AND_MASKED, QUANTIZED, SWISH, DROPPED, POOL),
     near_misses=(
         NearMiss(SOFTMAX_APART, "a row op needs whole rows of the running value"),
         NearMiss(VALUE_LEAVES, "a primitive with post-ops keeps no intermediate result"),

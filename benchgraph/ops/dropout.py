@@ -1,0 +1,216 @@
+"""Dropout: dst = src / (1 - p) where an element is kept, 0 where it is not; mask, when asked for, is 1 and 0 there.
+
+p is probability, held to [0, 1]; p = 1 keeps nothing. Element i, counted in row-major order whatever the strides, is kept exactly when
+
+    word(i, seed, offset) > p * (2**32 - 1)        computed without rounding
+
+The stream of words is philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011). Four neighbours
+share a block of four words, and element i takes word number i % 4 of the block with, lower halves first,
+
+    counter = (offset mod 2**32, offset >> 32, group mod 2**32, group >> 32)     group = i - i % 4
+    key     = (seed mod 2**32, seed >> 32)                                       seed and offset as 64 bits without sign
+
+so the same seed and offset give the same mask in every run, on every machine, fused or not; the gradient is this op on diff_dst with the
+forward op's seed and offset. There is one stream for all offsets. oneDNN documents the op without its stream, and goes another, older way
+when offset is 0, with 32-bit counters; here 0 is an offset like any other.
+
+The threshold: 1 - p, its reciprocal and the product are rounded once each, half an eps at most: 1.5, taken as 3.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidShape
+from benchgraph.core.tensor import Shape, TensorType, dense_strides
+from benchgraph.ops import fills, normalize
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, unary
+from benchgraph.tir.ir import BinOp, Const, Expr, UnOp
+
+ROUNDS = 10
+MULTIPLIERS, KEY_STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # from the paper
+LARGEST, WORDS = 2**32 - 1, 2**32
+Words = NDArray[np.uint32]
+
+
+def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    for t, name in zip(ins[1:], ("seed", "offset", "probability"), strict=True):
+        if t.elements != 1:
+            raise InvalidShape(f"{name} has shape {t.shape}, which is {t.elements} numbers", fix="give one number, of shape () or (1,)")
+    return ins[0].shape, ins[0].shape
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+
+def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
+    """Blocks of philox4x32-10. counter: four words, numbers or arrays of one shape. Returns the four words of each block."""
+    c = [np.asarray(word, dtype=np.uint64) for word in counter]
+    k = list(key)
+    lower, half = np.uint64(LARGEST), np.uint64(32)
+    for _ in range(ROUNDS):
+        first, second = np.uint64(MULTIPLIERS[0]) * c[0], np.uint64(MULTIPLIERS[1]) * c[2]
+        c = [(second >> half) ^ c[1] ^ np.uint64(k[0]), second & lower, (first >> half) ^ c[3] ^ np.uint64(k[1]), first & lower]
+        k = [(word + step) % WORDS for word, step in zip(k, KEY_STEPS, strict=True)]
+    a, b, c_, d = (word.astype(np.uint32) for word in c)
+    return a, b, c_, d
+
+
+def words(count: int, seed: int, offset: int) -> Words:
+    """The word of each of the first `count` elements."""
+    group = np.arange(0, count, 4, dtype=np.uint64)
+    low, high = group & np.uint64(LARGEST), group >> np.uint64(32)
+    block = philox((offset % WORDS, (offset >> 32) % WORDS, low, high), (seed % WORDS, (seed >> 32) % WORDS))
+    return np.stack(np.broadcast_arrays(*block), axis=-1).reshape(-1)[:count]
+
+
+def _probability(ins: tuple[Array, ...]) -> float:
+    return min(max(float(ins[3].item()), 0.0), 1.0)
+
+
+def kept(shape: Shape, ins: tuple[Array, ...]) -> NDArray[np.bool_]:
+    """Which elements of a tensor of this shape are kept."""
+    least = floor(Fraction(_probability(ins)) * LARGEST)
+    found: NDArray[np.bool_] = words(int(np.prod(shape)), int(ins[1].item()), int(ins[2].item())) > least
+    return found.reshape(shape)
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    keep, p = kept(call.outs[0].shape, ins), _probability(ins)
+    dst: Reals = np.where(keep, real(ins[0]) / (1.0 - p if p < 1 else 1.0), 0.0)
+    return (dst, keep.astype(np.uint8))[: len(call.outs)]
+
+
+# ---- compiled --------------------------------------------------------------------------------------------------------
+
+
+def _position(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The element's number in row-major order."""
+    total = index(0)
+    for i, step in zip(at, dense_strides(shape), strict=True):
+        total = add(total, mul(i, step))
+    return (total,)
+
+
+def _halves(x: Expr) -> tuple[Expr, Expr]:
+    return mod(x, WORDS), mod(floordiv(x, WORDS), WORDS)
+
+
+def _word(i: Expr, seed: Expr, offset: Expr) -> Expr:
+    """The element's random word, in s64."""
+    *first, word = block((*_halves(offset), *_halves(mul(floordiv(i, 4), 4))), _halves(seed))
+    for n, other in reversed(list(enumerate(first))):
+        word = select(binary(BinOp.eq, mod(i, 4), Const(n)), other, word)
+    return word
+
+
+def block(counter: tuple[Expr, ...], key: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The words of a block, from and in s64, of which 32 bits are used."""
+    c = counter
+    for n in range(ROUNDS):
+        k = [mod(add(word, n * step), WORDS) for word, step in zip(key, KEY_STEPS, strict=True)]
+        (high_0, low_0), (high_1, low_1) = (_product(c[word], by) for word, by in zip((0, 2), MULTIPLIERS, strict=True))
+        c = _xor(_xor(high_1, c[1]), k[0]), low_1, _xor(_xor(high_0, c[3]), k[1]), low_0
+    return c
+
+
+def _product(x: Expr, by: int) -> tuple[Expr, Expr]:
+    return binary(BinOp.mul_high, x, Const(by)), binary(BinOp.mul_low, x, Const(by))
+
+
+def _xor(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.xor, a, b)
+
+
+def _limit(p: Expr) -> Expr:
+    """floor(p * (2**32 - 1)) in s64. p * 2**32 is exact in f32, and so is its fraction; taking p away crosses a whole number or not."""
+    scaled = binary(BinOp.mul, p, f32(WORDS))
+    whole = unary(UnOp.floor, scaled)
+    crosses = binary(BinOp.lt, binary(BinOp.sub, scaled, whole), p)
+    return binary(BinOp.sub, cast(whole, DType.s64), select(crosses, Const(1), Const(0)))
+
+
+def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    src, seed, offset, probability, i = ins
+    p = binary(BinOp.min, binary(BinOp.max, probability, f32(0)), f32(1))
+    rest = binary(BinOp.sub, f32(1), p)
+    scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
+    keep = binary(BinOp.gt, _word(i, seed, offset), _limit(p))
+    return select(keep, binary(BinOp.mul, src, scale), f32(0)), keep
+
+
+# ---- data and laws ---------------------------------------------------------------------------------------------------
+
+
+def _fill_number(call: Call, port: int, rng: np.random.Generator) -> Array:
+    return np.asarray(rng.integers(-(2**63), 2**63 - 1, call.ins[port].shape, endpoint=True))
+
+
+def _is_scaled_or_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    src, dst, rest = real(ins[0]), real(outs[0]), 1 - _probability(ins)
+    return bool(np.all((dst == 0) | (np.abs(dst * rest - src) <= rtol * np.abs(src))))
+
+
+def _keeps_its_share(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """Within six standard deviations of a binomial count: once in a billion fills that is wrong."""
+    counted, p = real(ins[0]) != 0, _probability(ins)
+    count, found = int(counted.sum()), int((real(outs[0])[counted] != 0).sum())
+    return abs(found - count * (1 - p)) <= 6 * sqrt(count * p * (1 - p))
+
+
+def _mask_tells(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    if len(outs) < 2:
+        return True
+    src, dst, mask = real(ins[0]), real(outs[0]), real(outs[1])
+    return bool(np.all(np.isin(mask, (0, 1))) and np.all((mask == 1) == (dst != 0), where=src != 0))
+
+
+_NUMBERS = (DType.s64, DType.s64, DType.f32)
+_SCALARS: tuple[Shape, ...] = ((), (), ())
+
+
+def _of(shape: Shape, why: str, dtype: DType = DType.f32, numbers: tuple[Shape, ...] = _SCALARS, mask: bool = False) -> Sample:
+    return Sample((shape, *numbers), dtypes=(dtype, *_NUMBERS), out_dtypes=(dtype, DType.u8)[: 1 + mask], why=why)
+
+
+SPECS = (
+    OpSpec(
+        kind="Dropout",
+        role=Role.pointwise,
+        inputs=(Port("src"), Port("seed", "T_seed"), Port("offset", "T_offset"), Port("probability", "T_p")),
+        outputs=(Port("dst"), Port("mask", "T_mask")),
+        num_outputs=(1, 2),
+        types={"T": F, "T_seed": (DType.s64,), "T_offset": (DType.s64,), "T_p": (DType.f32,), "T_mask": (DType.u8,)},
+        infer=infer,
+        reference=reference,
+        flops=lambda call: call.outs[0].elements,  # the product; the stream is made of integers
+        threshold=lambda call: 3.0,
+        # a tenth to six tenths of src go: enough is kept to be trusted, enough dropped to be seen
+        fill=normalize.per_port(fills.PLAIN, _fill_number, _fill_number, fills.uniform(0.1, 0.6)),
+        samples=(
+            _of((5, 37), "a matrix, groups of four across rows, a tail"),
+            _of((2, 3, 16, 16), "attention probabilities"),
+            _of((2, 3, 5, 7), "with the mask", mask=True),
+            _of((1,), "a single element, its numbers of shape (1,)", numbers=((1,), (1,), (1,)), mask=True),
+            _of((), "rank 0"),
+            _of((3, 0), "no elements", mask=True),
+            _of((4, 19), "bf16", DType.bf16, mask=True),
+            _of((3, 16), "f16", DType.f16),
+        ),
+        laws=(
+            Law("every element is 0, or src over 1 - p", _is_scaled_or_zero),
+            Law("about 1 - p of the elements are kept", _keeps_its_share),
+            Law("the mask is where dst is not 0", _mask_tells),
+        ),
+        lower=Elementwise(_expr, place=_position),
+    ),
+)

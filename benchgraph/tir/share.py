@@ -1,0 +1,70 @@
+"""Expressions that are used more than once get a register: what a row builds as a graph would be a tree, of exponential size, otherwise.
+
+e = exp(x);  y = (e + 1) * e      ->      alloc e: f32 register
+                                          e = exp(x)
+                                          y = (e + 1) * e
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from benchgraph.tir.build import type_of
+from benchgraph.tir.ir import INDEX, Alloc, Binary, BinOp, Cast, Const, Expr, Load, Scope, Stmt, Store, Tensor, Var
+from benchgraph.tir.visit import map_parts, parts
+
+_INDEX_ARITHMETIC = frozenset({BinOp.add, BinOp.sub, BinOp.mul, BinOp.floordiv, BinOp.mod})
+
+
+def share(values: tuple[Expr, ...], name: Callable[[], str]) -> tuple[list[Stmt], tuple[Expr, ...]]:
+    """Statements that put shared subexpressions into registers, and the values in terms of these. name: gives names no other has.
+
+    An expression is shared when one and the same object is reached twice. Loads, casts of loads, and arithmetic on loop variables are
+    repeated: they cost nothing, and passes want to see them where they are used.
+    """
+    sharing = _Sharing(values, name)
+    made = tuple(sharing.rebuilt(v) for v in values)
+    return sharing.stmts, made
+
+
+class _Sharing:
+    def __init__(self, values: tuple[Expr, ...], name: Callable[[], str]) -> None:
+        self.name = name
+        self.uses: Counter[int] = Counter()
+        self.cheap: dict[int, bool] = {}
+        self.done: dict[int, Expr] = {}
+        self.stmts: list[Stmt] = []
+        for v in values:
+            self._count(v)
+
+    def _count(self, e: Expr) -> None:
+        self.uses[id(e)] += 1
+        if self.uses[id(e)] == 1 and not isinstance(e, Load):
+            for p in parts(e):
+                self._count(p)
+
+    def _is_cheap(self, e: Expr) -> bool:
+        if id(e) not in self.cheap:
+            match e:
+                case Var() | Const() | Load() | Cast(a=Load()):
+                    self.cheap[id(e)] = True
+                case Binary(op, a, b) if op in _INDEX_ARITHMETIC and type_of(e) == (INDEX, 1):
+                    self.cheap[id(e)] = not isinstance(a, Load) and not isinstance(b, Load) and self._is_cheap(a) and self._is_cheap(b)
+                case _:
+                    self.cheap[id(e)] = False
+        return self.cheap[id(e)]
+
+    def rebuilt(self, e: Expr) -> Expr:
+        """e, with registers for what is shared in it, itself included."""
+        if self._is_cheap(e):
+            return e
+        if id(e) not in self.done:
+            new = map_parts(e, self.rebuilt)
+            if self.uses[id(e)] > 1:
+                dtype, lanes = type_of(e)
+                register = Tensor(self.name(), dtype, (), (), Scope.register, lanes=lanes)
+                self.stmts += [Alloc(register), Store(register, (), new)]
+                new = Load(register, ())
+            self.done[id(e)] = new
+        return self.done[id(e)]
