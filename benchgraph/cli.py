@@ -6,8 +6,9 @@ Modules that need numpy, llvmlite or rich are imported inside functions: --help,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.interrupt import INTERRUPTED, interruptible
+from benchgraph.harness.isolate import Done, run_isolated, workers_of
 from benchgraph.harness.knobs import Globals, Knob, Mode, knobs_of
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
 
 FAILURES_SHOWN = 10  # benchdnn's
-INTERRUPTED = 130  # the shell's exit code for Ctrl-C
 
 
 class _Command(click.Command):
@@ -103,10 +105,13 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         line = parse(list(words))
         if not line.problems:
             raise UsageError("nothing to run", fix="add --case FILE")
+        jobs = workers_of(line)
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
-    ctx.exit(_run(line, _bench(ctx.obj)))
+    with interruptible():
+        code = _run(line, _bench(ctx.obj), jobs)
+    ctx.exit(code)
 
 
 def _ops(words: tuple[str, ...]) -> int:
@@ -131,20 +136,47 @@ def _bench(given: Bench | None) -> Bench:
     return given or Bench()
 
 
-def _run(line: CommandLine, bench: Bench) -> int:
-    """Run, print as results come, report at the end. Returns the exit code."""
-    started, done, machine = bench.clock(), list[CaseResult](), None
+@dataclass
+class _Screen:
+    """Prints finished cases in their order, each as soon as all before it have been printed."""
+
+    shown: list[CaseResult] = field(default_factory=list)
+    waiting: dict[int, Done] = field(default_factory=dict)
+
+    def add(self, done: Done) -> None:
+        self.waiting[done.case.index] = done
+        while len(self.shown) in self.waiting:
+            self._show(len(self.shown))
+
+    def rest(self) -> None:
+        """Print those that still wait for one that was not finished."""
+        for index in sorted(self.waiting):
+            self._show(index)
+
+    def _show(self, index: int) -> None:
+        done = self.waiting.pop(index)
+        self.shown.append(done.case)
+        for text, err in ((done.out, False), (done.err, True)):
+            if text:
+                click.echo(text, nl=not text.endswith("\n"), err=err)
+        click.echo(done.case.line)
+
+
+def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
+    """Run, print as results come, report at the end. jobs: worker processes, 0 for none. Returns the exit code."""
+    started, screen, machine = bench.clock(), _Screen(), None
     interrupted = False
     try:
         machine = _machine(line, bench)
-        for case in _results(line, bench):
-            click.echo(case.line)
-            done.append(case)
+        with closing(_results(line, bench, jobs)) as found:
+            for done in found:
+                screen.add(done)
     except KeyboardInterrupt:
         interrupted = True
-    results = ResultSet(line.globals.mode, machine, tuple(done), bench.clock() - started)
+    screen.rest()
+    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started)
     reported = _report(line.globals, results)
-    _summary(line.globals, results, len(line.problems) if interrupted else 0)
+    _summary(line.globals, results, max(jobs, 1), len(line.problems) if interrupted else 0)
     if interrupted:
         return INTERRUPTED
     return results.exit_code if reported else 1
@@ -159,13 +191,18 @@ def _machine(line: CommandLine, bench: Bench) -> Machine | None:
     return describe(line.globals, bench)
 
 
-def _results(line: CommandLine, bench: Bench) -> Iterator[CaseResult]:
+def _results(line: CommandLine, bench: Bench, jobs: int) -> Generator[Done]:
+    """The finished cases, in the order in which they finish."""
+    with _progress(line.problems) as step:
+        for done in run_isolated(line.problems, bench, jobs) if jobs else _here(line, bench):
+            yield done
+            step()
+
+
+def _here(line: CommandLine, bench: Bench) -> Iterator[Done]:
     from benchgraph.harness.run import run_all
 
-    with _progress(line.problems) as step:
-        for case in run_all(line.problems, bench, lambda text: click.echo(text, err=True)):
-            yield case
-            step()
+    return map(Done, run_all(line.problems, bench, lambda text: click.echo(text, err=True)))
 
 
 @contextmanager
@@ -205,7 +242,7 @@ def _report(settings: Globals, results: ResultSet) -> bool:
     return written
 
 
-def _summary(settings: Globals, results: ResultSet, planned: int) -> None:
+def _summary(settings: Globals, results: ResultSet, processes: int, planned: int) -> None:
     """benchdnn's closing lines. planned: how many cases there were to be when the run was interrupted, else 0."""
     failures = results.failures
     if failures and settings.summary == "failures":
@@ -216,7 +253,7 @@ def _summary(settings: Globals, results: ResultSet, planned: int) -> None:
             click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
         click.echo("=" * 30)
     if settings.verbose:
-        click.echo(phase_table((case.phases for case in results.cases), results.elapsed_s))
+        click.echo(phase_table((case.phases for case in results.cases), processes * results.elapsed_s))
     if planned:
         click.echo(f"interrupted after {len(results.cases)} of {planned} cases")
     click.echo(results.summary)

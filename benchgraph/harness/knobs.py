@@ -159,6 +159,20 @@ class Globals:
     fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead")
     verbose: int = knob(0, natural, "N", "-v: say which case starts, show tracebacks, and at the end where the time went", repro=False)
     library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)")
+    jobs: int = knob(
+        0,
+        natural,
+        "N",
+        "run the cases in N processes: a crash costs one case. 0 (default): in this process; mode P: at most 1",
+        repro=False,
+    )
+    timeout: float | None = knob(
+        None,
+        real_between(0.0, 1e6),
+        "SECONDS",
+        "give a case up after so long; 0 = never. Default 300 with --jobs, else none; implies --jobs=1",
+        repro=False,
+    )
     report: tuple[tuple[str, str], ...] = knob(
         (), _report, "NAME[:FILE]", "write a report at the end, to FILE if given; may be repeated", repeats=True, repro=False
     )

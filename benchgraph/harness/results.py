@@ -101,7 +101,7 @@ class Result:
 
     errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out. flops, bytes: of the graph, from the op
     table and from the logical tensors that enter and leave it. peak_samples: FLOP/s that the machine reached between the samples.
-    warnings: why not to believe the timings.
+    warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
     """
 
     status: Status
@@ -114,6 +114,7 @@ class Result:
     timings: tuple[PolicyTiming, ...] = ()
     peak_samples: tuple[float, ...] = ()
     warnings: tuple[str, ...] = ()
+    no_memory: bool = False
 
     @property
     def peak(self) -> float:
