@@ -6,7 +6,7 @@ Modules that need numpy, llvmlite or rich are imported inside functions: --help,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
+from benchgraph.harness.resume import Kept, earlier
+from benchgraph.harness.saved import write_whole
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -165,48 +167,71 @@ class _Screen:
 def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
     """Run, print as results come, report at the end. jobs: worker processes, 0 for none. Returns the exit code."""
     started, screen, machine = bench.clock(), _Screen(), None
-    interrupted = False
+    kept = Kept(lambda text: click.echo(f"benchgraph: {text}", err=True))
+    todo, interrupted = list[Problem](), False
     try:
         machine = _machine(line, bench)
-        with closing(_results(line, bench, jobs)) as found:
+        todo = _begin(line, machine, kept, screen)
+        with closing(_results(todo, bench, jobs)) as found:
             for done in found:
+                kept.add(done.case, bench.clock() - started)
                 screen.add(done)
     except KeyboardInterrupt:
         interrupted = True
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: {bad}", err=True)
+        return 1
+    finally:
+        kept.close()
     screen.rest()
     results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started)
     reported = _report(line.globals, results)
-    _summary(line.globals, results, max(jobs, 1), len(line.problems) if interrupted else 0)
+    ran = {p.index for p in todo}
+    phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
+    _summary(line.globals, results, phases, len(line.problems) if interrupted else 0)
     if interrupted:
         return INTERRUPTED
     return results.exit_code if reported else 1
 
 
+def _begin(line: CommandLine, machine: Machine | None, kept: Kept, screen: _Screen) -> list[Problem]:
+    """Take over what --resume has, and begin to keep results. Returns the problems that are yet to run. Raises InvalidArguments."""
+    file = line.globals.resume
+    held = earlier(Path(file), machine, line.problems) if machine and file else ()
+    kept.open(line.globals, ResultSet(line.globals.mode, machine, held, 0.0))
+    if file:
+        click.echo(f"{file}: {len(held)} of {len(line.problems)} cases are done already")
+    for case in held:
+        screen.add(Done(case))
+    done = {case.index for case in held}
+    return [p for p in line.problems if p.index not in done]
+
+
 def _machine(line: CommandLine, bench: Bench) -> Machine | None:
     """Described only when somebody will read it, since measuring the peaks takes a second."""
-    if line.globals.mode is not Mode.performance and not line.globals.report:
+    if line.globals.mode is not Mode.performance and not line.globals.reports:
         return None
     from benchgraph.harness.machine import describe
 
     return describe(line.globals, bench)
 
 
-def _results(line: CommandLine, bench: Bench, jobs: int) -> Generator[Done]:
+def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
     """The finished cases, in the order in which they finish."""
-    with _progress(line.problems) as step:
-        for done in run_isolated(line.problems, bench, jobs) if jobs else _here(line, bench):
+    with _progress(problems) as step:
+        for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
             yield done
             step()
 
 
-def _here(line: CommandLine, bench: Bench) -> Iterator[Done]:
+def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
     from benchgraph.harness.run import run_all
 
-    return map(Done, run_all(line.problems, bench, lambda text: click.echo(text, err=True)))
+    return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
 
 
 @contextmanager
-def _progress(problems: tuple[Problem, ...]) -> Iterator[Callable[[], None]]:
+def _progress(problems: Sequence[Problem]) -> Iterator[Callable[[], None]]:
     """A bar on a terminal when there are several cases; nothing otherwise."""
     if len(problems) < 2 or not sys.stderr.isatty():
         yield lambda: None
@@ -223,7 +248,7 @@ def _progress(problems: tuple[Problem, ...]) -> Iterator[Callable[[], None]]:
 def _report(settings: Globals, results: ResultSet) -> bool:
     """Render every report asked for, and the table in mode P. False when a file could not be written."""
     written = True
-    wanted = settings.report
+    wanted = settings.reports
     if settings.mode is Mode.performance and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
@@ -232,17 +257,15 @@ def _report(settings: Globals, results: ResultSet) -> bool:
             click.echo(text)
             continue
         try:
-            path = Path(file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            click.echo(f"{name} report: {path}")
+            write_whole(Path(file), text)
+            click.echo(f"{name} report: {file}")
         except OSError as bad:
             click.echo(f"benchgraph: --report={name}:{file}: cannot write the file: {bad.strerror}", err=True)
             written = False
     return written
 
 
-def _summary(settings: Globals, results: ResultSet, processes: int, planned: int) -> None:
+def _summary(settings: Globals, results: ResultSet, phases: str, planned: int) -> None:
     """benchdnn's closing lines. planned: how many cases there were to be when the run was interrupted, else 0."""
     failures = results.failures
     if failures and settings.summary == "failures":
@@ -253,7 +276,7 @@ def _summary(settings: Globals, results: ResultSet, processes: int, planned: int
             click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
         click.echo("=" * 30)
     if settings.verbose:
-        click.echo(phase_table((case.phases for case in results.cases), processes * results.elapsed_s))
+        click.echo(phases)
     if planned:
         click.echo(f"interrupted after {len(results.cases)} of {planned} cases")
     click.echo(results.summary)

@@ -174,12 +174,24 @@ class Globals:
         repro=False,
     )
     report: tuple[tuple[str, str], ...] = knob(
-        (), _report, "NAME[:FILE]", "write a report at the end, to FILE if given; may be repeated", repeats=True, repro=False
+        (),
+        _report,
+        "NAME[:FILE]",
+        "write a report at the end, to FILE if given; json:FILE grows while cases finish; may be repeated",
+        repeats=True,
+        repro=False,
     )
+    resume: str = knob("", str, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", repro=False)
     summary: str = knob(
         "failures", one_of("failures", "no-failures"), "[no-]failures", "list the failed cases at the end (default) or not", repro=False
     )
     dump_dir: str = knob("", str, "DIR", "write every stage of every partition as text under DIR", repro=False, config="dump_dir")
+
+    @property
+    def reports(self) -> tuple[tuple[str, str], ...]:
+        """The reports to write, that of --resume among them."""
+        own = ("json", self.resume)
+        return (*self.report, own) if self.resume and own not in self.report else self.report
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from benchgraph.harness.knobs import Mode
 
-SCHEMA_VERSION = 1  # of the JSON report: 1 = first
+SCHEMA_VERSION = 2  # of the JSON report: 1 = first; 2 = a case per line, source, phases_s
 
 
 class Status(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from benchgraph.harness.interrupt import interruptible
+from benchgraph.harness.results import CaseResult
+from benchgraph.harness.saved import parse
 from tests.harness.hostile import write_cases
 from tests.harness.test_isolate import is_gone
 
@@ -71,6 +74,11 @@ def lines_until(process: subprocess.Popen[str], start: str) -> None:
     assert any(line.startswith(start) for line in process.stdout)
 
 
+def saved(file: Path) -> tuple[CaseResult, ...]:
+    """What a report has so far."""
+    return parse(file.read_text())[0].cases if file.exists() else ()
+
+
 def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> None:
     process = start("--jobs=2", "--case=good.json", "--case=native_hang.json", "--case=starts_a_process.json", "--case=good.json")
     lines_until(process, "0:PASSED")
@@ -84,6 +92,36 @@ def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> Non
     ]
     assert (err, process.returncode) == ("", 130)
     assert wait_until(lambda: all(is_gone(p) for p in family))
+
+
+def test_ctrl_c_shows_results_that_waited_for_one_before_them(start: Start, tmp_path: Path) -> None:
+    words = ["--case=native_hang.json", "--seed=1,2,3", "--case=good.json", "--seed=0", "--case=loop.json"]
+    process = start("--jobs=2", "--report=json:out.json", *words)
+    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert re.findall(r"^(\d)+:PASSED", out, re.MULTILINE) == ["1", "2", "3"]
+    assert "json report: out.json\ninterrupted after 3 of 5 cases\ntests:3 passed:3 " in out
+    assert len(saved(tmp_path / "out.json")) == 3
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+    words = ["--seed=1,2,3", "--case=good.json", "--seed=4", "--case=loop.json", "--seed=5,6", "--case=good.json", "--case=segfault.json"]
+    process = start("--jobs=1", "--report=json:out.json", *words)
+    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    process.kill()
+    process.communicate()
+    resumed = start("-v", "--jobs=2", "--timeout=1", "--resume=out.json", *words)
+    out, err = resumed.communicate(timeout=PATIENCE_S)
+    assert re.findall("^run: --seed=(.)", err, re.MULTILINE) == ["4", "5", "6", "5", "6"]
+    assert re.findall(r"^\d+:([A-Z]+)", out.partition("===")[0], re.MULTILINE) == [
+        *["PASSED"] * 3,
+        "FAILED",
+        *["PASSED"] * 2,
+        *["FAILED"] * 2,
+    ]
+    assert len(saved(tmp_path / "out.json")) == 8
+    assert resumed.returncode == 1
 
 
 def test_a_second_ctrl_c_ends_even_compiled_code_that_hangs(start: Start) -> None:
