@@ -6,8 +6,9 @@ Modules that need numpy, llvmlite or rich are imported inside functions: --help,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,20 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.interrupt import INTERRUPTED, interruptible
+from benchgraph.harness.isolate import Done, run_isolated, workers_of
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
+from benchgraph.harness.resume import Kept, earlier
+from benchgraph.harness.saved import write_whole
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
 
 FAILURES_SHOWN = 10  # benchdnn's
-INTERRUPTED = 130  # the shell's exit code for Ctrl-C
 
 
 class _Command(click.Command):
@@ -111,12 +115,15 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
             raise UsageError("nothing to run", fix="add --case FILE")
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
+        jobs = workers_of(line)
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
     for note in line.notes:
         click.echo(f"benchgraph: {note}", err=True)
-    ctx.exit(_run(line, _bench(ctx.obj)))
+    with interruptible():
+        code = _run(line, _bench(ctx.obj), jobs)
+    ctx.exit(code)
 
 
 def _ops(words: tuple[str, ...]) -> int:
@@ -141,25 +148,66 @@ def _bench(given: Bench | None) -> Bench:
     return given or Bench()
 
 
-def _run(line: CommandLine, bench: Bench) -> int:
-    """Run, print as results come, report at the end. Returns the exit code."""
-    started, done, machine = bench.clock(), list[CaseResult](), None
-    interrupted = False
+@dataclass
+class _Screen:
+    """Prints finished cases in the order of their problems, each as soon as all before it have been printed."""
+
+    problems: Sequence[Problem]
+    shown: list[CaseResult] = field(default_factory=list)
+    waiting: dict[int, Done] = field(default_factory=dict)
+
+    def add(self, done: Done) -> None:
+        self.waiting[done.case.index] = done
+        while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
+            self._show(self.problems[len(self.shown)])
+
+    def rest(self) -> None:
+        """Print those that still wait for one that was not finished."""
+        for problem in self.problems:
+            if problem.index in self.waiting:
+                self._show(problem)
+
+    def _show(self, problem: Problem) -> None:
+        done = self.waiting.pop(problem.index)
+        for text, err in ((done.out, False), (done.err, True)):
+            if text:
+                click.echo(text, nl=not text.endswith("\n"), err=err)
+        for text in _perf(problem, done.case, is_first=not self.shown):
+            click.echo(text)
+        self.shown.append(done.case)
+        click.echo(done.case.line)
+
+
+def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
+    """Run, print as results come, report at the end. jobs: worker processes, 0 for none. Returns the exit code."""
+    started, screen, machine = bench.clock(), _Screen(line.problems), None
+    kept = Kept(lambda text: click.echo(f"benchgraph: {text}", err=True))
+    todo, interrupted = list[Problem](), False
     try:
         machine = _machine(line, bench)
-        for problem, case in zip(line.problems, _results(line, bench), strict=False):
-            for text in _perf(problem, case, is_first=not done):
-                click.echo(text)
-            click.echo(case.line)
-            done.append(case)
+        todo = _begin(line, machine, kept, screen)
+        with closing(_results(todo, bench, jobs)) as found:
+            for done in found:
+                kept.add(done.case, bench.clock() - started)
+                screen.add(done)
+                if line.globals.fail_fast and done.case.result.status.is_failure:
+                    break
     except KeyboardInterrupt:
         interrupted = True
-    results = ResultSet(line.globals.mode, machine, tuple(done), bench.clock() - started)
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: {bad}", err=True)
+        return 1
+    finally:
+        kept.close()
+    screen.rest()
+    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started)
     reported = _report(line.globals, results)
-    if len(done) < len(line.problems):
+    ran = {p.index for p in todo}
+    phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
+    if len(results.cases) < len(line.problems):
         why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
-        click.echo(f"{why} after {len(done)} of {len(line.problems)} cases")
-    _summary(line.globals, results)
+        click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
+    _summary(line.globals, results, phases)
     if interrupted:
         return INTERRUPTED
     return results.exit_code if reported else 1
@@ -176,26 +224,44 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
     yield from lines(problem.globals.perf_template, problem, case)
 
 
+def _begin(line: CommandLine, machine: Machine | None, kept: Kept, screen: _Screen) -> list[Problem]:
+    """Take over what --resume has, and begin to keep results. Returns the problems that are yet to run. Raises InvalidArguments."""
+    file = line.globals.resume
+    held = earlier(Path(file), machine, line.problems) if machine and file else ()
+    kept.open(line.globals, ResultSet(line.globals.mode, machine, held, 0.0))
+    if file:
+        click.echo(f"{file}: {len(held)} of {len(line.problems)} cases are done already")
+    for case in held:
+        screen.add(Done(case))
+    done = {case.index for case in held}
+    return [p for p in line.problems if p.index not in done]
+
+
 def _machine(line: CommandLine, bench: Bench) -> Machine | None:
     """Described only when somebody will read it, since measuring the peaks takes a second."""
-    if not line.globals.mode.is_timed and not line.globals.report:
+    if not line.globals.mode.is_timed and not line.globals.reports:
         return None
     from benchgraph.harness.machine import describe
 
     return describe(line.globals, bench)
 
 
-def _results(line: CommandLine, bench: Bench) -> Iterator[CaseResult]:
-    from benchgraph.harness.run import run_all
-
-    with _progress(line.problems) as step:
-        for case in run_all(line.problems, bench, lambda text: click.echo(text, err=True)):
-            yield case
+def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
+    """The finished cases, in the order in which they finish."""
+    with _progress(problems) as step:
+        for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
+            yield done
             step()
 
 
+def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
+    from benchgraph.harness.run import run_all
+
+    return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
+
+
 @contextmanager
-def _progress(problems: tuple[Problem, ...]) -> Iterator[Callable[[], None]]:
+def _progress(problems: Sequence[Problem]) -> Iterator[Callable[[], None]]:
     """A bar on a terminal when there are several cases; nothing otherwise."""
     if len(problems) < 2 or not sys.stderr.isatty():
         yield lambda: None
@@ -212,7 +278,7 @@ def _progress(problems: tuple[Problem, ...]) -> Iterator[Callable[[], None]]:
 def _report(settings: Globals, results: ResultSet) -> bool:
     """Render every report asked for, and the table in mode P. False when a file could not be written."""
     written = True
-    wanted = settings.report
+    wanted = settings.reports
     if settings.mode.is_timed and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
@@ -221,17 +287,15 @@ def _report(settings: Globals, results: ResultSet) -> bool:
             click.echo(text)
             continue
         try:
-            path = Path(file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            click.echo(f"{name} report: {path}")
+            write_whole(Path(file), text)
+            click.echo(f"{name} report: {file}")
         except OSError as bad:
             click.echo(f"benchgraph: --report={name}:{file}: cannot write the file: {bad.strerror}", err=True)
             written = False
     return written
 
 
-def _summary(settings: Globals, results: ResultSet) -> None:
+def _summary(settings: Globals, results: ResultSet, phases: str) -> None:
     """benchdnn's closing lines."""
     failures = results.failures
     if failures and "failures" not in settings.summary.split("+"):
@@ -242,6 +306,6 @@ def _summary(settings: Globals, results: ResultSet) -> None:
             click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
         click.echo("=" * 30)
     if settings.verbose:
-        click.echo(phase_table((case.phases for case in results.cases), results.elapsed_s))
+        click.echo(phases)
     click.echo(results.summary)
     click.echo(f"total: {results.elapsed_s:.2f}s;")

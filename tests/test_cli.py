@@ -100,10 +100,17 @@ def test_a_report_file_is_written_and_named(cases: Path) -> None:
     assert json.loads((cases / "deep/er/out.json").read_text())["cases"][0]["status"] == "PASSED"
 
 
-def test_a_report_that_cannot_be_written_fails_the_run_after_the_results(cases: Path) -> None:
+def test_a_report_that_cannot_grow_fails_the_run_before_it_begins(cases: Path) -> None:
     (cases / "file").touch()
     result = run("--graph", "--report=json:file/out.json", "--case=good.json")
     assert result.stderr == "benchgraph: --report=json:file/out.json: cannot write the file: File exists\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_a_report_that_cannot_be_written_fails_the_run_after_the_results(cases: Path) -> None:
+    (cases / "file").touch()
+    result = run("--graph", "--report=csv:file/out.csv", "--case=good.json")
+    assert result.stderr == "benchgraph: --report=csv:file/out.csv: cannot write the file: File exists\n"
     assert "tests:1 passed:1" in result.stdout
     assert result.exit_code == 1
 

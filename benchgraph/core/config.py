@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
@@ -151,6 +151,11 @@ def from_environment(environ: dict[str, str] | None = None) -> Config:
         except ValueError as bad:
             raise InvalidArguments(f"bad value {env[name]!r}", where=name, fix=str(f.metadata["help"])) from bad
     return replace(Config(), **found)  # type: ignore[arg-type]
+
+
+def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:
+    """The variables for a child process: ours; those of defaults that we have not; and the changes."""
+    return {**defaults, **os.environ, **changes}
 
 
 _current: Config | None = None

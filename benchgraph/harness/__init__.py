@@ -6,6 +6,8 @@
     plugins    drivers/, reports/, inputs/: found and loaded by path
     problem    a driver with its knobs fixed: repro line, graph
     run        one problem after another; errors become statuses
+    isolate    --jobs: problems in worker processes (worker.py); errors and deaths become statuses
+    interrupt  Ctrl-C
     phases     where a case's time goes
     cut        partitions of a policy, compiled; flops and bytes
     check      modes I, R, C: against the float64 reference

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.target import current
-from benchgraph.library import benchgraph_library
-from benchgraph.library.protocol import Library
+
+if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
+    from benchgraph.library.protocol import Library
 
 
 class Probe(Protocol):
@@ -21,7 +22,13 @@ class Probe(Protocol):
         """FLOP/s."""
 
 
-LIBRARIES = {"benchgraph": benchgraph_library}
+def _benchgraph() -> Library:
+    from benchgraph.library import benchgraph_library
+
+    return benchgraph_library()
+
+
+LIBRARIES: dict[str, Callable[[], Library]] = {"benchgraph": _benchgraph}
 
 
 def _library(name: str) -> Library:

@@ -220,15 +220,32 @@ class Globals:
     perf_template: str = knob(
         "def", _template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
     )
+    jobs: int = knob(
+        0,
+        natural,
+        "N",
+        "run the cases in N processes: a crash costs one case. 0 (default): in this process; mode P: at most 1",
+        group=CHOOSE,
+        repro=False,
+    )
+    timeout: float | None = knob(
+        None,
+        real_between(0.0, 1e6),
+        "SECONDS",
+        "give a case up after so long; 0 = never. Default 300 with --jobs, else none; implies --jobs=1",
+        group=CHOOSE,
+        repro=False,
+    )
     report: tuple[tuple[str, str], ...] = knob(
         (),
         _report,
         "NAME[:FILE]",
-        "write a report at the end, to FILE if given; may be repeated",
+        "write a report at the end, to FILE if given; json:FILE grows while cases finish; may be repeated",
         group=SAY,
         repro=False,
         merge=lambda old, new: (*old, *new),
     )
+    resume: str = knob("", str, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False)
     summary: str = knob(
         "",
         _summary,
@@ -241,6 +258,12 @@ class Globals:
     dump_dir: str = knob(
         "", str, "DIR", "write every stage of every partition as text under DIR", group=SAY, repro=False, config="dump_dir"
     )
+
+    @property
+    def reports(self) -> tuple[tuple[str, str], ...]:
+        """The reports to write, that of --resume among them."""
+        own = ("json", self.resume)
+        return (*self.report, own) if self.resume and own not in self.report else self.report
 
     @property
     def policies(self) -> tuple[str, ...]:

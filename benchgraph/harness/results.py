@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from benchgraph.harness.knobs import Mode
 
-SCHEMA_VERSION = 2  # of the JSON report: 1 = first; 2 = with the ops of every partition and the accuracy of every output
+SCHEMA_VERSION = 2  # of the JSON report: 1 = first; 2 = a case per line, source, phases_s, the ops of partitions, the accuracy of outputs
 
 
 class Status(Enum):
@@ -128,7 +128,7 @@ class Result:
     errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out; partitions: the ids of their ops.
     flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
     accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples. warnings: why not to believe
-    the timings.
+    the timings. no_memory: whether it is for want of memory that there is no better result.
     """
 
     status: Status
@@ -144,6 +144,7 @@ class Result:
     timings: tuple[PolicyTiming, ...] = ()
     peak_samples: tuple[float, ...] = ()
     warnings: tuple[str, ...] = ()
+    no_memory: bool = False
 
     @property
     def peak(self) -> float:

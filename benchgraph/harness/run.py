@@ -81,9 +81,9 @@ def failure(bad: Exception, problem: Problem) -> Result:
     if isinstance(bad, BenchgraphError):
         file = str(problem.file or "")
         named = bad if file in bad.where else bad.inside(file)
-        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named))
+        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named), no_memory=bad.status is ErrorStatus.out_of_memory)
     if isinstance(bad, MemoryError):
-        return Result(Status.SKIPPED, "not enough memory; try a smaller --mb")
+        return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
     first = next(iter(str(bad).splitlines()), "")
     hint = "" if problem.globals.verbose else "; run with -v for the traceback"
     return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")

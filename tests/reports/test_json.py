@@ -34,7 +34,7 @@ def document(machine: Machine | None = MACHINE) -> dict:
 
 def test_the_top_level() -> None:
     d = document()
-    assert list(d) == ["schema_version", "mode", "elapsed_s", "summary", "machine", "cases"]
+    assert list(d) == ["schema_version", "mode", "source", "machine", "cases", "elapsed_s", "summary"]
     assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (2, "P", 2.0)
 
 

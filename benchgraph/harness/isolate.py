@@ -1,0 +1,128 @@
+"""--jobs: cases run in worker processes, so that a crash or a hang costs the one case, and several run at once.
+
+Results come as they finish, each with what its case printed. A worker that dies, or does not answer within --timeout, leaves its case a
+FAILED result that says why, and another worker takes its place.
+
+Each worker may use its share of the memory that is free at the start. A case that does not fit runs again when all others are done, alone
+and with all of that memory; so what becomes of a case does not depend on how many run beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
+
+from benchgraph.core.config import config
+from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.target import current
+from benchgraph.harness.argv import CommandLine, UsageError
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult
+from benchgraph.harness.worker import NEVER, Setup, Worker
+
+MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
+LEAST_MEMORY = 1 << 30  # bytes a worker may use at least: interpreter, compiler and a small case
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished case, and what it wrote to stdout and stderr."""
+
+    case: CaseResult
+    out: str = ""
+    err: str = ""
+
+
+def workers_of(line: CommandLine) -> int:
+    """How many worker processes a command line asks for; 0: run in this one. Raises UsageError for measurements side by side."""
+    jobs = line.globals.jobs
+    if jobs > 1 and any(p.globals.mode is Mode.performance for p in line.problems):
+        what = "mode P measures, and cases that run at once disturb each other's times"
+        raise UsageError(what, where=f"--jobs={jobs}", fix="use --jobs=1, which isolates the cases all the same")
+    if not jobs and any(p.globals.timeout for p in line.problems):
+        return 1  # compiled code that does not return can only be ended together with its process
+    return jobs
+
+
+def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[Done]:
+    """Run the problems in so many processes, and give each result when it is there. No process outlives the iterator."""
+    memory = _memory(bench)
+    crew = _Crew(Setup(bench, replace(config(), threads=max(current().cores // jobs, 1))))
+    starved = list[Problem]()
+    try:
+        for problem, done in crew.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):
+            if done.case.result.no_memory and jobs > 1:
+                starved.append(problem)
+            else:
+                yield done
+        crew.dismiss()
+        for _, done in crew.run(starved, 1, memory):
+            yield done
+    finally:
+        crew.dismiss()
+
+
+def _memory(bench: Bench) -> int | None:
+    """Bytes for all workers together; None where the system does not tell what is free."""
+    try:
+        return int(bench.free_bytes() * MEMORY_SHARE)
+    except OutOfMemory:
+        return None
+
+
+@dataclass
+class _Crew:
+    """Worker processes, started when they are first needed."""
+
+    setup: Setup
+    workers: list[Worker] = field(default_factory=list)
+
+    def run(self, problems: Sequence[Problem], jobs: int, memory: int | None) -> Iterator[tuple[Problem, Done]]:
+        """Run the problems on so many workers, each of which may allocate so many bytes."""
+        todo = deque(problems)
+        while busy := self._hand_out(todo, jobs, memory):
+            for worker in _heard(busy):
+                problem = worker.problem
+                if problem and (done := self._attend(worker)):
+                    yield problem, done
+                elif problem and not worker.is_alive:
+                    todo.appendleft(problem)
+
+    def dismiss(self) -> None:
+        """End all processes."""
+        for worker in self.workers:
+            worker.close()
+        self.workers.clear()
+
+    def _hand_out(self, todo: deque[Problem], jobs: int, memory: int | None) -> list[Worker]:
+        """Give a case to every worker that has none. Returns those that have one now."""
+        idle = [w for w in self.workers if not w.problem]
+        while todo and (idle or len(self.workers) < jobs):
+            if not idle:
+                self.workers += (idle := [Worker(self.setup)])
+            idle.pop().give(todo.popleft(), memory)
+        return [w for w in self.workers if w.problem]
+
+    def _attend(self, worker: Worker) -> Done | None:
+        """Hear a worker, or give it up when it has nothing to say. None when it has no result: its case began, or will run elsewhere."""
+        try:
+            case = worker.receive() if worker.pipe.poll() else worker.expire()
+        except EOFError:
+            case = worker.died()
+        done = Done(case, *worker.printed()) if case else None
+        if not worker.is_alive:
+            self.workers.remove(worker)
+            worker.close()
+        return done
+
+
+def _heard(busy: list[Worker]) -> list[Worker]:
+    """Wait until workers have something to say, or are late; those."""
+    soonest = min(w.deadline for w in busy)
+    heard = wait([w.pipe for w in busy], None if soonest == NEVER else max(soonest - time.monotonic(), 0.0))
+    return [w for w in busy if w.pipe in heard or w.deadline <= time.monotonic()]

@@ -1,0 +1,85 @@
+"""--resume FILE: results of an earlier run, interrupted or not, are taken over; only what is missing runs.
+
+So that an interrupted run leaves something, every JSON report that goes to a file grows while cases finish.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Machine, ResultSet
+from benchgraph.harness.saved import Stream, is_plain, parse, source
+
+STREAMED = "json"  # the report that grows
+
+
+def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[CaseResult, ...]:
+    """The results in a JSON report that hold for these problems, under the problems' indices; none when there is no such file.
+
+    A result holds for one problem of the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments for
+    a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them.
+    """
+    if not file.exists():
+        return ()
+    try:
+        found, made_by = parse(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as bad:
+        raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
+    except BenchgraphError as bad:
+        raise bad.inside(f"--resume={file}") from bad
+    if other := _differences(found.machine, made_by, machine):
+        fix = "run the cases anew into another file"
+        raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)
+    left = defaultdict[str, deque[CaseResult]](deque)
+    for case in found.cases:
+        left[case.repro].append(case)
+    written = file.stat().st_mtime
+    same = [p for p in problems if not (p.file and p.file.stat().st_mtime > written)]
+    return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro])
+
+
+def _differences(then: Machine | None, then_source: str, now: Machine) -> str:
+    """What was not as it is now, as '<what> then, <what> now'."""
+    if then is None:
+        return "an unknown machine"
+    pairs = {"the CPU": (then.cpu, now.cpu), "cores": (then.cores, now.cores), "the instruction set": (then.isa, now.isa)}
+    pairs |= {name: (then.versions.get(name), now.versions.get(name)) for name in {**then.versions, **now.versions}}
+    pairs["benchgraph's code"] = (then_source, source())
+    return ", ".join(f"{what} was {old}, is {new}" for what, (old, new) in pairs.items() if old != new)
+
+
+@dataclass
+class Kept:
+    """The JSON reports that grow. warn: told when one cannot grow further, as on a full disk; the run goes on without it."""
+
+    warn: Callable[[str], None]
+    streams: dict[Path, Stream] = field(default_factory=dict)
+
+    def open(self, settings: Globals, begun: ResultSet) -> None:
+        """Begin every JSON report of these settings with what there is. Raises InvalidArguments for a file that cannot be written."""
+        for name, file in settings.reports:
+            path = Path(file)
+            if name != STREAMED or not file or not is_plain(path):
+                continue
+            try:
+                self.streams[path] = Stream(path, begun)
+            except OSError as bad:
+                raise InvalidArguments(f"cannot write the file: {bad.strerror}", where=f"--report={name}:{file}") from bad
+
+    def add(self, case: CaseResult, elapsed_s: float) -> None:
+        for path, stream in list(self.streams.items()):
+            try:
+                stream.add(case, elapsed_s)
+            except OSError as bad:
+                self.warn(f"{path}: cannot keep further results there: {bad.strerror}")
+                self.streams.pop(path).close()
+
+    def close(self) -> None:
+        while self.streams:
+            self.streams.popitem()[1].close()

@@ -1,0 +1,244 @@
+"""Results on disk: the JSON report, which is also what --resume reads.
+
+    {"schema_version": 1, "mode": "C", "source": "5f0c...", "machine": {...}, "cases": [
+    {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
+    {"index": 1, ...}
+    ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
+
+A case is a line. While a run lasts, `Stream` replaces the last line by the next case and a new last line, in one write; so the file is
+whole after each case, in the order in which they finished. Where a write was cut off, `parse` takes the lines before it.
+
+Keys stand in a fixed order. Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import benchgraph
+from benchgraph.core.errors import ParseError
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.plugins import data_dir
+from benchgraph.harness.results import (
+    SCHEMA_VERSION,
+    Accuracy,
+    CaseResult,
+    Machine,
+    PartitionTiming,
+    PolicyTiming,
+    Result,
+    ResultSet,
+    Status,
+    Timing,
+)
+
+Json: TypeAlias = dict[str, Any]
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def render(results: ResultSet) -> str:
+    """The whole document."""
+    return _head(results) + ",".join(_line(c) for c in results.cases) + _tail(results)
+
+
+def _head(results: ResultSet) -> str:
+    machine = None if results.machine is None else _machine(results.machine)
+    head = {"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": source(), "machine": machine}
+    return f'{json.dumps(head)[:-1]}, "cases": ['
+
+
+def _line(c: CaseResult) -> str:
+    return f"\n{json.dumps(_case(c))}"
+
+
+def _tail(results: ResultSet) -> str:
+    return f"\n], {json.dumps({'elapsed_s': results.elapsed_s, 'summary': results.summary})[1:]}\n"
+
+
+@cache
+def source() -> str:
+    """A digest of the code that makes results: two checkouts of one version may differ."""
+    digest = hashlib.sha256()
+    for root in (Path(benchgraph.__file__).parent, data_dir("drivers")):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _machine(m: Machine) -> Json:
+    micro, one = m.microkernel.get("f32", 0.0), m.peak_flops_1_thread.get("f32", 0.0)
+    return {
+        "cpu": m.cpu,
+        "cores": m.cores,
+        "threads": m.threads,
+        "isa": m.isa,
+        "versions": m.versions,
+        "peak_flops": m.peak_flops,
+        "peak_flops_1_thread": m.peak_flops_1_thread,
+        "microkernel": {"shape": m.microkernel_shape, "flops": {"f32": micro}, "share": {"f32": micro / one}} if one else None,
+    }
+
+
+def _case(c: CaseResult) -> Json:
+    r = c.result
+    return {
+        "index": c.index,
+        "repro": c.repro,
+        "status": r.status.value,
+        "reason": r.reason,
+        "elapsed_s": c.elapsed_s,
+        "phases_s": c.phases,
+        "errors": r.errors,
+        "total": r.total,
+        "n_partitions": r.n_partitions,
+        "partitions": {policy: [list(ops) for ops in found] for policy, found in r.partitions.items()},
+        "accuracy": [asdict(a) for a in r.accuracy],
+        "flops": r.flops,
+        "bytes": r.bytes,
+        "input_bytes": r.input_bytes,
+        "compile_s": sum(t.compile_s for t in r.timings),
+        "peak_samples": list(r.peak_samples),
+        "timings": {t.policy: _policy(t) for t in r.timings},
+        "warnings": list(r.warnings),
+    }
+
+
+def _policy(t: PolicyTiming) -> Json:
+    return {
+        "samples_s": list(t.timing.samples_s),
+        "executions_per_sample": t.timing.times,
+        "compile_s": t.compile_s,
+        "partitions": [_partition(p) for p in t.partitions],
+    }
+
+
+def _partition(p: PartitionTiming) -> Json:
+    return {
+        "id": p.id,
+        "kind": p.kind,
+        "ops": list(p.ops),
+        "flops": p.flops,
+        "bytes": p.bytes,
+        "compile_s": p.compile_s,
+        "samples_s": list(p.timing.samples_s),
+        "executions_per_sample": p.timing.times,
+    }
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> tuple[ResultSet, str]:
+    """What `render` wrote, and the source it came from. Of a document whose end is missing, the cases before the cut.
+
+    Raises ParseError for anything else, or another version of the schema.
+    """
+    try:
+        found = _document(text)
+        if (version := found["schema_version"]) != SCHEMA_VERSION:
+            raise ParseError(f"schema version {version}; this benchgraph reads version {SCHEMA_VERSION}")
+        machine = found["machine"] and _read_machine(found["machine"])
+        cases = tuple(_read_case(c) for c in found["cases"])
+        return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0)), found["source"]
+    except (KeyError, TypeError, ValueError, AttributeError) as bad:
+        raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
+
+
+def _document(text: str) -> Json:
+    with suppress(json.JSONDecodeError):
+        whole: Json = json.loads(text)
+        return whole
+    head, *lines = text.split("\n")
+    found: Json = json.loads(f"{head}]}}")
+    with suppress(json.JSONDecodeError):
+        for line in lines:
+            found["cases"].append(json.loads(line.removesuffix(",")))
+    return found
+
+
+def _read_machine(d: Json) -> Machine:
+    micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
+    peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
+    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks)
+
+
+def _read_case(d: Json) -> CaseResult:
+    timings = d["timings"].items()
+    result = Result(
+        status=Status(d["status"]),
+        reason=d["reason"],
+        errors=d["errors"],
+        total=d["total"],
+        n_partitions=d["n_partitions"],
+        partitions={policy: tuple(map(tuple, found)) for policy, found in d["partitions"].items()},
+        flops=d["flops"],
+        bytes=d["bytes"],
+        input_bytes=d["input_bytes"],
+        accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
+        timings=tuple(PolicyTiming(policy, _read_timing(t), tuple(_read_partition(p) for p in t["partitions"])) for policy, t in timings),
+        peak_samples=tuple(d["peak_samples"]),
+        warnings=tuple(d["warnings"]),
+    )
+    return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
+
+
+def _read_partition(d: Json) -> PartitionTiming:
+    return PartitionTiming(d["id"], d["kind"], tuple(d["ops"]), d["flops"], d["bytes"], d["compile_s"], _read_timing(d))
+
+
+def _read_timing(d: Json) -> Timing:
+    return Timing(tuple(d["samples_s"]), d["executions_per_sample"])
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, making its folder, so that at any moment it holds the old text or the new. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not is_plain(path):
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()  # a link stays one
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether it is a file, or can become one; not a device or a pipe."""
+    return path.is_file() or not path.exists()
+
+
+class Stream:
+    """A JSON report that grows by a case at a time and is whole after each."""
+
+    def __init__(self, path: Path, begun: ResultSet) -> None:
+        """Write what there is already. Raises OSError."""
+        text = render(begun)
+        write_whole(path, text)
+        self._file = path.open("r+b", buffering=0)
+        self._results = begun
+        self._end = len(text.encode()) - len(_tail(begun).encode())  # of the last case
+
+    def add(self, case: CaseResult, elapsed_s: float) -> None:
+        """Append a case. Raises OSError."""
+        line = f"{',' if self._results.cases else ''}{_line(case)}".encode()
+        self._results = replace(self._results, cases=(*self._results.cases, case), elapsed_s=elapsed_s)
+        # one write, longer than the last line that it replaces, whose numbers grow by a digit or none
+        os.pwrite(self._file.fileno(), line + _tail(self._results).encode(), self._end)
+        self._end += len(line)
+
+    def close(self) -> None:
+        self._file.close()

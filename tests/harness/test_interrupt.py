@@ -1,0 +1,165 @@
+"""Ctrl-C, as real processes get it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchgraph.harness.interrupt import interruptible
+from benchgraph.harness.results import CaseResult
+from benchgraph.harness.saved import parse
+from tests.harness.hostile import write_cases
+from tests.harness.test_isolate import is_gone
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "from benchgraph.cli import main; from tests.harness.hostile import BENCH; main(obj=BENCH, prog_name='benchgraph')"
+PATIENCE_S = 60  # for things to happen on a busy machine
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """start(words): the command on the hostile library, in a process of its own."""
+    write_cases(tmp_path)
+    started = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-u", "-c", COMMAND, "--graph", *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def descendants(process: int) -> list[int]:
+    """Processes started by this one, directly or not."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = [process]
+    for at in found:
+        found += [child for child, parent in parents.items() if parent == at]
+    return found[1:]
+
+
+def wait_until(fact: Callable[[], bool]) -> bool:
+    """Whether it comes true."""
+    end = time.monotonic() + PATIENCE_S
+    while not fact() and time.monotonic() < end:
+        time.sleep(0.01)
+    return fact()
+
+
+def lines_until(process: subprocess.Popen[str], start: str) -> None:
+    """Read stdout up to a line that starts so."""
+    assert process.stdout
+    assert any(line.startswith(start) for line in process.stdout)
+
+
+def saved(file: Path) -> tuple[CaseResult, ...]:
+    """What a report has so far."""
+    return parse(file.read_text())[0].cases if file.exists() else ()
+
+
+def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> None:
+    process = start("--jobs=2", "--case=good.json", "--case=native_hang.json", "--case=starts_a_process.json", "--case=good.json")
+    lines_until(process, "0:PASSED")
+    assert wait_until(lambda: len(descendants(process.pid)) == 3)  # two workers, and what the third case starts
+    family = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert out.splitlines()[:-1] == [
+        "interrupted after 1 of 4 cases",
+        "tests:1 passed:1 skipped:0 mistrusted:0 unimplemented:0 invalid_arguments:0 failed:0 listed:0",
+    ]
+    assert (err, process.returncode) == ("", 130)
+    assert wait_until(lambda: all(is_gone(p) for p in family))
+
+
+def test_ctrl_c_shows_results_that_waited_for_one_before_them(start: Start, tmp_path: Path) -> None:
+    words = ["--case=native_hang.json", "--seed=1,2,3", "--case=good.json", "--seed=0", "--case=loop.json"]
+    process = start("--jobs=2", "--report=json:out.json", *words)
+    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert re.findall(r"^(\d)+:PASSED", out, re.MULTILINE) == ["1", "2", "3"]
+    assert "json report: out.json\ninterrupted after 3 of 5 cases\ntests:3 passed:3 " in out
+    assert len(saved(tmp_path / "out.json")) == 3
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+    words = ["--seed=1,2,3", "--case=good.json", "--seed=4", "--case=loop.json", "--seed=5,6", "--case=good.json", "--case=segfault.json"]
+    process = start("--jobs=1", "--report=json:out.json", *words)
+    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    process.kill()
+    process.communicate()
+    resumed = start("-v", "--jobs=2", "--timeout=1", "--resume=out.json", *words)
+    out, err = resumed.communicate(timeout=PATIENCE_S)
+    assert re.findall("^run: --seed=(.)", err, re.MULTILINE) == ["4", "5", "6", "5", "6"]
+    assert re.findall(r"^\d+:([A-Z]+)", out.partition("===")[0], re.MULTILINE) == [
+        *["PASSED"] * 3,
+        "FAILED",
+        *["PASSED"] * 2,
+        *["FAILED"] * 2,
+    ]
+    assert len(saved(tmp_path / "out.json")) == 8
+    assert resumed.returncode == 1
+
+
+def test_a_second_ctrl_c_ends_even_compiled_code_that_hangs(start: Start) -> None:
+    process = start("--case=good.json", "--case=native_hang.json")
+    lines_until(process, "hangs")
+    time.sleep(0.2)  # it says so just before it does
+    process.send_signal(signal.SIGINT)
+    assert process.stderr
+    assert process.stderr.readline() == "interrupted; waiting for the case to return. Ctrl-C again to stop at once\n"
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 130
+
+
+def test_workers_do_not_survive_a_parent_that_is_killed(start: Start) -> None:
+    process = start("--jobs=2", "--case=good.json", "--case=native_hang.json", "--case=loop.json")
+    lines_until(process, "0:PASSED")
+    workers = descendants(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    assert wait_until(lambda: all(is_gone(p) for p in workers))
+
+
+def test_ctrl_c_is_as_before_outside_the_block() -> None:
+    handler, threads = signal.getsignal(signal.SIGINT), threading.active_count()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(signal.SIGINT)
+    assert (signal.getsignal(signal.SIGINT), threading.active_count()) == (handler, threads)
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_handler_of_somebody_else_keeps_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        with interruptible():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT] * 2

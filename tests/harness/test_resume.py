@@ -1,0 +1,170 @@
+"""--resume: an interrupted run goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchgraph.cli import main
+from benchgraph.harness.saved import Stream
+from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.harness.hostile import write_cases
+
+WORDS = ["--graph", "--seed=1,2,3", "--case=good.json", "--mode=L", "--seed=1", "--case=good.json"]
+REPROS = [f"--seed={n} --graph --case=good.json" for n in (1, 2, 3)] + ["--mode=L --seed=1 --graph --case=good.json"]
+
+
+@pytest.fixture(autouse=True)
+def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_cases(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str, library: FakeLibrary | None = None) -> tuple[Result, list[str]]:
+    """The run, and the repro lines of what it really ran."""
+    result = CliRunner().invoke(main, ["-v", *words], obj=fake_bench(library or FakeLibrary(Clock())), prog_name="benchgraph")
+    return result, re.findall(r"^run: (.*)$", result.stderr, re.MULTILINE)
+
+
+def saved_repros(file: str) -> list[str]:
+    return [c["repro"] for c in json.loads(Path(file).read_text())["cases"]]
+
+
+def keep(file: str, *kept: int) -> None:
+    """Leave of a report what an interrupted run would have left: some cases, in the order in which they finished."""
+    document = json.loads(Path(file).read_text())
+    document["cases"] = [document["cases"][n] for n in kept]
+    lines = ",".join("\n" + json.dumps(c) for c in document.pop("cases"))
+    tail = {name: document.pop(name) for name in ("elapsed_s", "summary")}
+    Path(file).write_text(f'{json.dumps(document)[:-1]}, "cases": [{lines}\n], {json.dumps(tail)[1:]}\n')
+
+
+def test_the_first_run_starts_the_file() -> None:
+    result, ran = run(*WORDS, "--resume=out.json")
+    assert result.stdout.startswith("out.json: 0 of 4 cases are done already\n0:PASSED ")
+    assert ran == REPROS
+    assert saved_repros("out.json") == REPROS
+    assert "json report: out.json\n" in result.stdout
+
+
+def test_what_is_done_is_counted_and_reported_but_not_run() -> None:
+    whole, _ = run(*WORDS, "--report=json:out.json")
+    keep("out.json", 3, 1)
+    resumed, ran = run(*WORDS, "--resume=out.json")
+    assert ran == [REPROS[0], REPROS[2]]
+    assert resumed.stdout.startswith("out.json: 2 of 4 cases are done already\n")
+    assert re.findall(r"^\d+:.*|^tests:.*", resumed.stdout, re.MULTILINE) == re.findall(r"^\d+:.*|^tests:.*", whole.stdout, re.MULTILINE)
+    assert saved_repros("out.json") == REPROS
+    assert resumed.exit_code == 0
+
+
+def test_nothing_runs_when_all_is_done_and_failures_still_count() -> None:
+    spoiled = FakeLibrary(Clock(), spoil=lambda kind, array: array + 1)
+    first, _ = run(*WORDS, "--report=json:out.json", library=spoiled)
+    again, ran = run(*WORDS, "--resume=out.json")
+    assert ran == []
+    assert "failed:3" in again.stdout
+    assert (first.exit_code, again.exit_code) == (1, 1)
+
+
+def test_the_same_case_twice_is_two_results() -> None:
+    run(*WORDS, "--report=json:out.json")
+    keep("out.json", 0)
+    result, ran = run("--graph", "--seed=1,1", "--case=good.json", "--resume=out.json")
+    assert ran == [REPROS[0]]
+    assert "tests:2 passed:2" in result.stdout
+
+
+def test_a_torn_last_line_is_run_again() -> None:
+    run(*WORDS, "--report=json:out.json")
+    text = Path("out.json").read_text()
+    Path("out.json").write_text(text[: text.index('"index": 2') + 30])
+    _, ran = run(*WORDS, "--resume=out.json")
+    assert ran == REPROS[2:]
+    assert saved_repros("out.json") == REPROS
+
+
+def test_a_case_whose_file_has_changed_is_run_again() -> None:
+    run(*WORDS, "--report=json:out.json")
+    later = Path("out.json").stat().st_mtime + 1
+    os.utime("good.json", (later, later))
+    _, ran = run(*WORDS, "--resume=out.json")
+    assert ran == REPROS
+
+
+def test_results_are_on_disk_as_soon_as_there_are_any() -> None:
+    seen = []
+
+    class Looking(FakeLibrary):
+        def partitions(self, graph, policy):  # type: ignore[no-untyped-def]
+            seen.append(saved_repros("out.json"))
+            return super().partitions(graph, policy)
+
+    run(*WORDS, "--report=json:out.json", library=Looking(Clock()))
+    assert seen == [REPROS[:n] for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"cores": ', '"cores": 9', r"cores was 9\d+, is \d+"),
+        ('"source": "', '"source": "x', r"benchgraph's code was x\w+, is \w+"),
+        ('"numpy": "', '"numpy": "0.', r"numpy was 0\.[\d.]+, is [\d.]+"),
+    ],
+)
+def test_results_of_another_machine_or_code_are_not_mixed_in(old: str, new: str, message: str) -> None:
+    run(*WORDS, "--report=json:out.json")
+    text = Path("out.json").read_text().replace(old, new)
+    Path("out.json").write_text(text)
+    result, ran = run(*WORDS, "--resume=out.json")
+    assert re.fullmatch(
+        rf"benchgraph: --resume=out\.json: its results come from elsewhere: {message}; run the cases anew into another file\n",
+        result.stderr,
+    )
+    assert (ran, result.stdout, result.exit_code) == ([], "", 1)
+    assert Path("out.json").read_text() == text
+
+
+def test_a_file_that_is_no_report_is_refused_and_stays() -> None:
+    text = Path("good.json").read_text()
+    result, ran = run(*WORDS, "--resume=good.json")
+    message = "benchgraph: --resume=good.json: not a JSON report of benchgraph; give a file that --report=json:FILE wrote\n"
+    assert (result.stderr, ran, result.exit_code) == (message, [], 1)
+    assert Path("good.json").read_text() == text
+
+
+def test_a_folder_is_refused() -> None:
+    result, _ = run(*WORDS, "--resume=.")
+    assert result.stderr == "benchgraph: --resume=.: cannot read the file: Is a directory\n"
+    assert result.exit_code == 1
+
+
+def test_a_full_disk_ends_the_keeping_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Stream, case: object, elapsed_s: float) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Stream, "add", full)
+    result, _ = run(*WORDS, "--report=json:out.json")
+    assert result.stderr.count("benchgraph: out.json: cannot keep further results there: No space left on device\n") == 1
+    assert "tests:4 passed:3" in result.stdout
+    assert saved_repros("out.json") == REPROS
+
+
+def test_the_phases_are_those_of_what_ran() -> None:
+    run(*WORDS, "--report=json:out.json")
+    keep("out.json", 0, 1)
+    result, _ = run(*WORDS, "--resume=out.json")
+    assert "compile        0.500 s  98.8%\n" in result.stdout
+
+
+def test_reports_to_the_terminal_and_to_devices_do_not_grow() -> None:
+    result, _ = run("--graph", "--report=json", f"--report=json:{os.devnull}", "--case=good.json")
+    document = result.stdout[result.stdout.index("{") : result.stdout.rindex("}") + 1]
+    assert len(json.loads(document)["cases"]) == 1
+    assert result.exit_code == 0

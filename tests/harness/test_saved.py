@@ -1,0 +1,122 @@
+"""The JSON report as a file: what is written is read back, whatever was cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.errors import ParseError
+from benchgraph.harness import saved
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.harness.saved import Stream, parse, render, source, write_whole
+
+TIMING = Timing((0.1, 0.30000000000000004), 4)
+PART = PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING)
+MEASURED = Result(
+    Status.EXECUTED,
+    "",
+    0,
+    7,
+    {"fused": 1},
+    100,
+    40,
+    (PolicyTiming("fused", TIMING, (PART,)), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
+    (16e9, 15e9),
+    ("loud",),
+)
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
+CASES = (
+    CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED, {"compile": 0.125, "other": 1.375}),
+    CaseResult(1, "--graph --case=b.json", 0.0, Result(Status.UNTESTED, 'no "such" thing\n\u2028é')),
+    CaseResult(2, "--graph --case=c.json", 0.25, Result(Status.FAILED, "wrong", 3, 64)),
+)
+RESULTS = ResultSet(Mode.performance, MACHINE, CASES, 2.0)
+
+
+@pytest.mark.parametrize("results", [RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)], ids=["all", "none", "nowhere"])
+def test_what_is_written_is_read_back(results: ResultSet) -> None:
+    assert parse(render(results)) == (results, source())
+
+
+def test_a_machine_without_peaks_is_read_back() -> None:
+    plain = replace(RESULTS, machine=Machine("c", 1, "avx2", {}))
+    assert parse(render(plain)) == (plain, source())
+
+
+def test_a_case_is_a_line() -> None:
+    lines = render(RESULTS).splitlines()
+    assert [json.loads(line.removesuffix(","))["index"] for line in lines[1:-1]] == [0, 1, 2]
+
+
+def test_every_cut_leaves_the_cases_before_it() -> None:
+    text = render(RESULTS)
+    ends = [text.index(line) + len(line.removesuffix(",")) for line in text.splitlines()[1:-1]]
+    for at in range(len(text.splitlines()[0]), len(text)):
+        whole = sum(end <= at for end in ends)
+        assert parse(text[:at])[0].cases == CASES[:whole], text[:at][-20:]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "3", "{}", '{"schema_version": 2}', render(RESULTS)[:30], '{"graph": []}', render(RESULTS).replace('"P"', '"Q"')],
+)
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match=r"not a JSON report of benchgraph; give a file that --report=json:FILE wrote"):
+        parse(text)
+
+
+def test_another_schema_is_named() -> None:
+    with pytest.raises(ParseError, match=r"schema version 1; this benchgraph reads version 2"):
+        parse(render(RESULTS).replace('"schema_version": 2', '"schema_version": 1'))
+
+
+def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "out.json", replace(RESULTS, cases=(), elapsed_s=0.0))
+    for n, case in enumerate(CASES, 1):
+        stream.add(case, float(n))
+        sofar = replace(RESULTS, cases=CASES[:n], elapsed_s=float(n))
+        assert (tmp_path / "out.json").read_text() == render(sofar)
+    stream.close()
+
+
+def test_a_stream_goes_on_from_what_there_is(tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "deep" / "out.json", replace(RESULTS, cases=CASES[:2]))
+    stream.add(CASES[2], 3.0)
+    stream.close()
+    assert (tmp_path / "deep" / "out.json").read_text() == render(replace(RESULTS, elapsed_s=3.0))
+
+
+def test_the_summary_never_shrinks_the_file(tmp_path: Path) -> None:
+    """Digits that go from 9 to 10, and seconds that print shorter."""
+    stream = Stream(tmp_path / "out.json", replace(RESULTS, cases=()))
+    for n in range(12):
+        stream.add(replace(CASES[1], index=n), 0.30000000000000004 if n % 2 else 1.0)
+        assert len(json.loads((tmp_path / "out.json").read_text())["cases"]) == n + 1
+    stream.close()
+
+
+def test_a_file_is_replaced_as_a_whole_and_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "old")
+    write_whole(tmp_path / "link", "new")
+    assert (tmp_path / "old").read_text() == "new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "old"]
+
+
+def test_a_device_is_written_to(tmp_path: Path) -> None:
+    write_whole(Path(os.devnull), "text")
+    assert Path(os.devnull).is_char_device()
+
+
+def test_other_code_has_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "data_dir", lambda name: tmp_path)
+    digests = [source.__wrapped__()]
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "driver.py").write_text(text)
+        digests.append(source.__wrapped__())
+    assert len(set(digests)) == 3
