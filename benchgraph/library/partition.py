@@ -134,7 +134,7 @@ class Partition:
         key = (replace(made, id=0), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
         dump_partition(made)
-        made = replace(made, outputs=tuple(map(_settled, made.outputs, executable.layouts)))
+        made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))
         verbose.log_compilation(made, executable.code, time.perf_counter() - begin, is_hit=not compiled)
         order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
         return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape, NoSuchOpKind
-from benchgraph.core.tensor import Shape
-from benchgraph.graph import Graph, infer_shapes, load, parse_graph, validate, with_batch
+from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape
+from benchgraph.graph import Graph, Op, infer_shapes, load, parse_graph, row_major, validate, with_batch
 from tests.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -202,3 +203,15 @@ def test_every_batch_of_the_corpus_gives_a_legal_graph_or_a_clear_error() -> Non
         fine += 1
         assert validate(new) == new, path.name
     assert fine > 10 * len(refused)
+
+
+def test_layouts_of_another_library_become_row_major() -> None:
+    """A dump of what a library has laid out runs: neither its ids nor its strides mean anything here."""
+    src = LogicalTensor(0, DType.f32, (4, 8), layout_type=LayoutType.opaque, layout_id=18)
+    mid = LogicalTensor(1, DType.f32, (4, 8), layout_type=LayoutType.any)
+    dst = LogicalTensor(2, DType.f32, (4, 8), (1, 4))
+    graph = Graph((Op(0, "ReLU", inputs=(src,), outputs=(mid,)), Op(1, "Exp", inputs=(mid,), outputs=(dst,))))
+    known = infer_shapes(row_major(graph))
+    assert [t.layout_type for t in known.tensors.values()] == [LayoutType.strided] * 3
+    assert [known.tensors[i].strides for i in range(3)] == [(8, 1), (8, 1), (1, 4)]
+    assert row_major(known) is known
