@@ -213,7 +213,7 @@ class Globals:
         natural,
         "N",
         "or -vN. 1: which case starts, tracebacks, how far every output is from right, and at the end where the time went; 2: warnings; "
-        "3: partitions, displaced data; 6: how every input is filled; 7: the graph after all overrides",
+        "3: the ops of every partition; 7: the graph after all overrides",
         group=SAY,
         repro=False,
     )

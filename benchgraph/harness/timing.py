@@ -16,8 +16,9 @@ from benchgraph.core.arrays import view
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.buffers import Array, allocate, load_inputs, plan, storage
+from benchgraph.harness.buffers import Array, allocate, constant_inputs, load_inputs, plan, storage
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.knobs import Globals
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing, spread
@@ -117,7 +118,8 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
     """Time the graph under every policy of the problem. Raises what cut and compile raise."""
     cuts = {policy: cut(problem, graph, library, policy) for policy in problem.globals.policies}
     with phase("fill"):
-        inputs = load_inputs(graph, fill(graph, problem.globals.seed, cheap=True))
+        constant = problem.globals.has_no_reference
+        inputs = constant_inputs(graph) if constant else load_inputs(graph, fill(graph, problem.globals.seed, cheap=True))
     need, free = sum(_bytes(graph, parts) for parts in cuts.values()), bench.free_bytes()
     groups = [cuts] if need <= MEMORY_SHARE * free else [{policy: parts} for policy, parts in cuts.items()]
     rng = random.Random(problem.globals.seed)
@@ -129,7 +131,7 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
         )
         timings += found
         peaks += peak
-    notes = list[str]()
+    notes = list(unmet(problem.globals))
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = Result(
@@ -142,6 +144,14 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
         peak_samples=tuple(peaks),
     )
     return replace(result, warnings=(*notes, *distrust(result)))
+
+
+def unmet(settings: Globals) -> Iterator[str]:
+    """What the options ask of a measurement and do not get."""
+    if settings.cold_cache != "none":
+        yield f"--cold-cache={settings.cold_cache} is not made: data stays in the caches from sample to sample"
+    if settings.num_streams > 1:
+        yield f"--num-streams={settings.num_streams} is not made: there is one stream"
 
 
 def _bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
