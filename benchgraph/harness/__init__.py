@@ -8,6 +8,7 @@
     run        one problem after another; errors become statuses
     isolate    --jobs: problems in worker processes (worker.py); errors and deaths become statuses
     interrupt  Ctrl-C
+    saved      the JSON report, written while cases finish; resume.py takes its results over
     phases     where a case's time goes
     cut        partitions of a policy, compiled; flops and bytes
     check      modes I, R, C: against the float64 reference

@@ -200,16 +200,12 @@ class ResultSet:
     elapsed_s: float
 
     @property
+    def counts(self) -> Counter[Status]:
+        return Counter(c.result.status for c in self.cases)
+
+    @property
     def summary(self) -> str:
-        """benchdnn's last line; unimplemented and invalid_arguments are counted among the failed too."""
-        n = Counter(c.result.status for c in self.cases)
-        passed = sum(c.result.status.is_pass for c in self.cases)
-        failed = sum(c.result.status.is_failure for c in self.cases)
-        return (
-            f"tests:{len(self.cases)} passed:{passed} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
-            f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed} "
-            f"listed:{n[Status.LISTED]}"
-        )
+        return summary(self.counts)
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
@@ -218,6 +214,17 @@ class ResultSet:
     @property
     def exit_code(self) -> int:
         return 1 if self.failures else 0
+
+
+def summary(n: Counter[Status]) -> str:
+    """benchdnn's last line; unimplemented and invalid_arguments are counted among the failed too."""
+    passed = sum(count for status, count in n.items() if status.is_pass)
+    failed = sum(count for status, count in n.items() if status.is_failure)
+    return (
+        f"tests:{n.total()} passed:{passed} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
+        f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed} "
+        f"listed:{n[Status.LISTED]}"
+    )
 
 
 Report: TypeAlias = Callable[[ResultSet], str]

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,6 +37,7 @@ from benchgraph.harness.results import (
     ResultSet,
     Status,
     Timing,
+    summary,
 )
 
 Json: TypeAlias = dict[str, Any]
@@ -46,7 +47,7 @@ Json: TypeAlias = dict[str, Any]
 
 def render(results: ResultSet) -> str:
     """The whole document."""
-    return _head(results) + ",".join(_line(c) for c in results.cases) + _tail(results)
+    return _head(results) + ",".join(_line(c) for c in results.cases) + _tail(results.elapsed_s, results.summary)
 
 
 def _head(results: ResultSet) -> str:
@@ -59,8 +60,8 @@ def _line(c: CaseResult) -> str:
     return f"\n{json.dumps(_case(c))}"
 
 
-def _tail(results: ResultSet) -> str:
-    return f"\n], {json.dumps({'elapsed_s': results.elapsed_s, 'summary': results.summary})[1:]}\n"
+def _tail(elapsed_s: float, counted: str) -> str:
+    return f"\n], {json.dumps({'elapsed_s': elapsed_s, 'summary': counted})[1:]}\n"
 
 
 @cache
@@ -229,15 +230,15 @@ class Stream:
         text = render(begun)
         write_whole(path, text)
         self._file = path.open("r+b", buffering=0)
-        self._results = begun
-        self._end = len(text.encode()) - len(_tail(begun).encode())  # of the last case
+        self._counts = begun.counts
+        self._end = len(text.encode()) - len(_tail(begun.elapsed_s, begun.summary).encode())  # of the last case
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
         """Append a case. Raises OSError."""
-        line = f"{',' if self._results.cases else ''}{_line(case)}".encode()
-        self._results = replace(self._results, cases=(*self._results.cases, case), elapsed_s=elapsed_s)
-        # one write, longer than the last line that it replaces, whose numbers grow by a digit or none
-        os.pwrite(self._file.fileno(), line + _tail(self._results).encode(), self._end)
+        line = f"{',' if self._counts else ''}{_line(case)}".encode()
+        self._counts[case.result.status] += 1
+        # one write, longer than the last line that it replaces, whose numbers hardly change their length
+        os.pwrite(self._file.fileno(), line + _tail(elapsed_s, summary(self._counts)).encode(), self._end)
         self._end += len(line)
 
     def close(self) -> None:
