@@ -26,8 +26,7 @@ def hoist_division(g: Graph, target: Target) -> Graph:
         assert isinstance(op, Op)
         product = spec(op.kind).product_kind
         if product and _is_worth_it(g, op):
-            one = builder.const(1.0, g.value(op.ins[1]).dtype)
-            reciprocal = builder.op(op.kind, one, op.ins[1], dtype=g.value(op.ins[1]).dtype)
+            reciprocal = builder.op(op.kind, builder.const(1.0), op.ins[1])  # in f32, however narrow the divisor is
             builder.values[reciprocal] = replace(builder.values[reciprocal], constness=g.value(op.ins[1]).constness)
             nodes += builder.nodes
             builder.nodes = []
