@@ -13,14 +13,17 @@ class GirError(BenchgraphError):
 
 def verify(g: Graph) -> None:
     """Values are defined before use, written once, whole or in parts, typed as their ops infer, and views end in values with buffers."""
+    for v in g.values:
+        if v.literal is not None and v.dtype.is_packed:
+            raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
     written = _Written(g)
     for node in g.nodes:
         ops = node.ops if isinstance(node, Fused) else (node,)
         for op in ops:
             _check(g, op, written)
-    for v in g.outs:
-        if not written.has(v):
-            raise GirError(f"output %{v} is never written\n{print_gir(g)}", where="Graph IR")
+    for out in g.outs:
+        if not written.has(out):
+            raise GirError(f"output %{out} is never written\n{print_gir(g)}", where="Graph IR")
 
 
 class _Written:

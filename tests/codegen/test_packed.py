@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,11 +10,31 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchgraph.codegen.emit import emit
 from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa
+from benchgraph.core.target import Isa, host
+from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, mul, seq
-from benchgraph.tir.ir import Binary, BinOp, Broadcast, Cast, Const, For, Func, Load, Ramp, Scope, Select, Stmt, Store, Tensor, Var, tensor
+from benchgraph.tir.ir import (
+    Binary,
+    BinOp,
+    Broadcast,
+    Cast,
+    Const,
+    For,
+    Func,
+    Load,
+    Module,
+    Ramp,
+    Scope,
+    Select,
+    Stmt,
+    Store,
+    Tensor,
+    Var,
+    tensor,
+)
 from benchgraph.tir.verify import verify
 from tests.fence import fenced
 
@@ -112,6 +133,14 @@ def test_lanes_that_are_off_are_zero_and_read_nothing(dtype: DType, lanes: int, 
         for n in sorted({0, 1, 2, 3, lanes // 2, lanes - 1, lanes} & set(range(lanes + 1)))
     ]
     check(dtype, lanes, accesses, run, isa)
+
+
+@pytest.mark.parametrize(("step", "loads"), [(16, 1), (17, 2)], ids=["known even", "unknown parity"])
+def test_a_vector_of_neighbours_is_half_as_many_bytes_in_one_load_where_the_parity_is_known(step: int, loads: int) -> None:
+    src, dst = tensor("src", DType.u4, (100,), Scope.param), tensor("dst", DType.u8, (64,), Scope.param)
+    func = Func("main", (src, dst), Access(0, 1, step, rounds=4).statement(src, dst, 16))
+    optimized = jit(emit(Module(func), host()), host(), "seq").optimized_ir()
+    assert len(re.findall(r"load <8 x i8>", optimized)) == loads * optimized.count("store <16 x i8>")
 
 
 @every_packed

@@ -12,7 +12,7 @@ from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.passes import Pass, check_order
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LayoutType
-from benchgraph.gir.build import from_partition
+from benchgraph.gir.build import Builder, from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.sink_transpositions import sink_transpositions
@@ -84,6 +84,15 @@ def test_mark_runtime_constants(golden) -> None:
 
 def test_hoist_division_then_defer_scaling(golden) -> None:
     golden(print_gir(up_to(gir(attention), "defer-scaling")))
+
+
+def test_a_hoisted_reciprocal_is_as_exact_as_the_quotient() -> None:
+    """In bf16 it would have 8 bits, and so would every f32 quotient."""
+    g = up_to(gir(lambda b: b.op("Divide", b.input((4, 16)), b.input((4, 1), DType.bf16), dtype=DType.f32)), "hoist-division")
+    assert [(op.kind, g.value(op.outs[0]).dtype) for op in g.nodes if isinstance(op, Op)] == [
+        ("Divide", DType.f32),
+        ("Multiply", DType.f32),
+    ]
 
 
 def test_make_views_reads_and_writes_through_movement(golden) -> None:
@@ -209,6 +218,14 @@ def test_verify_names_a_value_read_too_early() -> None:
     backwards = Graph(g.values, tuple(reversed(g.nodes)), g.ins, g.outs)
     with pytest.raises(GirError, match="ReLU reads %2 before it is written"):
         verify(backwards)
+
+
+def test_verify_knows_no_literals_of_half_a_byte() -> None:
+    g = gir(lambda b: b.op("ReLU", b.input((4,))))
+    builder = Builder(g.values)
+    builder.const(3.0, DType.u4)
+    with pytest.raises(GirError, match=r"the literal %2 is u4, two elements to a byte; only inputs can be"):
+        verify(replace(g, values=tuple(builder.values.values())))
 
 
 def test_passes_have_names_and_files_alike() -> None:

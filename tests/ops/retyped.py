@@ -29,12 +29,20 @@ def used(row: OpSpec, sample: Sample) -> set[tuple[str, DType]]:
     return set(zip((*ins, *outs), (t.dtype for t in (*call.ins, *call.outs)), strict=True))
 
 
+def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
+    """Every sample in every legal combination of dtypes; nothing where nothing is computed."""
+    return () if row.unsupported else tuple(tuple(_every_dtype(row, s)) for s in row.samples)
+
+
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
-    """The sample with the most ports, of these the one with the most freedom, in all its dtypes; nothing where nothing is computed."""
-    if row.unsupported:
-        return ()
-    most = max(_count(row, s) for s in row.samples)
-    return max((tuple(_every_dtype(row, s)) for s in row.samples if _count(row, s) == most), key=len)
+    """A selection of these: every sample in one combination, and every combination with one sample, spread over the samples."""
+    samples = [options for options in in_every_dtype(row) if options]
+    by_dtypes: dict[tuple[tuple[DType, ...], ...], list[Sample]] = {}
+    for s in (s for options in samples for s in options):
+        by_dtypes.setdefault((s.dtypes, s.out_dtypes), []).append(s)
+    chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples)]
+    shown = {(s.dtypes, s.out_dtypes) for s in chosen}
+    return (*chosen, *(options[i % len(options)] for i, (dtypes, options) in enumerate(by_dtypes.items()) if dtypes not in shown))
 
 
 def refused_variables(row: OpSpec) -> set[str]:
