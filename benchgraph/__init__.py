@@ -21,7 +21,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchgraph.core.dtypes import DType
-    from benchgraph.core.errors import BenchgraphError, Status
+    from benchgraph.core.errors import (
+        BenchgraphError,
+        ExecutionFailed,
+        InvalidArguments,
+        InvalidDataType,
+        InvalidGraph,
+        InvalidGraphOp,
+        InvalidShape,
+        OutOfMemory,
+        Status,
+        Unimplemented,
+    )
     from benchgraph.core.tensor import (
         MAX_NDIMS,
         UNKNOWN_DIM,
@@ -55,7 +66,18 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "core.dtypes": ("DType",),
-    "core.errors": ("BenchgraphError", "Status"),
+    "core.errors": (
+        "BenchgraphError",
+        "ExecutionFailed",
+        "InvalidArguments",
+        "InvalidDataType",
+        "InvalidGraph",
+        "InvalidGraphOp",
+        "InvalidShape",
+        "OutOfMemory",
+        "Status",
+        "Unimplemented",
+    ),
     "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
     "library.cache": (
         "get_compiled_partition_cache_capacity",
@@ -89,12 +111,19 @@ __all__ = [
     "CompiledPartition",
     "DType",
     "Engine",
+    "ExecutionFailed",
     "FpmathMode",
     "Graph",
     "GraphDumpMode",
+    "InvalidArguments",
+    "InvalidDataType",
+    "InvalidGraph",
+    "InvalidGraphOp",
+    "InvalidShape",
     "LayoutType",
     "LogicalTensor",
     "Op",
+    "OutOfMemory",
     "Partition",
     "Policy",
     "PropertyType",
@@ -102,6 +131,7 @@ __all__ = [
     "Stream",
     "Tensor",
     "ThreadPool",
+    "Unimplemented",
     "get_compiled_partition_cache_capacity",
     "get_constant_tensor_cache",
     "get_constant_tensor_cache_capacity",

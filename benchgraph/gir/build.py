@@ -16,8 +16,8 @@ from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
 
-# The basic ops the compiler itself inserts: the same elements in another buffer, in another type, in another order, in other dims.
-COPY, CONVERT, TRANSPOSE, RESHAPE = "Reorder", "TypeCast", "StaticTranspose", "StaticReshape"
+# The basic ops the compiler itself inserts: the same elements in another buffer, and in another type.
+COPY, CONVERT = "Reorder", "TypeCast"
 
 
 def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:

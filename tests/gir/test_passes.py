@@ -15,7 +15,6 @@ from benchgraph.core.tensor import LayoutType
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.passes.sink_transpositions import sink_transpositions
 from benchgraph.gir.schedule import column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
@@ -220,22 +219,3 @@ def test_passes_have_names_and_files_alike() -> None:
 def test_an_op_that_becomes_one_other_op_is_decomposed() -> None:
     g = up_to(gir(lambda b: b.op("BiasAdd", b.input((4, 8)), b.input((8,)))), "decompose")
     assert [node.kind for node in g.nodes if not isinstance(node, Fused)] == ["Add"]
-
-
-def test_sink_transpositions_to_the_last_pointwise_op(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        attrs = {"strides": (1, 1), "dilations": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0)}
-        x = b.op("Convolution", b.input((2, 4, 5, 6)), b.constant((8, 4, 1, 1)), data_format="NCX", weights_format="OIX", **attrs)
-        scaled = b.op("Multiply", b.op("Add", x, b.constant((8, 1, 1))), b.input((1,)))
-        b.op("Maximum", b.op("ReLU", scaled), b.input((2, 8, 5, 6)))  # as large as the result: it stays behind the transposition
-
-    golden(print_gir(up_to(gir(build), "sink-transpositions")))
-
-
-def test_a_transposition_that_others_read_too_stays() -> None:
-    def build(b: GraphBuilder) -> None:
-        y = b.op("StaticTranspose", b.op("MatMul", b.input((4, 8)), b.constant((8, 6))), order=(1, 0))
-        b.op("Add", b.op("ReLU", y), b.op("Exp", y))
-
-    before = up_to(gir(build), "decompose")
-    assert sink_transpositions(before, TARGET) is before

@@ -19,6 +19,7 @@ from benchgraph import (
     FpmathMode,
     Graph,
     GraphDumpMode,
+    LayoutType,
     LogicalTensor,
     Op,
     Partition,
@@ -161,6 +162,23 @@ def test_a_live_out_inside_a_partition_stays_an_output(directory: Path) -> None:
     (file,) = directory.iterdir()
     (again,) = cut(api.load(file), Policy.fusion)
     assert [t.id for t in again.outputs] == [t.id for t in p.output_ports] == [2, 3]
+
+
+def test_partitions_with_layouts_of_our_own_are_dumped_and_run_as_row_major(directory: Path) -> None:
+    """A layout id means nothing outside the process; the driver takes such tensors as row-major."""
+    src, w1, w2 = (LogicalTensor(i, DType.f32, shape) for i, shape in enumerate([(24, 96), (96, 128), (128, 8)]))
+    mid, dst = LogicalTensor(3, DType.f32, (24, 128)), LogicalTensor(4, DType.f32)
+    ops = (api.Op(0, "MatMul", inputs=(src, w1), outputs=(mid,)), api.Op(1, "MatMul", inputs=(mid, w2), outputs=(dst,)))
+    first, second = built(api.Graph(ops)).get_partitions(Policy.debug)
+    set_dump_mode(GraphDumpMode.subgraph)
+    compiled = first.compile([src, w1], [replace(mid, layout_type=LayoutType.any)], Engine())
+    between = compiled.query_logical_tensor(3)
+    second.compile([between, w2], [dst], Engine())
+    files = sorted(directory.iterdir(), key=lambda f: int(f.name.split("-")[1]))
+    assert [api.load(f).inputs[0].layout_type for f in files] == [LayoutType.strided, LayoutType.opaque]
+    assert api.load(files[1]).inputs[0].layout_id == between.get_layout_id()
+    result = CliRunner().invoke(main, ["--graph", *(f"--case={f}" for f in files)])
+    assert "tests:2 passed:2 " in result.output, result.output
 
 
 def test_nothing_is_written_unless_asked(directory: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchgraph import Allocator, DType, Engine, Graph, LogicalTensor, Op, PropertyType, Stream, Tensor
+from benchgraph import Allocator, DType, Engine, Graph, LayoutType, LogicalTensor, Op, Partition, Policy, PropertyType, Stream, Tensor
 from benchgraph.library import partition as partition_module
 from benchgraph.library.cache import compiled_partitions
 from tests.library.run import Arrays, built, execute
@@ -107,6 +108,36 @@ def test_logical_tensors_are_copied_like_numbers_and_ops_shared() -> None:
     same = op
     same.add_output(DST)
     assert op.outputs == [DST]
+
+
+@pytest.mark.parametrize("kind", ["SoftMax", "ReLU", "MatMul"])
+def test_an_opaque_activation_needs_no_reorder_by_the_user(kind: str) -> None:
+    """S2-5: a product leaves its result in blocks; whatever op comes next, its partition takes them, or row-major memory, as they are."""
+    src, wei, mid = LogicalTensor(0, f32, (24, 96)), LogicalTensor(1, f32, (96, 128)), LogicalTensor(2, f32, (24, 128))
+    w2, dst = LogicalTensor(4, f32, (128, 8)), LogicalTensor(3, f32)
+    products = Op(0, "MatMul", inputs=[src, wei], outputs=[mid]), Op(1, "MatMul", inputs=[mid, w2], outputs=[dst])
+    producer, _ = built([op.described for op in products]).get_partitions(Policy.debug)
+    attrs = {"axis": -1} if kind == "SoftMax" else {}
+    consumer = Partition(Op(2, kind, inputs=[mid, w2] if kind == "MatMul" else [mid], outputs=[dst], **attrs))
+    engine, rng = Engine(), np.random.default_rng(3)
+    first = producer.compile([src, wei], [replace(mid, layout_type=LayoutType.any, strides=None)], engine)
+    between = first.query_logical_tensor(2)
+    assert between.layout_type is LayoutType.opaque
+    assert not between.is_equal(mid)
+    held = {t.id: Tensor(t, engine, rng.random(t.get_dims(), np.float32) - np.float32(0.5)) for t in (src, wei, w2)}
+    held[2] = Tensor(between, engine)
+    first.execute(Stream(engine), [held[0], held[1]], [held[2]])
+    results = []
+    for taken in (between, mid):
+        if taken is mid:
+            held[2] = Tensor(mid, engine)
+            producer.compile([src, wei], [mid], engine).execute(Stream(engine), [held[0], held[1]], [held[2]])
+        ins = [taken, w2] if kind == "MatMul" else [taken]
+        second = consumer.compile(ins, [dst], engine)
+        out = Tensor(second.query_logical_tensor(3), engine)
+        second.execute(Stream(engine), [held[t.id] for t in ins], [out])
+        results.append(out.array)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
 
 
 # ---- convolution: the RFC's example, and data formats ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whose memory is used (S0-17, S4-3): the engine's allocator provides outputs, constants and temporaries; a scratchpad the temporaries."""
+"""Whose memory is used (S0-17): the engine's allocator provides outputs, constants and temporaries; a scratchpad the temporaries."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_scratchpad_is_described_as_bytes() -> None:
 
 @pytest.mark.parametrize("shift", [0, 1, 63])
 def test_temporaries_lie_in_the_scratchpad_wherever_it_starts(shift: int) -> None:
-    """S4-3. Guard bytes around it stay, and the allocator is not asked."""
+    """Guard bytes around it stay, and the allocator is not asked."""
     counting, src = Counting(), data(16, 48)
     engine = Engine(allocator=counting.allocator)
     c = compiled(engine)

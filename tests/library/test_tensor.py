@@ -1,4 +1,4 @@
-"""Tensors: whose memory, the same memory, and memory passed on."""
+"""Tensors: whose memory, the same memory (zero-copy, S2-10), and memory passed on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every backward op against numerical differentiation of its forward reference, from the table alone: a row that says whose gradient it is
-gets its tests here.
+"""Every backward op (S2-8) against numerical differentiation of its forward reference, from the table alone: a row that says whose
+gradient it is gets its tests here.
 
 Which tensor is which follows from the ports' names. `diff_x` is the gradient by the forward input x; an input named like a forward
 output (dst, mean, batch_mean) is what the forward reference makes of the forward inputs; `src/dst` is the one that use_dst says.

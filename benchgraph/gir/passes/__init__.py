@@ -16,13 +16,11 @@ from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
-from benchgraph.gir.passes.sink_transpositions import sink_transpositions
 
 _BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozenset({"fused"})
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
-    Pass("sink-transpositions", sink_transpositions, needs=_BASIC),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
     Pass("hoist-division", hoist_division, needs=_CONST),
