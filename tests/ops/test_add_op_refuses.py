@@ -9,7 +9,7 @@ import pytest
 
 from benchgraph import Graph, LogicalTensor, Status
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp
+from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp, Unimplemented
 from benchgraph.graph import Op
 from benchgraph.ops import OPS, call_of
 from benchgraph.ops.spec import OpSpec, Port
@@ -88,7 +88,7 @@ def forbidden_dtypes(row: OpSpec) -> Iterator[Mistake]:
 
 
 def dtypes_that_disagree(row: OpSpec) -> Iterator[Mistake]:
-    """Ports of one type variable, the second one of another allowed dtype."""
+    """Ports of one type variable, the second of another allowed dtype. Within a port that repeats that is legal, and not implemented."""
     op = legal(row)
     ports = [("inputs", i, _port(row.inputs, i)) for i in range(len(op.inputs))]
     ports += [("outputs", i, _port(row.outputs, i)) for i in range(len(op.outputs))]
@@ -98,8 +98,9 @@ def dtypes_that_disagree(row: OpSpec) -> Iterator[Mistake]:
         other = [d for d in row.types.get(port.type, ()) if d is not tensors[i].dtype]
         if first is not None and other:
             wrong = (*tensors[:i], replace(tensors[i], dtype=other[0]), *tensors[i + 1 :])
-            says = f"{side.removesuffix('s')} {port.name} has dtype {other[0].value} where "
-            yield Mistake(replace(op, **{side: wrong}), InvalidDataType, says)  # type: ignore[arg-type]
+            repeats = side == "inputs" and i >= len(row.inputs)
+            says = f"{side.removesuffix('s')} {i if repeats else port.name} has dtype {other[0].value} where "
+            yield Mistake(replace(op, **{side: wrong}), Unimplemented if repeats else InvalidDataType, says)  # type: ignore[arg-type]
 
 
 def _port(ports: tuple[Port, ...], i: int) -> Port:
