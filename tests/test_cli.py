@@ -166,7 +166,6 @@ BAD = {
     "not JSON": ("{", r"not JSON: line 1, column 2: .*; mend the text there, or dump the graph again"),
     "empty file": ("", r"the file is empty; a graph has at least one op"),
     "unknown op kind": ([op(3, "Relu", [tensor(0, [4])], [tensor(1, [4])])], r"op 3: Relu: unknown op kind 'Relu'; did you mean 'ReLU'\?"),
-    "kind without a row": ([op(3, "Dropout", [tensor(0, [4])], [tensor(1, [4])])], r"op 3: Dropout: no row for this op kind.*"),
     "unknown attribute": (
         [op(3, "SoftMax", [tensor(0, [4])], [tensor(1, [4])], axes={"type": "s64", "value": 0})],
         r"op 3: SoftMax: .*'axes'.*did you mean 'axis'\?",

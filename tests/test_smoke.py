@@ -15,6 +15,7 @@ from benchgraph.core.config import override
 from benchgraph.graph import load
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.plugins import data_dir
+from benchgraph.harness.results import SCHEMA_VERSION
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference import compare, evaluate, fill, tolerance
@@ -70,7 +71,7 @@ def test_mode_p_writes_raw_results(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 0, result.output
     data = json.loads(out.read_text())
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == SCHEMA_VERSION
     assert data["machine"]["peak_flops"]["f32"] > 0
     (case,) = data["cases"]
     assert case["status"] == "EXECUTED"

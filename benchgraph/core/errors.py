@@ -64,7 +64,7 @@ class InvalidGraphOp(BenchgraphError):
 
 
 class NoSuchOpKind(InvalidGraphOp):
-    """The op table has no row for this kind (it may still be a oneDNN op)."""
+    """The op table has no row for this kind."""
 
 
 class InvalidShape(BenchgraphError):

@@ -20,7 +20,6 @@ from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.target import current
 from benchgraph.harness.argv import CommandLine, UsageError
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.knobs import Mode
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult
 from benchgraph.harness.worker import NEVER, Setup, Worker
@@ -41,8 +40,8 @@ class Done:
 def workers_of(line: CommandLine) -> int:
     """How many worker processes a command line asks for; 0: run in this one. Raises UsageError for measurements side by side."""
     jobs = line.globals.jobs
-    if jobs > 1 and any(p.globals.mode is Mode.performance for p in line.problems):
-        what = "mode P measures, and cases that run at once disturb each other's times"
+    if jobs > 1 and any(p.globals.mode.is_timed for p in line.problems):
+        what = "timed modes measure, and cases that run at once disturb each other's times"
         raise UsageError(what, where=f"--jobs={jobs}", fix="use --jobs=1, which isolates the cases all the same")
     if not jobs and any(p.globals.timeout for p in line.problems):
         return 1  # compiled code that does not return can only be ended together with its process

@@ -30,7 +30,7 @@
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
-fills (test data), laws, kinds (oneDNN's names), affine (which dim a movement steps along), formulas (f32 expressions),
+fills (test data), laws, affine (which dim a movement steps along), formulas (f32 expressions),
 normalize (what the norms share).
 """
 
@@ -72,7 +72,6 @@ from benchgraph.ops import (
     unary,
     unary_backward,
 )
-from benchgraph.ops.kinds import ONEDNN_KINDS
 from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 
 __all__ = ["INTERNAL", "OPS", "call_of", "check_op", "spec", "with_defaults"]
@@ -116,12 +115,10 @@ INTERNAL: dict[str, OpSpec] = {kind: row for kind, row in _ROWS.items() if row.i
 
 
 def spec(kind: str) -> OpSpec:
-    """The row of an op kind. Raises NoSuchOpKind, which tells a oneDNN kind without a row from an unknown word."""
+    """The row of an op kind. Raises NoSuchOpKind with the nearest kind there is."""
     if kind in _ROWS:
         return _ROWS[kind]
-    if kind in ONEDNN_KINDS:
-        raise NoSuchOpKind(f"no row for this op kind: '{kind}'")
-    raise NoSuchOpKind(f"unknown op kind '{kind}'", fix=did_you_mean(kind, ONEDNN_KINDS))
+    raise NoSuchOpKind(f"unknown op kind '{kind}'", fix=did_you_mean(kind, OPS))
 
 
 def with_defaults(kind: str, attrs: Attrs) -> Attrs:

@@ -4,8 +4,7 @@ Where there is an attribute use_dst it is true by default, and the first input i
 the flat side's: 0 for Abs, ReLU, Clamp and HardSigmoid; HardSwish takes 0 at -3 and 1 at 3 (as oneDNN computes it; its documentation
 leaves both open). Gradients are picked rather than multiplied by 0, so that an inf that does not count is no NaN.
 
-Cost: two operations per element, the slope and the product, whatever the function, except GELU. Thresholds as in unary, and one more
-multiplication.
+Cost: two operations per element, the slope and the product, except for GELU. Thresholds as in unary, and one more multiplication.
 """
 
 from __future__ import annotations

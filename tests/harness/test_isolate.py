@@ -185,7 +185,7 @@ def test_a_worker_that_cannot_start_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_measurements_do_not_run_side_by_side() -> None:
     result = run("--mode=P", "--case=good.json", "--mode=C", "--jobs=2", "--case=good.json")
     assert result.stderr == (
-        "benchgraph: --jobs=2: mode P measures, and cases that run at once disturb each other's times; "
+        "benchgraph: --jobs=2: timed modes measure, and cases that run at once disturb each other's times; "
         "use --jobs=1, which isolates the cases all the same\n"
     )
     assert result.exit_code == 2

@@ -19,7 +19,6 @@ from benchgraph.graph.build import sample_graph
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.text import parse_graph, print_graph
 from benchgraph.ops import INTERNAL, OPS, call_of, check_op, schema
-from benchgraph.ops.kinds import ONEDNN_KINDS
 from benchgraph.ops.laws import near
 from benchgraph.ops.spec import Array, Call, Category, Elementwise, Movement, OpSpec, Reduction, Sample, Window
 from benchgraph.partition.ir import Policy
@@ -34,7 +33,7 @@ from tests.ops.retyped import in_every_dtype, ports_of, refused_variables, retyp
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
-SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "kinds", "affine", "formulas", "normalize"} | {
+SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize"} | {
     "conv_problem",
     "conv_decompose",
     "conv_depthwise",
@@ -192,19 +191,18 @@ def test_the_docstring_maps_every_file() -> None:
         assert p.stem == "__init__" or p.stem in ops.__doc__
 
 
-def test_no_kind_has_two_rows_and_every_kind_is_one_of_onednns() -> None:
+def test_no_kind_has_two_rows() -> None:
     kinds = [row.kind for m in ops._MODULES for row in m.SPECS]
     assert len(kinds) == len(set(kinds))
-    assert set(OPS) <= ONEDNN_KINDS
-    assert not set(INTERNAL) & ONEDNN_KINDS
-    assert len(ONEDNN_KINDS) == 88
+    assert len(OPS) == 88
+    assert not set(INTERNAL) & set(OPS)
 
 
 def test_the_known_kinds_are_the_published_ones() -> None:
     facts_file = SHARED / "reference" / "op-schemas.json"
     if not facts_file.exists():
         pytest.skip(f"{facts_file} is absent")
-    assert {f["kind"] for f in json.loads(facts_file.read_text())["ops"]} == ONEDNN_KINDS
+    assert {f["kind"] for f in json.loads(facts_file.read_text())["ops"]} == set(OPS)
 
 
 def test_commutative_rows_commute() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp, InvalidShape, NoSuchOpKind, Status, Unimplemented
@@ -36,13 +35,6 @@ def test_an_unknown_kind_like_no_other_gets_none() -> None:
     with pytest.raises(NoSuchOpKind) as caught:
         spec("Xyzzy")
     assert str(caught.value) == "unknown op kind 'Xyzzy'"
-
-
-def test_a_known_kind_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ops._ROWS, "Exp")
-    with pytest.raises(NoSuchOpKind) as caught:
-        spec("Exp")
-    assert str(caught.value) == "no row for this op kind: 'Exp'"
 
 
 def test_defaults_are_filled_and_given_values_kept() -> None:
