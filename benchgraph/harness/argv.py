@@ -1,9 +1,10 @@
 """The command line as a state machine, as in benchdnn: options set state, and each --case runs with the state it finds.
 
     --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
+    --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
 
-Options are --name=value or --name value; an empty value restores the default. All words are read before the first case runs, so a
-misspelt option in the last line of a batch file is known at once.
+Options are --name=value or --name value, with - or _ inside the name; an empty value restores the default. All words are read before the
+first case runs, so a misspelt option in the last line of a batch file is known at once.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from benchgraph.core.errors import InvalidArguments, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import Globals, Knob, knobs_of
 from benchgraph.harness.plugins import load_driver, load_report, names
-from benchgraph.harness.problem import Driver, Problem
+from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
-TRIGGER = "--case"
 CONTROLS = ("--driver", "--batch", "--reset")
 
 
@@ -59,15 +59,21 @@ class _State:
         while rest:
             word = rest.popleft()
             option, given, value = word.text.partition("=")
+            option = option.replace("_", "-") if option.startswith("--") else option
             if option == "--reset":
                 self.knobs = {}
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
                 self.globals["verbose"] = (int(option[2:] or 1),)
+            elif self._is_descriptor(word):
+                self._set(Word(TRIGGER, word.where), word.text, nest)
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
                 self._choose(option.removeprefix("--"), word)
             else:
                 self._known(option, word)
                 self._set(Word(option, word.where), value if given else _next_value(word, rest), nest)
+
+    def _is_descriptor(self, word: Word) -> bool:
+        return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
 
     def _known(self, option: str, word: Word) -> None:
         """Raise UsageError unless the option exists in the present state."""
@@ -95,10 +101,12 @@ class _State:
             self._choose(value, option)
         elif option.text == "--batch":
             self._batch(value, option, nest)
+        elif option.text == TRIGGER and not value:
+            raise _missing_value(option)
         elif self.driver and option.text in (local := knobs_of(self.driver.knobs)):
             self.knobs[local[option.text].name] = _values(local[option.text], value, option)
             if option.text == TRIGGER:
-                self._run(value)
+                self._run(value if self.driver.reads_files else "")
         else:
             knob = knobs_of(Globals)[option.text]
             new = _values(knob, value, option)
@@ -120,15 +128,19 @@ class _State:
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         self.feed(list(tokenize(path.read_text(encoding="utf-8"), name)), (*nest, path.resolve()))
 
-    def _run(self, case: str) -> None:
-        """One problem per element of the product; the global knobs vary slowest, and within a set the last one declared fastest."""
+    def _run(self, name: str) -> None:
+        """One problem per element of the product; the global knobs vary slowest, and within a set the last one declared fastest.
+
+        name: of the case's file, '' when the driver reads none.
+        """
         assert self.driver is not None
         file, missing = None, None
-        try:
-            file, case = self.lookup.find(case, self.driver.name)
-        except InvalidArguments as bad:
-            missing = bad
-        self.knobs["case"] = (case,)
+        if name:
+            try:
+                file, name = self.lookup.find(name, self.driver.name)
+            except InvalidArguments as bad:
+                missing = bad
+            self.knobs["case"] = (name,)
         for shared in _product(Globals, self.globals):
             for own in _product(self.driver.knobs, self.knobs):
                 self.problems.append(Problem(len(self.problems), self.driver, shared, own, file, missing))
@@ -142,9 +154,13 @@ def _product(knobs: type, state: dict[str, tuple[Any, ...]]) -> list[Any]:
 def _next_value(word: Word, rest: deque[Word]) -> str:
     """The value of `--name value`. Raises UsageError when the next word is an option or there is none."""
     if not rest or rest[0].text.startswith("--"):
-        where = f"{word.where}: {word.text}" if word.where else word.text
-        raise UsageError("a value is missing", where=where, fix=f"write '{word.text}=VALUE'")
+        raise _missing_value(word)
     return rest.popleft().text
+
+
+def _missing_value(option: Word) -> UsageError:
+    where = f"{option.where}: {option.text}" if option.where else option.text
+    return UsageError("a value is missing", where=where, fix=f"write '{option.text}=VALUE'")
 
 
 def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
@@ -155,7 +171,8 @@ def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
         return tuple(knob.parse(part) for part in (value.split(",") if knob.product else [value]))
     except ValueError as bad:
         where = f"{option.where}: {option.text}" if option.where else option.text
-        raise UsageError(f"bad value '{value}'", where=where, fix=str(bad) or f"give {knob.value}") from bad
+        noun = "problem descriptor" if knob.bare else "value"
+        raise UsageError(f"bad {noun} '{value}'", where=where, fix=str(bad) or f"give {knob.value}") from bad
 
 
 def _check_report(name: str, option: Word) -> None:

@@ -30,6 +30,7 @@ class Knob:
     """How one field is set. parse raises ValueError, whose text (if any) is the remedy.
 
     value: the grammar, for --help. product: a comma list runs the case once per alternative. repeats: each use adds a value.
+    bare: the value may stand without its option, as problem descriptors do; the repro line leaves the option out.
     repro: whether the repro line says it. config: the field of core.config.Config that it sets while a case runs.
     """
 
@@ -41,6 +42,7 @@ class Knob:
     help: str
     product: bool = False
     repeats: bool = False
+    bare: bool = False
     repro: bool = True
     config: str = ""
 
@@ -63,7 +65,7 @@ def _rest(metadata: Any) -> dict[str, Any]:
 def words(knobs: Any) -> list[str]:
     """The repro words of a knob set: what differs from the defaults."""
     pairs = [(k, getattr(knobs, k.name)) for k in knobs_of(type(knobs)).values() if k.repro]
-    return [f"{k.option}={text(value)}" for k, value in pairs if value != k.default]
+    return [text(value) if k.bare else f"{k.option}={text(value)}" for k, value in pairs if value != k.default]
 
 
 def text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from functools import cache
 from pathlib import Path
@@ -32,17 +32,14 @@ def names(folder: str) -> list[str]:
 
 @cache
 def _load(folder: str, name: str) -> ModuleType:
+    """A plugin as a module of the package benchgraph_<folder>, where it finds what plugins share: `from ._shapes import ...`."""
     if name not in (known := names(folder)):
         fix = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise InvalidArguments(f"no {folder.removesuffix('s')} named '{name}'", fix=fix)
-    path = data_dir(folder) / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"benchgraph_{folder}.{name}", path)
-    if spec is None or spec.loader is None:
-        raise InvalidArguments(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    package = ModuleType(f"benchgraph_{folder}")
+    package.__path__ = [str(data_dir(folder))]
+    sys.modules.setdefault(package.__name__, package)
+    return importlib.import_module(f"{package.__name__}.{name}")
 
 
 def load_driver(name: str) -> Driver:
