@@ -28,7 +28,8 @@ class Quantisation:
 
     def of(self, arg: str) -> tuple[str, str]:
         """(policy, number) of an argument; ('common', '') when nothing was said."""
-        return next(((policy, number) for name, policy, number in self.entries if name == arg), ("common", ""))
+        names = (arg, "src") if arg == "src0" else (arg,)
+        return next(((policy, number) for name, policy, number in self.entries if name in names), ("common", ""))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,10 @@ PER_OC_SCALES = (0.25, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class Arg:
-    """An argument of a primitive. name: benchdnn's, as in --attr-scales; option: which said its tag; channels: the dim of per_oc."""
+    """An argument of a primitive. name: benchdnn's, as in --attr-scales. channels: the dim of per_oc.
+
+    tag, and the option that said it; given: strides, where a tag cannot say them.
+    """
 
     name: str
     shape: Shape
@@ -33,11 +36,16 @@ class Arg:
     tag: str = "any"
     option: str = "--tag"
     channels: int = 1
+    given: Shape | None = None
 
     @property
     def is_free(self) -> bool:
         """The library may choose the layout: weights then count as constant, and are packed once."""
         return self.tag in PLAIN
+
+    @property
+    def strides(self) -> Shape:
+        return strides_of(self.tag, self.shape, self.option) if self.given is None else self.given
 
 
 class Draft:
@@ -48,17 +56,19 @@ class Draft:
         self._scales, self._zero_points = scales or Quantisation(), zero_points or Quantisation()
         self._strides: dict[int, Shape] = {}
 
-    def read(self, arg: Arg, *, constant: bool = False) -> LogicalTensor:
-        """An input, as a float or boolean to compute with. Raises CannotExpress for a dtype or scale that no op reads."""
-        strides = strides_of(arg.tag, arg.shape, arg.option)
+    def read(self, arg: Arg, *, constant: bool = False, as_it_is: tuple[DType, ...] = ()) -> LogicalTensor:
+        """An input, as a float or boolean to compute with, or of a dtype in as_it_is.
+
+        Raises CannotExpress for a dtype or scale that no op reads.
+        """
         kind = PropertyType.constant if constant else PropertyType.variable
-        t = self.b.input(arg.shape, arg.dtype, strides=strides, property_type=kind)
+        t = self.b.input(arg.shape, arg.dtype, strides=arg.strides, property_type=kind)
         if arg.dtype in QUANTISED:
             return self.b.append("Dequantize", (t,), self._quantisation(arg), (DType.f32,))[0]
         self._refuse_scales(arg)
         if arg.dtype.is_packed:
             return self.b.op("DynamicDequantize", t, self.b.constant((1,)), dtype=DType.f32, qtype="per_tensor")
-        if arg.dtype not in (*F, DType.boolean):
+        if arg.dtype not in (*F, DType.boolean, *as_it_is):
             raise CannotExpress(f"no op reads {arg.dtype.value} {arg.name} as numbers", fix="use f32, bf16, f16, u8, s8, u4, s4 or f8")
         return t
 
@@ -69,9 +79,8 @@ class Draft:
         else:
             self._refuse_scales(arg)
             t = self.cast(t, arg.dtype)
-        strides = strides_of(arg.tag, arg.shape, arg.option)
-        if strides != dense_strides(arg.shape):
-            self._strides[t.id] = strides
+        if arg.strides != dense_strides(arg.shape):
+            self._strides[t.id] = arg.strides
 
     def cast(self, t: LogicalTensor, dtype: DType) -> LogicalTensor:
         """Between floats; bf16 and f16 meet in f32."""
@@ -122,7 +131,8 @@ class Draft:
             if op.name in ELTWISE_NAMES:
                 return self._eltwise(t, op)
             if op.name in BINARY_NAMES:
-                operand = Arg("post-op", masked(op.arg(1, "common"), dst.shape, dst.channels), DType(op.args[0]), op.arg(2, "any"), where)
+                tag = op.arg(2, dst.tag)
+                operand = Arg("post-op", masked(op.arg(1, "common"), dst.shape, dst.channels), DType(op.args[0]), tag, where)
                 return self._joined(op.name, t, operand)
             if op.name == "prelu":
                 return self._prelu(t, op, dst)

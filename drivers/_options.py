@@ -57,7 +57,7 @@ def dtype(word: str) -> str:
     """A dtype's name."""
     from benchgraph.core.dtypes import DType  # numpy, so only when one is named
 
-    known = [d.value for d in DType]
+    known = [d.value for d in DType if d is not DType.undef]
     if word not in known:
         raise ValueError(did_you_mean(word, known) or f"choose among {', '.join(known)}")
     return word
@@ -92,6 +92,34 @@ def dtypes(names: str) -> Any:
 
 def one_dtype(default: str, help: str) -> Any:
     return knob(default, dtype, "DT[,...]", help, product=True)
+
+
+def direction(*choices: str) -> Any:
+    """The first one is the default."""
+    return knob(choices[0], folded(*choices), "DIR[,...]", f"{', '.join(choices)} ({choices[0]})", product=True)
+
+
+def src_dtype() -> Any:
+    return one_dtype("", "data type of src, instead of what --dt says")
+
+
+def dst_dtype() -> Any:
+    return one_dtype("", "data type of dst, instead of what --dt says")
+
+
+def number(default: float, help: str) -> Any:
+    return knob(default, real, "X[,X...]", f"{help} ({default:g})", product=True)
+
+
+def algorithm(default: str, names: tuple[str, ...], aliases: dict[str, str]) -> Any:
+    return knob(default, folded(*names, aliases=aliases), "ALG[,...]", f"{', '.join(names)} ({default})", product=True)
+
+
+def bias_dtype(default: str) -> Any:
+    """default: what undef means."""
+    return knob(
+        "undef", lambda word: word if word == "undef" else dtype(word), "DT[,...]", f"data type of the bias; undef: {default}", product=True
+    )
 
 
 def tag(default: str, help: str) -> Any:

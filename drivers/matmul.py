@@ -10,7 +10,7 @@ from benchgraph.harness.knobs import knob, natural
 from benchgraph.harness.problem import Driver
 
 from ._attrs import PostOps, Quantisation, masked, post_ops, scales, zero_points
-from ._options import Colons, descriptor, dtypes, minibatch, one_dtype, tag
+from ._options import Colons, bias_dtype, descriptor, dtypes, minibatch, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Knobs:
     stag: str = tag("any", "layout of src")
     wtag: str = tag("any", "layout of the weights; any: constant, and packed once")
     dtag: str = tag("any", "layout of dst")
-    bia_dt: str = one_dtype("undef", "data type of the bias; undef (default) = no bias")
+    bia_dt: str = bias_dtype("no bias")
     bia_mask: int = knob(
         2, natural, "N[,N...]", "bit i: the bias has dim i of dst (default 2: with two dims, a bias per column)", product=True
     )

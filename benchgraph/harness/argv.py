@@ -103,10 +103,10 @@ class _State:
             self._batch(value, option, nest)
         elif option.text == TRIGGER and not value:
             raise _missing_value(option)
+        elif self.driver and option.text == TRIGGER:
+            self._run(value)
         elif self.driver and option.text in (local := knobs_of(self.driver.knobs)):
             self.knobs[local[option.text].name] = _values(local[option.text], value, option)
-            if option.text == TRIGGER:
-                self._run(value if self.driver.reads_files else "")
         else:
             knob = knobs_of(Globals)[option.text]
             new = _values(knob, value, option)
@@ -128,22 +128,28 @@ class _State:
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         self.feed(list(tokenize(path.read_text(encoding="utf-8"), name)), (*nest, path.resolve()))
 
-    def _run(self, name: str) -> None:
+    def _run(self, text: str) -> None:
         """One problem per element of the product; the global knobs vary slowest, and within a set the last one declared fastest.
 
-        name: of the case's file, '' when the driver reads none.
+        A case that cannot be found or read is a problem too: it fails when its turn comes, and the others run.
         """
         assert self.driver is not None
-        file, missing = None, None
-        if name:
-            try:
-                file, name = self.lookup.find(name, self.driver.name)
-            except InvalidArguments as bad:
-                missing = bad
-            self.knobs["case"] = (name,)
+        case: Any = text
+        file, unusable = None, None
+        try:
+            if self.driver.reads_files:
+                file, case = self.lookup.find(text, self.driver.name)
+            else:
+                case = knobs_of(self.driver.knobs)[TRIGGER].parse(text)
+        except InvalidArguments as bad:
+            unusable = bad
+        except ValueError as bad:
+            what, _, fix = str(bad).partition("; ")
+            unusable = InvalidArguments(what, where=text, fix=fix)
+        self.knobs["case"] = (case,)
         for shared in _product(Globals, self.globals):
             for own in _product(self.driver.knobs, self.knobs):
-                self.problems.append(Problem(len(self.problems), self.driver, shared, own, file, missing))
+                self.problems.append(Problem(len(self.problems), self.driver, shared, own, file, unusable))
 
 
 def _product(knobs: type, state: dict[str, tuple[Any, ...]]) -> list[Any]:
@@ -171,8 +177,7 @@ def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
         return tuple(knob.parse(part) for part in (value.split(",") if knob.product else [value]))
     except ValueError as bad:
         where = f"{option.where}: {option.text}" if option.where else option.text
-        noun = "problem descriptor" if knob.bare else "value"
-        raise UsageError(f"bad {noun} '{value}'", where=where, fix=str(bad) or f"give {knob.value}") from bad
+        raise UsageError(f"bad value '{value}'", where=where, fix=str(bad) or f"give {knob.value}") from bad
 
 
 def _check_report(name: str, option: Word) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
 from benchgraph.harness.knobs import Globals, knobs_of, text, words
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
@@ -48,14 +48,14 @@ class Driver:
 
 @dataclass(frozen=True)
 class Problem:
-    """file is None for a descriptor, and when the case was not found; `missing` then says where it was sought."""
+    """file is None for a descriptor, and when the case was not found. unusable: what is wrong with a case; knobs.case is then its text."""
 
     index: int
     driver: Driver
     globals: Globals
     knobs: Any
     file: Path | None
-    missing: InvalidArguments | None = None
+    unusable: InvalidArguments | None = None
 
     @property
     def repro(self) -> str:
@@ -74,8 +74,11 @@ class Problem:
 
     def graph(self) -> Graph:
         """Load or build the graph. Raises BenchgraphError."""
-        if not self.driver.reads_files:
+        if self.unusable is not None:
+            raise self.unusable
+        if self.file is not None:
+            return self.driver.build(self.knobs, self.file)
+        try:
             return self.driver.build(self.knobs)
-        if self.file is None:
-            raise self.missing or InvalidArguments("no case given")
-        return self.driver.build(self.knobs, self.file)
+        except BenchgraphError as bad:
+            raise bad.inside(text(self.knobs.case)) from bad
