@@ -102,6 +102,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     \b
     benchgraph --driver graph --case mlp.json
     benchgraph --mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json
+    benchgraph --matmul --dt=f32,bf16 128x512:512x256
     benchgraph ops [--kind=SoftMax]        the op table, or one row in full
     """
     if not words:

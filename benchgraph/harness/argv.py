@@ -1,6 +1,7 @@
 """The command line as a state machine, as in benchdnn: options set state, and each --case runs with the state it finds.
 
     --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
+    --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
 
 Options are --name=value or --name value; an empty value restores the default, and so does an empty one among alternatives. All words are
 read before the first case runs, so a misspelt option in the last line of a batch file is known at once.
@@ -19,9 +20,8 @@ from benchgraph.core.errors import InvalidArguments, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, REFUSED, Globals, Knob, Mode, knobs_of
 from benchgraph.harness.plugins import load_driver, load_report, names
-from benchgraph.harness.problem import Driver, Problem
+from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
-TRIGGER = "--case"
 CONTROLS = ("--driver", "--batch", "--reset")
 
 
@@ -69,10 +69,13 @@ class _State:
         while rest:
             word = rest.popleft()
             option, given, value = word.text.partition("=")
+            option = option.replace("_", "-") if option.startswith("--") else option
             if option == "--reset":
                 self.knobs = {}
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
                 self.globals["verbose"] = (int(option[2:] or 1),)
+            elif self._is_descriptor(word):
+                self._set(Word(TRIGGER, word.where), word.text, nest)
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
                 self._choose(option.removeprefix("--"), word)
             else:
@@ -82,6 +85,9 @@ class _State:
     @property
     def _local(self) -> dict[str, Knob]:
         return knobs_of(self.driver.knobs) if self.driver else {}
+
+    def _is_descriptor(self, word: Word) -> bool:
+        return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
 
     def _known(self, option: str, word: Word) -> None:
         """Raise UsageError unless the option exists in the present state."""
@@ -111,10 +117,12 @@ class _State:
             self._choose(value, option)
         elif option.text == "--batch":
             self._batch(value, option, nest)
+        elif option.text == TRIGGER and not value:
+            raise UsageError("a value is missing", where=_where(option), fix=f"write '{TRIGGER}=VALUE'")
+        elif self.driver and option.text == TRIGGER:
+            self._run(value, option)
         elif option.text in self._local:
             self.knobs[self._local[option.text].name] = _values(self._local[option.text], value, option)
-            if option.text == TRIGGER:
-                self._run(value, option)
         elif option.text in INERT:
             self.notes[option.text] = f"{option.text} changes nothing: {INERT[option.text]}"
         else:
@@ -155,21 +163,31 @@ class _State:
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         self.feed(list(tokenize(path.read_text(encoding="utf-8"), name)), (*nest, path.resolve()))
 
-    def _run(self, case: str, option: Word) -> None:
-        """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops."""
+    def _run(self, text: str, option: Word) -> None:
+        """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops.
+
+        A case that cannot be found or read is a problem too: it fails when its turn comes, and the others run.
+        """
         assert self.driver is not None
-        file, missing = None, None
+        case: Any = text
+        file, unusable = None, None
         try:
-            file, case = self.lookup.find(case, self.driver.name)
+            if self.driver.reads_files:
+                file, case = self.lookup.find(text, self.driver.name)
+            else:
+                case = knobs_of(self.driver.knobs)[TRIGGER].parse(text)
         except InvalidArguments as bad:
-            missing = bad
+            unusable = bad
+        except ValueError as bad:
+            what, _, fix = str(bad).partition("; ")
+            unusable = InvalidArguments(what, where=text, fix=fix)
         self.knobs["case"] = (case,)
         for shared in _product(Globals, self.globals):
             if shared.mode is Mode.correctness and shared.has_no_reference:
                 fix = "leave out --mode-modifier=M, or choose a mode other than C"
                 raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(option), fix=fix)
             for own in _product(self.driver.knobs, self.knobs, self.driver.loops):
-                problem = Problem(self.planned, self.driver, shared, own, file, missing)
+                problem = Problem(self.planned, self.driver, shared, own, file, unusable)
                 self.planned += 1
                 part, parts = shared.shard
                 if problem.index % parts == part - 1 and search(shared.match, problem.repro):

@@ -39,7 +39,8 @@ class Knob:
 
     value: the grammar, for --help, where `group` is its section. product: a comma list runs the case once per alternative; an empty
     alternative is the default. merge: how a further use of the option adds to the value. flag: the value may be left out, and is true
-    then. repro: whether the repro line says it. config: the field of core.config.Config that it sets while a case runs.
+    then. bare: the value may stand without its option, as problem descriptors do; the repro line leaves the option out. repro: whether the
+    repro line says it. config: the field of core.config.Config that it sets while a case runs.
     fixed_by: modes that settle the value themselves.
     """
 
@@ -53,6 +54,7 @@ class Knob:
     product: bool = False
     merge: Callable[[Any, Any], object] | None = None
     flag: bool = False
+    bare: bool = False
     repro: bool = True
     config: str = ""
     fixed_by: tuple[Mode, ...] = ()
@@ -79,7 +81,7 @@ def words(knobs: object, *, all: bool = False) -> list[str]:
     kind: Any = type(knobs)
     said = [k for k in knobs_of(kind).values() if k.repro and getattr(knobs, "mode", None) not in k.fixed_by]
     pairs = [(k, text(getattr(knobs, k.name)), text(k.default)) for k in said]
-    return [f"{k.option}={value}" for k, value, default in pairs if value and (all or value != default)]
+    return [value if k.bare else f"{k.option}={value}" for k, value, default in pairs if value and (all or value != default)]
 
 
 # ---- parsers of the global knobs -------------------------------------------------------------------------------------

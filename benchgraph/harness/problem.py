@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.knobs import Globals, words
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
+from benchgraph.harness.knobs import Globals, knobs_of, words
+from benchgraph.harness.parsers import text
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
@@ -18,34 +19,46 @@ class CannotOverride(InvalidArguments):
     """The case loads, but a knob cannot be applied to it (benchdnn: "Rewriter failed")."""
 
 
+class CannotExpress(Unimplemented):
+    """The problem is a good one, but no op of oneDNN Graph means it: it is skipped."""
+
+
+TRIGGER = "--case"  # the option that every driver has, and that runs a problem
+
+
 @dataclass(frozen=True)
 class Driver:
     """What a file under drivers/ offers as DRIVER.
 
-    knobs: a frozen dataclass of knobs; a field named `case` holds a file and setting it runs the problem. build(knobs, file) makes the
-    shape-inferred graph, raising CannotOverride when the case is good but a knob does not fit it. expected(knobs): how many partitions
-    the fused policy should make, 0 when that is not to be checked. loops: fields with alternatives in the order in which their loops
-    nest, the outermost first; fields that are not named follow in order of declaration.
+    knobs: a frozen dataclass of knobs; setting its field `case` runs the problem. A case names a file, and build(knobs, file) makes the
+    shape-inferred graph; or it is bare, a problem descriptor, and build(knobs) does. build raises CannotOverride when the case is good
+    but a knob does not fit it, CannotExpress when no op means it. expected(knobs): how many partitions the fused policy should make,
+    0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
+    that are not named follow in order of declaration.
     """
 
     name: str
     about: str
     knobs: type
-    build: Callable[[Any, Path], Graph]
-    expected: Callable[[Any], int]
+    build: Callable[..., Graph]
+    expected: Callable[[Any], int] = lambda knobs: 0
     loops: tuple[str, ...] = ()
+
+    @property
+    def reads_files(self) -> bool:
+        return not knobs_of(self.knobs)[TRIGGER].bare
 
 
 @dataclass(frozen=True)
 class Problem:
-    """file is None when the case was not found; `missing` then says where it was sought."""
+    """file is None for a descriptor, and when the case was not found. unusable: what is wrong with a case; knobs.case is then its text."""
 
     index: int
     driver: Driver
     globals: Globals
     knobs: Any
     file: Path | None
-    missing: InvalidArguments | None = None
+    unusable: InvalidArguments | None = None
 
     @property
     def repro(self) -> str:
@@ -58,11 +71,22 @@ class Problem:
         return " ".join([f"--{self.driver.name}", *words(self.knobs)])
 
     @property
+    def label(self) -> str:
+        """A name for files of this problem; not unique."""
+        case = self.file.stem if self.file else text(self.knobs.case)
+        return f"{self.driver.name}-" + "".join(c if c.isalnum() or c in "_-." else "-" for c in case)
+
+    @property
     def expected_partitions(self) -> int:
         return self.driver.expected(self.knobs)
 
     def graph(self) -> Graph:
         """Load or build the graph. Raises BenchgraphError."""
-        if self.file is None:
-            raise self.missing or InvalidArguments("no case given")
-        return self.driver.build(self.knobs, self.file)
+        if self.unusable is not None:
+            raise self.unusable
+        if self.file is not None:
+            return self.driver.build(self.knobs, self.file)
+        try:
+            return self.driver.build(self.knobs)
+        except BenchgraphError as bad:
+            raise bad.inside(text(self.knobs.case)) from bad

@@ -18,7 +18,7 @@ from benchgraph.harness.check import check, initialise, run_once, run_twice
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.knobs import Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
-from benchgraph.harness.problem import CannotOverride, Problem
+from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.harness.timing import measure
 
@@ -78,6 +78,8 @@ def failure(bad: Exception, problem: Problem) -> Result:
     """The status and one-line reason that an exception means."""
     if isinstance(bad, CannotOverride | WrongCount):
         return Result(Status.UNTESTED, str(bad))
+    if isinstance(bad, CannotExpress):
+        return Result(Status.SKIPPED, str(bad))
     if isinstance(bad, BenchgraphError):
         file = str(problem.file or "")
         named = bad if file in bad.where else bad.inside(file)
@@ -94,7 +96,7 @@ def _settings(problem: Problem) -> AbstractContextManager[Config]:
     settings = [(k, getattr(problem.globals, k.name)) for k in knobs_of(Globals).values() if k.config]
     changes = {k.config: value for k, value in settings if value != k.default}
     if folder := changes.get("dump_dir") or config().dump_dir:
-        changes["dump_dir"] = str(Path(folder) / f"{problem.index:04d}-{problem.driver.name}-{(problem.file or Path()).stem}")
+        changes["dump_dir"] = str(Path(folder) / f"{problem.index:04d}-{problem.label}")
     return override(**changes)
 
 

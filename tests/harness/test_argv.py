@@ -31,6 +31,16 @@ def test_each_case_runs_with_the_options_before_it() -> None:
     assert repros(*words) == ["--graph --mb=4 --case=a.json", "--graph --mb=8 --expected-n-partitions=0 --case=b.json"]
 
 
+def test_descriptors_need_no_option_and_see_the_options_before_them() -> None:
+    words = ["--matmul", "--dt=f32,bf16", "2x3:3x4", "--dt=f16", '5x6:6x7_n"a=b"', "--graph", "--case=a.json"]
+    assert repros(*words) == [
+        "--matmul 2x3:3x4",
+        "--matmul --dt=bf16 2x3:3x4",
+        '--matmul --dt=f16 5x6:6x7_n"a=b"',
+        "--graph --case=a.json",
+    ]
+
+
 def test_reset_restores_the_driver_and_keeps_the_globals() -> None:
     words = ["--mode=P", "--graph", "--seed=3", "--mb=4", "--case=a.json", "--reset", "--case=b.json"]
     assert repros(*words) == ["--mode=P --seed=3 --graph --mb=4 --case=a.json", "--mode=P --seed=3 --graph --case=b.json"]
@@ -160,6 +170,8 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
         (["--graph", "--mb"], "--mb: a value is missing; write '--mb=VALUE'"),
         (["--graph", "--mb", "--case=a.json"], "--mb: a value is missing; write '--mb=VALUE'"),
+        (["--graph", "--case="], "--case: a value is missing; write '--case=VALUE'"),
+        (["--matmul", "--case="], "--case: a value is missing; write '--case=VALUE'"),
         (["--graph", "--mb=four"], "--mb: bad value 'four'; give a non-negative integer"),
         (["--graph", "--mb=-4"], "--mb: bad value '-4'; give a non-negative integer"),
         (["--mode=X"], "--mode: bad value 'X'; choose one of L, I, R, C, B, P, F, S"),

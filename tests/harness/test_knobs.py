@@ -2,23 +2,29 @@
 
 from dataclasses import dataclass
 
-from benchgraph.harness.knobs import Globals, Mode, knob, knobs_of, natural, words
+from benchgraph.harness.knobs import Globals, Mode, knob, knobs_of, words
+from benchgraph.harness.parsers import natural
 
 
 @dataclass(frozen=True)
 class Knobs:
     small_tile: int = knob(4, natural, "N", "a number", product=True)
     quiet: int = knob(0, natural, "N", "never said", repro=False)
+    case: int = knob(0, natural, "N", "a descriptor", bare=True)
 
 
 def test_a_field_names_its_option() -> None:
-    assert list(knobs_of(Knobs)) == ["--small-tile", "--quiet"]
+    assert list(knobs_of(Knobs)) == ["--small-tile", "--quiet", "--case"]
     assert knobs_of(Knobs)["--small-tile"].default == 4
 
 
 def test_only_what_differs_from_the_default_is_said() -> None:
     assert words(Knobs()) == []
     assert words(Knobs(small_tile=8, quiet=3)) == ["--small-tile=8"]
+
+
+def test_a_bare_value_stands_without_its_option() -> None:
+    assert words(Knobs(small_tile=8, case=3)) == ["--small-tile=8", "3"]
 
 
 def test_values_are_spelled_as_they_are_read() -> None:

@@ -1,0 +1,56 @@
+"""Format tags: where the dims of a tensor lie in memory, outermost first. abcd = row-major, acdb = nhwc = channels last."""
+
+from __future__ import annotations
+
+from math import prod
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.harness.problem import CannotExpress
+
+ABC = "abcdefghijkl"
+PLAIN = ("any", "undef")  # the library may choose: row-major, since only tensors between partitions have opaque layouts
+NAMED = ("ncdhw", "goidhw")  # what the letters of named tags stand for: activations and weights, in the order of the dims
+
+
+def check_tag(tag: str) -> str:
+    """The tag, if it is one for some rank. Raises ValueError with the remedy."""
+    if tag in PLAIN or any(c.isupper() or c.isdigit() for c in tag):
+        return tag
+    letters = set(tag)
+    is_named = any(letters <= set(alphabet) for alphabet in NAMED)
+    is_abc = letters <= set(ABC) and "a" in letters
+    is_meta = letters <= {*ABC, "x", "y"} and "a" in letters and len(letters & {"x", "y"}) == 1
+    if not tag or len(tag) != len(letters) or not (is_named or is_abc or is_meta):
+        raise ValueError("give a tag such as abcd, acdb, nhwc, abx (row-major), axb (channels last) or any")
+    return tag
+
+
+def strides_of(tag: str, shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """Dense strides, in elements, that lay the dims out as the tag says.
+
+    >>> strides_of("acdb", (2, 3, 4, 5), "--stag")
+    (60, 1, 15, 3)
+
+    Raises CannotExpress for blocked layouts, InvalidArguments when the tag is for another rank. where: the option, for messages.
+    """
+    order, rank = _order(tag, len(shape), where), len(shape)
+    if sorted(order) != list(range(rank)):
+        what = f"a tag of {len(order)} dims for a tensor of {rank}, {'x'.join(map(str, shape))}"
+        raise InvalidArguments(what, where=f"{where}={tag}", fix=f"name {rank} dims, or use abx or axb, which fit every rank")
+    return tuple(prod(max(shape[inner], 1) for inner in order[order.index(dim) + 1 :]) for dim in range(rank))
+
+
+def _order(tag: str, rank: int, where: str) -> list[int]:
+    """The dims, outermost first."""
+    if tag in PLAIN:
+        return list(range(rank))
+    if any(c.isupper() or c.isdigit() for c in tag):
+        raise CannotExpress("a blocked layout: oneDNN Graph's tensors have strides alone", where=f"{where}={tag}", fix="use a plain tag")
+    if "x" in tag or "y" in tag:
+        rest = "".join(c for c in ABC[:rank] if c not in tag)
+        order = [ABC.index(c) for c in tag.replace("y", "x").replace("x", rest) if c in ABC[:rank]]
+        return [*order[:-2], *reversed(order[-2:])] if "y" in tag else order
+    if "a" in tag:
+        return [ABC.index(c) for c in tag]
+    dims = next([c for c in alphabet if c in tag] for alphabet in NAMED if set(tag) <= set(alphabet))
+    return [dims.index(c) for c in tag]

@@ -1,0 +1,138 @@
+"""conv: convolutions and their gradients. `benchgraph --conv --dir=FWD_B,BWD_D,BWD_WB mb8ic64ih56oc64oh56kh3ph1`"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.harness.problem import CannotExpress, Driver
+
+from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
+from ._conv_shape import ConvShape, parse_conv
+from ._layout import PLAIN, strides_of
+from ._options import Colons, algorithm, bias_dtype, descriptor, direction, dtypes, minibatch, tag
+
+if TYPE_CHECKING:
+    from benchgraph.core.attrs import Attrs
+    from benchgraph.graph import Graph
+
+    from ._draft import Arg, Draft
+
+CHOSEN = "axb"  # channels last: the layout that convolutions are compiled for, and so the one for `any`
+WITH_BIAS = ("FWD_B", "BWD_WB")
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Names and defaults are benchdnn's, but that a bias is of the weights' dtype. Weights of any layout count as constant."""
+
+    dir: str = direction("FWD_B", "FWD_D", "FWD_I", "BWD_D", "BWD_W", "BWD_WB")
+    dt: Colons = dtypes("SRC:WEI:DST")
+    stag: str = tag("any", "layout of src; any: channels last")
+    wtag: str = tag("any", "layout of the weights, goihw when there are groups; any: constant, and packed once")
+    dtag: str = tag("any", "layout of dst; any: channels last")
+    bia_dt: str = bias_dtype("by --dir: FWD_B and BWD_WB have a bias of the weights' dtype, f32 where that is no float")
+    alg: str = algorithm("direct", ("direct", "auto", "wino"), {})
+    mb: int = minibatch()
+    attr_scales: Quantisation = scales()
+    attr_zero_points: Quantisation = zero_points()
+    attr_post_ops: PostOps = post_ops()
+    case: ConvShape = descriptor(parse_conv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "a convolution of one to three dims")
+
+
+@dataclass(frozen=True)
+class Args:
+    """The arguments, with logical dims NC... and OI..., whatever their layout."""
+
+    src: Arg
+    wei: Arg
+    dst: Arg
+    bia: Arg | None
+
+
+def args_of(knobs: Knobs) -> Args:
+    from benchgraph.core.dtypes import DType
+
+    from ._draft import Arg
+
+    c = knobs.case.with_mb(knobs.mb)
+    sdt, wdt, ddt = (DType(name) for name in knobs.dt.of(3))
+    kernel = tuple(dim.k for dim in c.dims)
+    stag, dtag = (CHOSEN if tag in PLAIN else tag for tag in (knobs.stag, knobs.dtag))
+    src = Arg("src", (c.mb, c.ic, *(dim.i for dim in c.dims)), sdt, stag, "--stag")
+    dst = Arg("dst", (c.mb, c.oc, *(dim.o for dim in c.dims)), ddt, dtag, "--dtag")
+    strides = weight_strides(knobs.wtag, c.g, c.oc, c.ic // c.g, kernel)
+    wei = Arg("wei", (c.oc, c.ic // c.g, *kernel), wdt, knobs.wtag, "--wtag", channels=0, given=strides)
+    wide = wdt if wdt.is_float and wdt.bits > 8 else DType.f32
+    has_bias = knobs.bia_dt != "undef" or knobs.dir in WITH_BIAS
+    bia = Arg("bia", (c.oc,), wide if knobs.bia_dt == "undef" else DType(knobs.bia_dt)) if has_bias else None
+    return Args(src, wei, dst, bia)
+
+
+def weight_strides(tag: str, g: int, oc: int, ic: int, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of weights (oc, ic, *kernel), ic per group. A tag may be for them, or for (g, oc / g, ic, *kernel), as benchdnn's are.
+
+    Raises CannotExpress when groups and the output channels of a group lie so that they are no single dim.
+    """
+    merged = (oc, ic, *kernel)
+    if g == 1 or (len(tag) == len(merged) and not set("xy") & set(tag)):
+        return strides_of(tag, merged, "--wtag")
+    group, first, *rest = strides_of(tag, (g, oc // g, ic, *kernel), "--wtag")
+    if oc // g > 1 and group != oc // g * first:
+        what = "weights whose groups and output channels are no single dim, as oneDNN Graph has them"
+        raise CannotExpress(what, where=f"--wtag={tag}", fix="use a tag in which o follows g")
+    return (group if oc == g else first, *rest)
+
+
+def build(knobs: Knobs) -> Graph:
+    from ._draft import Draft
+
+    if knobs.alg == "wino":
+        raise CannotExpress("no op asks for an algorithm", where="--alg=wino", fix="use direct or auto")
+    if knobs.dir.startswith("BWD") and knobs.attr_post_ops.ops:
+        raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix="leave them out, or use --dir=FWD_B")
+    args, d = args_of(knobs), Draft(knobs.attr_scales, knobs.attr_zero_points)
+    steps = {"BWD_D": _backward_data, "BWD_W": _backward_weights, "BWD_WB": _backward_weights}
+    steps.get(knobs.dir, _forward)(d, args, knobs)
+    return d.graph()
+
+
+def _forward(d: Draft, args: Args, knobs: Knobs) -> None:
+    ins = [d.read(args.src), d.read(args.wei, constant=args.wei.is_free)]
+    if args.bia is not None:
+        ins.append(d.read(args.bia, constant=args.wei.is_free))
+    t = d.b.append("Convolution", d.alike(*ins, result=args.dst.dtype), _attrs(knobs))[0]
+    d.write(d.post_ops(t, knobs.attr_post_ops, args.dst), args.dst)
+
+
+def _backward_data(d: Draft, args: Args, knobs: Knobs) -> None:
+    ins = d.alike(d.read(args.dst), d.read(args.wei, constant=args.wei.is_free), result=args.src.dtype)
+    d.write(d.b.append("ConvolutionBackwardData", ins, _attrs(knobs).updated(dst_shape=args.src.shape))[0], args.src)
+
+
+def _backward_weights(d: Draft, args: Args, knobs: Knobs) -> None:
+    """The gradient of the weights, and that of the bias if there is one."""
+    diff_dst = d.read(args.dst)
+    ins = d.alike(d.read(args.src), diff_dst, result=args.wei.dtype)
+    d.write(d.b.append("ConvolutionBackwardWeights", ins, _attrs(knobs).updated(weights_shape=args.wei.shape))[0], args.wei)
+    if args.bia is not None:
+        (diff_dst,) = d.alike(ins[1], result=args.bia.dtype)
+        d.write(d.b.op("BiasAddBackward", diff_dst, data_format="NCX"), args.bia)
+
+
+def _attrs(knobs: Knobs) -> Attrs:
+    from benchgraph.core.attrs import Attrs
+
+    dims = knobs.case.dims
+    return Attrs(
+        strides=tuple(dim.s for dim in dims),
+        pads_begin=tuple(dim.p for dim in dims),
+        pads_end=tuple(dim.pad_end for dim in dims),
+        dilations=tuple(dim.d + 1 for dim in dims),
+        groups=knobs.case.g,
+        data_format="NCX",
+        weights_format="OIX",
+    )
+
+
+DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build)

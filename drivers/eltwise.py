@@ -1,0 +1,64 @@
+"""eltwise: one function of every element. `benchgraph --eltwise --alg=gelu_erf,tanh --dir=FWD_D,BWD_D 32x64x56x56`"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.harness.problem import CannotExpress, Driver
+
+from ._algs import ELTWISE_ALIASES, ELTWISE_NAMES, Numbers, eltwise, gradient
+from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
+from ._options import algorithm, descriptor, direction, minibatch, number, one_dtype, tag
+from ._shapes import Shapes, parse_shapes
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+
+
+def parse(text: str) -> Shapes:
+    """NxCx...[_nNAME]"""
+    return parse_shapes(text, 1, 1, "32x64x56x56")
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Names and defaults are benchdnn's."""
+
+    dir: str = direction("FWD_D", "FWD_I", "BWD_D")
+    dt: str = one_dtype("f32", "data type of src and dst (f32)")
+    tag: str = tag("abx", "layout of src and dst")
+    alg: str = algorithm("relu", ELTWISE_NAMES, ELTWISE_ALIASES)
+    alpha: float = number(0.0, "the algorithm's first number, if it has one")
+    beta: float = number(0.0, "its second number")
+    mb: int = minibatch()
+    attr_scales: Quantisation = scales()
+    attr_zero_points: Quantisation = zero_points()
+    attr_post_ops: PostOps = post_ops()
+    case: Shapes = descriptor(parse, "NxCx...[_nNAME]", "a shape")
+
+
+def build(knobs: Knobs) -> Graph:
+    from benchgraph.core.dtypes import DType
+
+    from ._draft import Arg, Draft
+
+    (shape,) = knobs.case.with_mb(knobs.mb).shapes
+    numbers = Numbers(knobs.alpha, knobs.beta)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+
+    def arg(name: str) -> Arg:
+        return Arg(name, shape, DType(knobs.dt), knobs.tag)
+
+    if knobs.dir == "BWD_D":
+        if knobs.attr_post_ops.ops:
+            raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix="leave them out, or use --dir=FWD_D")
+        known = d.read(arg("dst" if knobs.alg.endswith("_dst") else "src"))
+        d.write(gradient(knobs.alg, numbers)(d.b, known, d.read(arg("diff_dst")), numbers), arg("diff_src"))
+    else:
+        t = eltwise(knobs.alg, numbers).forward(d.b, d.read(arg("src")), numbers)
+        d.write(d.post_ops(t, knobs.attr_post_ops, arg("dst")), arg("dst"))
+    return d.graph()
+
+
+DRIVER = Driver("eltwise", "one function of every element, or its gradient", Knobs, build)

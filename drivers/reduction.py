@@ -1,0 +1,99 @@
+"""reduction: sums, means, extremes and norms along dims. `benchgraph --reduction --alg=sum,max 8x64x56x56:8x64x1x1`"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.core.errors import InvalidShape
+from benchgraph.harness.problem import CannotExpress, Driver
+
+from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
+from ._options import Colons, algorithm, descriptor, dst_dtype, dtypes, minibatch, number, src_dtype, tag
+from ._shapes import Shapes, parse_shapes, spelt
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+
+KINDS = {
+    "sum": ("ReduceSum",),
+    "mul": ("ReduceProd",),
+    "max": ("ReduceMax",),
+    "min": ("ReduceMin",),
+    "mean": ("ReduceMean",),
+}
+# by the power p. With eps 0, the forms with max(sum, eps) and with sum + eps are one
+NORMS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("ReduceL2",)}
+POWERS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("Square", "ReduceSum")}
+BY_P = {"norm_lp_max": NORMS, "norm_lp_sum": NORMS, "norm_lp_power_p_max": POWERS, "norm_lp_power_p_sum": POWERS}
+ALGS = (*KINDS, *BY_P)
+
+
+def parse(text: str) -> Shapes:
+    """SRC:DST[_nNAME], with 1 in DST for every dim that is reduced."""
+    problem = parse_shapes(text, 2, 2, "8x64x56x56:8x64x1x1")
+    src, dst = problem.shapes
+    if len(src) != len(dst):
+        raise ValueError(f"SRC has {len(src)} sizes and DST {len(dst)}; give DST as many, with 1 for every dim that is reduced")
+    return problem
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
+
+    dt: Colons = dtypes("SRC:DST")
+    sdt: str = src_dtype()
+    ddt: str = dst_dtype()
+    stag: str = tag("abx", "layout of src")
+    dtag: str = tag("any", "layout of dst")
+    alg: str = algorithm("sum", ALGS, {f"reduction_{name}": name for name in ALGS})
+    p: float = number(1.0, "the power of a norm")
+    eps: float = number(0.0, "what a norm adds")
+    mb: int = minibatch()
+    attr_scales: Quantisation = scales()
+    attr_zero_points: Quantisation = zero_points()
+    attr_post_ops: PostOps = post_ops()
+    case: Shapes = descriptor(parse, "SRC:DST[_nNAME]", "two shapes, with 1 in DST for every dim that is reduced")
+
+
+def axes_of(problem: Shapes) -> tuple[int, ...]:
+    """The dims that are reduced. Raises InvalidShape."""
+    src, dst = problem.shapes
+    for dim, (before, after) in enumerate(zip(src, dst, strict=True)):
+        if after not in (before, 1):
+            raise InvalidShape(f"dim {dim} is {before} in SRC and {after} in DST", fix=f"give it {before} in DST, or 1 to reduce it")
+    axes = tuple(dim for dim, after in enumerate(dst) if after == 1)
+    if not axes:
+        raise InvalidShape(f"{spelt(src)}:{spelt(dst)} reduces nothing", fix="write 1 in DST for every dim to reduce")
+    return axes
+
+
+def kinds_of(knobs: Knobs) -> tuple[str, ...]:
+    """The ops that do it, the last one the reduction. Raises CannotExpress."""
+    if knobs.alg in KINDS:
+        return KINDS[knobs.alg]
+    if knobs.eps or knobs.p not in BY_P[knobs.alg]:
+        what = f"no op means {knobs.alg} with p {knobs.p:g} and eps {knobs.eps:g}"
+        raise CannotExpress(what, fix="give p 1 or 2 and eps 0")
+    return BY_P[knobs.alg][knobs.p]
+
+
+def build(knobs: Knobs) -> Graph:
+    from benchgraph.core.dtypes import DType
+
+    from ._draft import Arg, Draft
+
+    problem = knobs.case.with_mb(knobs.mb)
+    sdt, ddt = (DType(own or common) for own, common in zip((knobs.sdt, knobs.ddt), knobs.dt.of(2), strict=True))
+    axes, (*before, reduce) = axes_of(problem), kinds_of(knobs)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    (t,) = d.alike(d.read(Arg("src", problem.shapes[0], sdt, knobs.stag, "--stag")), result=ddt)
+    for kind in before:
+        t = d.b.op(kind, t)
+    dst = Arg("dst", problem.shapes[1], ddt, knobs.dtag, "--dtag")
+    d.write(d.post_ops(d.b.op(reduce, t, axes=axes, keep_dims=True), knobs.attr_post_ops, dst), dst)
+    return d.graph()
+
+
+DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build)

@@ -1,0 +1,61 @@
+"""The batch files under inputs/<driver>/, of every driver of descriptors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.harness.argv import parse
+from benchgraph.harness.plugins import data_dir, load_driver, names
+from benchgraph.harness.problem import CannotExpress, Problem
+
+DRIVERS = [name for name in names("drivers") if not load_driver(name).reads_files]
+FILES = [path for name in DRIVERS for path in sorted((data_dir("inputs") / name).iterdir()) if path.is_file()]
+
+
+def problems(path: Path) -> tuple[Problem, ...]:
+    return parse([f"--{path.parent.name}", f"--batch={path.name}"]).problems
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_every_driver_has_shapes_a_set_of_them_all_a_smoke_and_a_ci_batch(driver: str) -> None:
+    found = {path.name for path in FILES if path.parent.name == driver}
+    assert {"set_all", f"test_{driver}_smoke", f"test_{driver}_ci"} <= found
+    shapes = [path for path in FILES if path.parent.name == driver and path.name.startswith("shapes_")]
+    assert {p.repro for path in shapes for p in problems(path)} == {p.repro for p in problems(data_dir("inputs") / driver / "set_all")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_case_builds(path: Path) -> None:
+    assert path.name.startswith(("shapes_", "set_", "test_"))
+    found = problems(path)
+    assert found
+    for problem in found:
+        graph = problem.graph()
+        again = parse(problem.repro.split()).problems[0]
+        assert again.graph() == graph, problem.repro
+        if not path.name.startswith("test_"):
+            assert len(problem.repro.split()) == 2, f"{path.name} is for shapes alone"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name.startswith("test_")], ids=lambda path: path.name)
+def test_deployed_batches_begin_with_a_reset_and_run_without_their_driver_named(path: Path) -> None:
+    words = [w for line in path.read_text().splitlines() for w in line.partition("#")[0].split()]
+    assert words[0] == "--reset"
+    assert parse([f"--batch={path.name}"]).problems == problems(path)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_smoke_batch_passes(driver: str) -> None:
+    done = CliRunner().invoke(main, [f"--batch=test_{driver}_smoke"])
+    count = len(problems(data_dir("inputs") / driver / f"test_{driver}_smoke"))
+    assert f"tests:{count} passed:{count} " in done.output, done.output
+
+
+def test_a_driver_that_cannot_express_a_case_says_so() -> None:
+    """The batches leave such cases out, so that a SKIPPED in them is news."""
+    with pytest.raises(CannotExpress):
+        parse(["--matmul", "--dt=s32", "2x3:3x4"]).problems[0].graph()
