@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidShape
+from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.graph import save
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem, shapes
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
@@ -134,15 +133,16 @@ def test_results_are_of_the_dtype_asked_for() -> None:
 def test_shapes_that_do_not_fit_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidShape) as bad:
         graph("--matmul", text)
-    assert str(bad.value) == message
+    assert str(bad.value) == f"{text}: {message}"
 
 
 @pytest.mark.parametrize("text", ["4x8:2x8x6", "4:4"])
 def test_tensors_have_the_same_rank_of_two_or_more(text: str) -> None:
-    with pytest.raises(UsageError) as bad:
-        problem("--matmul", text)
+    with pytest.raises(InvalidArguments) as bad:
+        graph("--matmul", text)
     remedy = "the tensors have different numbers of sizes, or one; give each the same, 2 or more, as in 2x8x16:1x16x32"
-    assert str(bad.value) == f"--case: bad problem descriptor '{text}'; {remedy}"
+    assert str(bad.value).startswith(f"{text}: ")
+    assert str(bad.value).endswith(remedy)
 
 
 NO_SCALE = "--attr-scales, --attr-zero-points: no op scales f32 src by an attribute; give it a quantised dtype, such as s8"
@@ -167,9 +167,9 @@ def test_what_no_op_means_is_skipped_with_the_reason(options: str) -> None:
     words, reason = ["--matmul", *options.split(), "4x8:8x6"], INEXPRESSIBLE[options].format(options)
     with pytest.raises(CannotExpress) as bad:
         graph(*words)
-    assert str(bad.value) == reason
+    assert str(bad.value) == f"4x8:8x6: {reason}"
     done = CliRunner().invoke(main, words)
-    assert done.output.startswith(f"0:SKIPPED ({reason}) (")
+    assert done.output.startswith(f"0:SKIPPED (4x8:8x6: {reason}) (")
     assert done.exit_code == 0
 
 

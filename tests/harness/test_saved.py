@@ -12,22 +12,23 @@ import pytest
 from benchgraph.core.errors import ParseError
 from benchgraph.harness import saved
 from benchgraph.harness.knobs import Mode
-from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.saved import Stream, parse, render, source, write_whole
 
 TIMING = Timing((0.1, 0.30000000000000004), 4)
 PART = PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING)
 MEASURED = Result(
     Status.EXECUTED,
-    "",
-    0,
-    7,
-    {"fused": 1},
-    100,
-    40,
-    (PolicyTiming("fused", TIMING, (PART,)), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
-    (16e9, 15e9),
-    ("loud",),
+    total=7,
+    n_partitions={"fused": 1},
+    partitions={"fused": ((3, 1),)},
+    flops=100,
+    bytes=40,
+    input_bytes=24,
+    accuracy=(Accuracy("partition 0 (chain)", 5, "f32", 7, 0, 1e-7, 2e-7, 1.0, 3e-8, 0.25, "fused"),),
+    timings=(PolicyTiming("fused", TIMING, (PART,)), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
+    peak_samples=(16e9, 15e9),
+    warnings=("loud",),
 )
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
 CASES = (

@@ -79,6 +79,7 @@ def test_a_measured_case() -> None:
         ],
         "flops": 100,
         "bytes": 40,
+        "input_bytes": 0,
         "compile_s": 0.125,
         "peak_samples": [16e9, 15e9],
         "timings": {
