@@ -67,14 +67,17 @@ def test_a_file_is_written_and_named(tmp_path: Path) -> None:
     assert file.read_text() == show(*CASE, "--format=svg").output
 
 
+ONE = "give one --case, one value per option and one --policy"
+
+
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
         (["--case=mlp.json", "--format=png"], "show: --format: bad value 'png'; choose one of text, dot, svg", 2),
         (["--case=mlp.json", "-o"], "show: -o: a value is missing; write '-o VALUE'", 2),
-        (["--case=mlp.json", "--mb=1,2"], "show: 2 cases to draw; give one --case, one value per option and one --policy", 2),
-        ([], "show: 0 cases to draw; give one --case, one value per option and one --policy", 2),
-        (["--case=mlp.json", "--policy=fused,post_ops"], "show: 2 policies to draw; give one --case, one value per option and one --policy", 2),
+        (["--case=mlp.json", "--mb=1,2"], f"show: 2 cases to draw; {ONE}", 2),
+        ([], f"show: 0 cases to draw; {ONE}", 2),
+        (["--case=mlp.json", "--policy=fused,post_ops"], f"show: 2 policies to draw; {ONE}", 2),
         (["--case=nope.json"], "nope.json: no such file; did you mean 'op/relu.json'?", 1),
         (["--matmul", "2x3"], "2x3: 1 tensor is given where 2 to 3 are needed; join them by ':', as in 128x512:512x256", 1),
     ],
