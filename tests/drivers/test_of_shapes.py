@@ -107,7 +107,8 @@ X = np.array([-7.0, -2.5, -0.6, -0.25, 0.25, 0.3, 0.75, 1.5, 6.0])
 def run(words: list[str], *data: np.ndarray) -> np.ndarray:
     g = graph(*words)
     (out,) = g.outputs
-    return evaluate(g, {t.id: x.astype(np.float32) for t, x in zip(g.inputs, data, strict=True)})[out.id]
+    inputs = sorted(g.inputs, key=lambda t: t.id)  # as the driver made them; g.inputs is in order of first use
+    return evaluate(g, {t.id: x.astype(np.float32) for t, x in zip(inputs, data, strict=True)})[out.id]
 
 
 def eltwise(name: str, *options: str) -> list[str]:
