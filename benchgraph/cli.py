@@ -104,11 +104,14 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph --mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json
     benchgraph --matmul --dt=f32,bf16 128x512:512x256
     benchgraph ops [--kind=SoftMax]        the op table, or one row in full
+    benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     """
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     if words[0] == "ops":
         ctx.exit(_ops(words[1:]))
+    if words[0] == "show":
+        ctx.exit(_show(words[1:], _bench(ctx.obj)))
     try:
         config()
         line = parse(list(words))
@@ -140,6 +143,18 @@ def _ops(words: tuple[str, ...]) -> int:
     except BenchgraphError as bad:
         click.echo(f"benchgraph: ops: {bad}", err=True)
         return 1
+    return 0
+
+
+def _show(words: tuple[str, ...], bench: Bench) -> int:
+    """Draw a partitioned graph. Returns the exit code."""
+    from benchgraph.harness.show.command import show
+
+    try:
+        click.echo(show(list(words), bench))
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: {bad}", err=True)
+        return 2 if isinstance(bad, UsageError) else 1
     return 0
 
 

@@ -72,6 +72,7 @@ def build(knobs: Knobs) -> Graph:
         what = f"{len(problem.shapes)} shapes for {knobs.alg}, which takes {needed}"
         raise InvalidShape(what, fix="the third one is the condition of select" if needed == 2 else "write A:B:CONDITION")
     types, tags = _dtypes(knobs), knobs.stag.of(2)
+    dst = Arg("dst", dst_shape(problem), types[2], knobs.dtag, "--dtag")
     d = Draft(knobs.attr_scales, knobs.attr_zero_points)
     args = [Arg(f"src{i}", problem.shapes[i], types[i], tags[i], "--stag") for i in (0, 1)]
     exact = (DType.s32,) if knobs.alg in EXACT else ()
@@ -81,7 +82,6 @@ def build(knobs: Knobs) -> Graph:
         t = d.b.op("Select", d.read(Arg("condition", problem.shapes[2], DType.boolean)), *ins)
     else:
         t = binary(d.b, knobs.alg, *ins)
-    dst = Arg("dst", dst_shape(problem), types[2], knobs.dtag, "--dtag")
     if t.dtype is DType.boolean and knobs.attr_post_ops.ops:
         raise CannotExpress("nothing can go on with booleans", where="--attr-post-ops", fix="leave it out")
     d.write(d.post_ops(t, knobs.attr_post_ops, dst), dst)

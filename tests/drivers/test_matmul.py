@@ -141,8 +141,17 @@ def test_tensors_have_the_same_rank_of_two_or_more(text: str) -> None:
     with pytest.raises(InvalidArguments) as bad:
         graph("--matmul", text)
     remedy = "the tensors have different numbers of sizes, or one; give each the same, 2 or more, as in 2x8x16:1x16x32"
-    assert str(bad.value).startswith(f"{text}: ")
-    assert str(bad.value).endswith(remedy)
+    assert str(bad.value) == f"{text}: {remedy}"
+
+
+def test_a_descriptor_that_cannot_be_read_costs_its_case_alone() -> None:
+    done = CliRunner().invoke(main, ["--mode=L", "--matmul", "2x3:3y4", "2x3:3x4"], obj=fake_bench(FakeLibrary(Clock())))
+    remedy = "join sizes by 'x' and tensors by ':', as in 128x512:512x256"
+    assert done.output.splitlines()[:2] == [
+        f"0:INVALID_ARGUMENTS (2x3:3y4: at character 6: 'y' is no digit; {remedy}) (0 ms) __REPRO: --mode=L --matmul 2x3:3y4",
+        "1:LISTED (0 ms) __REPRO: --mode=L --matmul 2x3:3x4",
+    ]
+    assert done.exit_code == 1
 
 
 NO_SCALE = "--attr-scales, --attr-zero-points: no op scales f32 src by an attribute; give it a quantised dtype, such as s8"

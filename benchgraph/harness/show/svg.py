@@ -1,0 +1,113 @@
+"""A picture for browsers, laid out here: Graphviz is not needed. No ground is painted, so light and dark pages both show through."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+from benchgraph.harness.show.layout import Layout, lay_out
+from benchgraph.harness.show.picture import Box, Picture, Wire
+from benchgraph.harness.show.style import INK, LINE, colour
+
+FONT = 'font-family="Helvetica, Arial, sans-serif"'
+LETTER = 6.8  # px, generous for the letters of a 12 px sans-serif
+ROW, MARGIN, LINE_HEIGHT = 44.0, 24.0, 16.0
+
+
+def svg(picture: Picture) -> str:
+    """Ops are boxes, tensors labels on the lines between them. Dashed: the value stays inside its partition."""
+    lines = {f"op{b.id}": _lines(b) for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
+    widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
+    edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
+    edges += [(f"t{w.id}", f"op{id}") for w in picture.wires for id in w.targets]
+    layout = lay_out(widths, edges)
+    tops, heights = _rows(layout, lines)
+    legend = [f"p{i}: {part}" for i, part in enumerate(picture.parts)]
+    top = MARGIN + LINE_HEIGHT * (len(legend) + 2)
+    body = [_edge(layout, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
+    body += [_box(b, layout, widths, heights, tops, top) for b in picture.boxes]
+    body += [_tensor(w, layout, widths, tops, heights, top) for w in picture.wires]
+    title = f"{picture.title}, {picture.policy}"
+    longest = max([len(title), *map(len, legend)]) * LETTER
+    width = max([longest, *(layout.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
+    height = top + (tops[-1] + heights[-1] if tops else 0) + MARGIN
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
+        '<defs><marker id="end" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">',
+        f'<path d="M0,0 L8,4 L0,8 z" fill="{LINE}"/></marker></defs>',
+        f'<g {FONT} font-size="12">',
+        _text(title, MARGIN, MARGIN, LINE, "start", bold=True),
+        *_legend(legend),
+        *body,
+        "</g>",
+        "</svg>",
+    ])  # fmt: skip
+
+
+def _lines(b: Box) -> list[str]:
+    return [f"p{b.partition}  {b.id}: {b.kind}", *b.attrs]
+
+
+def _label(w: Wire) -> str:
+    return ("in " if w.source is None else "out " if w.is_output else "") + w.label
+
+
+def _rows(layout: Layout, lines: dict[str, list[str]]) -> tuple[list[float], list[float]]:
+    """Top and height of every layer."""
+    count = max(layout.layer.values(), default=-1) + 1
+    heights = [max(len(lines[n]) for n, i in layout.layer.items() if i == row) * LINE_HEIGHT + 12 for row in range(count)]
+    return [sum(heights[:row]) + ROW * row * 0.7 for row in range(count)], heights
+
+
+def _is_dashed(picture: Picture, edge: tuple[str, str]) -> bool:
+    tensor = next(node for node in edge if node.startswith("t"))
+    return not next(w.crosses for w in picture.wires if f"t{w.id}" == tensor)
+
+
+def _edge(layout: Layout, edge: tuple[str, str], tops: list[float], heights: list[float], top: float, dashed: bool) -> str:
+    """A smooth line from the lower side of one layer to the upper side of the next, straight through the layers it crosses."""
+    points = [(x + MARGIN, top + tops[row], top + tops[row] + heights[row]) for x, row in layout.paths[edge]]
+    (x, _, low), *rest = points
+    path = [f"M{x:.1f},{low:.1f}"]
+    for i, (x2, high, low2) in enumerate(rest):
+        middle = (low + high) / 2
+        path.append(f"C{x:.1f},{middle:.1f} {x2:.1f},{middle:.1f} {x2:.1f},{high:.1f}")
+        if i < len(rest) - 1:
+            path.append(f"L{x2:.1f},{low2:.1f}")
+        x, low = x2, low2
+    style = ' stroke-dasharray="4 3"' if dashed else ""
+    head = ' marker-end="url(#end)"' if edge[1].startswith("op") else ""
+    return f'<path d="{" ".join(path)}" fill="none" stroke="{LINE}" stroke-width="1.4"{style}{head}/>'
+
+
+def _box(b: Box, layout: Layout, widths: dict[str, float], heights: list[float], tops: list[float], top: float) -> str:
+    """As tall as its layer, so that lines meet it."""
+    node = f"op{b.id}"
+    x, row, width = layout.centre[node] + MARGIN, layout.layer[node], widths[node]
+    y, height = top + tops[row], heights[row]
+    shape = f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="6" fill="{colour(b.partition)}"/>'
+    first, *rest = _lines(b)
+    texts = [_text(first, x, y + LINE_HEIGHT + 2, INK, "middle", bold=True)]
+    texts += [_text(line, x, y + LINE_HEIGHT * (i + 2) + 2, INK, "middle") for i, line in enumerate(rest)]
+    title = f"<title>{escape(b.name)}</title>" if b.name else ""
+    return f'<g id="{node}">{title}{shape}{"".join(texts)}</g>'
+
+
+def _tensor(w: Wire, layout: Layout, widths: dict[str, float], tops: list[float], heights: list[float], top: float) -> str:
+    node = f"t{w.id}"
+    row = layout.layer[node]
+    y = top + tops[row] + heights[row] / 2 + 4
+    return f'<g id="{node}">{_text(_label(w), layout.centre[node] + MARGIN, y, LINE, "middle")}</g>'
+
+
+def _legend(legend: list[str]) -> list[str]:
+    found = list[str]()
+    for i, line in enumerate(legend):
+        y = MARGIN + LINE_HEIGHT * (i + 1)
+        found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(i)}"/>')
+        found.append(_text(line, MARGIN + 16, y, LINE, "start"))
+    return found
+
+
+def _text(text: str, x: float, y: float, ink: str, anchor: str, *, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{weight}>{escape(text)}</text>'

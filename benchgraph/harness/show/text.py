@@ -1,0 +1,48 @@
+"""A picture for terminals: a table per partition, in order of execution."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchgraph.harness.show.picture import Box, Picture
+
+WIDE = 400  # columns: nothing is cut off
+COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
+
+
+def text(picture: Picture) -> str:
+    """Coloured by partition on a terminal; each table says its number as well."""
+    terminal = Console().is_terminal
+    out = Console(file=StringIO(), width=WIDE, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False)
+    count = len(picture.parts)
+    out.print(f"{picture.title}: {len(picture.boxes)} ops, {count} partition{'s' if count != 1 else ''} under {picture.policy}")
+    for number, part in enumerate(picture.parts):
+        out.print()
+        out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
+        out.print(_table(picture, number))
+    lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(picture: Picture, number: int) -> Table:
+    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    for name in ("op", "kind", "reads", "makes", "attributes"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "op" else "left")
+    for op in picture.boxes:
+        if op.partition == number:
+            table.add_row(str(op.id), op.kind, _reads(picture, op), _makes(picture, op), " ".join(op.attrs))
+    return table
+
+
+def _reads(picture: Picture, op: Box) -> str:
+    """Inputs of the graph in full, others by their id: the op that makes them says what they are."""
+    given = {w.id: w.label for w in picture.wires if w.source is None}
+    return ", ".join(given.get(id, f"%{id}") for id in op.reads)
+
+
+def _makes(picture: Picture, op: Box) -> str:
+    return ", ".join(w.label + (" out" if w.is_output else "") for w in picture.wires if w.source == op.id)
