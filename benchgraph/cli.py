@@ -1,6 +1,6 @@
 """The command line. What it reads is in harness/argv.py and harness/knobs.py; here it is shown, run and reported.
 
-Modules that need numpy, llvmlite or rich are imported inside functions: --help, --version and a misspelt option answer at once.
+Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
-from benchgraph.harness.isolate import Done, run_isolated, workers_of
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Machine, ResultSet
+from benchgraph.harness.results import CaseResult, Done, Machine, ResultSet
 from benchgraph.harness.resume import Kept, earlier
 from benchgraph.harness.saved import write_whole
 
@@ -119,7 +118,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
             raise UsageError("nothing to run", fix="add --case FILE")
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
-        jobs = workers_of(line)
+        jobs = _workers(line)
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
@@ -128,6 +127,12 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     with interruptible():
         code = _run(line, _bench(ctx.obj), jobs)
     ctx.exit(code)
+
+
+def _workers(line: CommandLine) -> int:
+    from benchgraph.harness.isolate import workers_of
+
+    return workers_of(line)
 
 
 def _ops(words: tuple[str, ...]) -> int:
@@ -264,6 +269,8 @@ def _machine(line: CommandLine, bench: Bench) -> Machine | None:
 
 def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
     """The finished cases, in the order in which they finish."""
+    from benchgraph.harness.isolate import run_isolated
+
     with _progress(problems) as step:
         for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
             yield done

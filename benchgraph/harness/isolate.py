@@ -21,20 +21,11 @@ from benchgraph.core.target import current
 from benchgraph.harness.argv import CommandLine, UsageError
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult
+from benchgraph.harness.results import Done
 from benchgraph.harness.worker import NEVER, Setup, Worker
 
 MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
 LEAST_MEMORY = 1 << 30  # bytes a worker may use at least: interpreter, compiler and a small case
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished case, and what it wrote to stdout and stderr."""
-
-    case: CaseResult
-    out: str = ""
-    err: str = ""
 
 
 def workers_of(line: CommandLine) -> int:

@@ -172,6 +172,15 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
+class Done:
+    """A finished case, and what it wrote to stdout and stderr."""
+
+    case: CaseResult
+    out: str = ""
+    err: str = ""
+
+
+@dataclass(frozen=True)
 class Machine:
     """Where the numbers come from.
 

@@ -30,7 +30,7 @@
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
-fills (test data), laws, affine (which dim a movement steps along), formulas (f32 expressions),
+fills (test data), laws, affine (which dim a movement steps along), formulas (f32 expressions), steps (of decompositions),
 normalize (what the norms share).
 """
 

@@ -22,6 +22,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.normalize import NOT_CENTRED, STATS, VARIANCES, Gradient, Rows
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 
 INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'
 
@@ -82,10 +83,10 @@ def _reference_inference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...
 
 def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Subtract, Multiply, Add; gamma over the deviation is found per channel."""
-    gamma, beta, mean, variance = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[1:])
+    gamma, beta, mean, variance = (reshaped(d, v, _per_channel(call)) for v in ins[1:])
     scale = d.op("Multiply", gamma, normalize.inverse_deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
     steps = (("Subtract", mean), ("Multiply", scale), ("Add", beta))
-    return (normalize.in_steps(d, ins[0], steps, call.outs[0].dtype),)
+    return (in_steps(d, ins[0], steps, call.outs[0].dtype),)
 
 
 def _undoes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -127,10 +128,10 @@ def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     """LayerNorm's ops along other axes; the running statistics on the side, in the same nest."""
     centred, mean, variance = normalize.centre(d, ins[0], _axes(call))
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
-    gamma_beta = tuple(normalize.reshaped(d, v, _per_channel(call)) for v in ins[3:])
-    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    gamma_beta = tuple(reshaped(d, v, _per_channel(call)) for v in ins[3:])
+    dst = in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
     running = tuple(_running(d, call, old, batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
-    stats = (normalize.stored(d, v, t) for v, t in zip((*running, mean, variance), call.outs[1:], strict=True))
+    stats = (stored(d, v, t) for v, t in zip((*running, mean, variance), call.outs[1:], strict=True))
     return (dst, *stats)
 
 
@@ -139,7 +140,7 @@ def _running(d: Decomposer, call: Call, old: int, batch: int) -> int:
     momentum = _momentum(call)
     if momentum == 0:
         return batch
-    gap = d.op("Subtract", normalize.reshaped(d, old, d.type(batch).shape), batch, dtype=DType.f32)
+    gap = d.op("Subtract", reshaped(d, old, d.type(batch).shape), batch, dtype=DType.f32)
     return d.op("Add", batch, d.op("Multiply", gap, d.const(momentum)))
 
 
@@ -193,17 +194,17 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """diff_gamma and diff_beta are the sums that diff_src needs anyway: one nest over channels."""
     src, diff_dst = ins[:2]
-    mean, variance, *gamma = (normalize.reshaped(d, v, _per_channel(call)) for v in ins[2:])
+    mean, variance, *gamma = (reshaped(d, v, _per_channel(call)) for v in ins[2:])
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     x = normalize.standardised(d, src, mean, inverse)
-    diff_gamma = normalize.fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
-    diff_beta = normalize.fold(d, "ReduceSum", diff_dst, _axes(call))
+    diff_gamma = fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
+    diff_beta = fold(d, "ReduceSum", diff_dst, _axes(call))
     count = d.const(_folded(call))
     along, shift = d.op("Divide", diff_gamma, count), d.op("Divide", diff_beta, count)
     left = d.op("Subtract", diff_dst, shift, dtype=DType.f32)
     steps = (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse), *(("Multiply", g) for g in gamma))
-    diff_src = normalize.in_steps(d, left, steps, call.outs[0].dtype)
-    sums = (normalize.stored(d, v, t) for v, t in zip((diff_gamma, diff_beta), call.outs[1:], strict=False))
+    diff_src = in_steps(d, left, steps, call.outs[0].dtype)
+    sums = (stored(d, v, t) for v, t in zip((diff_gamma, diff_beta), call.outs[1:], strict=False))
     return (diff_src, *sums)
 
 

@@ -17,6 +17,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import reshaped
 
 
 def _bias_shape(attrs: Attrs, src: Shape) -> Shape:
@@ -44,9 +45,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Add, with the bias reshaped to (C, 1, ...) where the channel is not last."""
     src, bias = ins
-    shape = _bias_shape(call.attrs, call.ins[0].shape)
-    if len(shape) > 1:
-        bias = d.op("StaticReshape", bias, attrs=Attrs(shape=shape, special_zero=False))
+    bias = reshaped(d, bias, _bias_shape(call.attrs, call.ins[0].shape))
     return (d.op("Add", src, bias, dtype=call.outs[0].dtype),)
 
 

@@ -21,6 +21,7 @@ from benchgraph.ops.conv_problem import Problem, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.ops.spec import Call, Decomposer
+from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.build import add, floordiv, mul
 from benchgraph.tir.ir import Expr
 
@@ -75,8 +76,8 @@ def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tup
         dst = zeros(d, src, p.dst)
     else:
         w = p.windows
-        source = _unformatted(d, call, _padded(d, call, _widened(d, src), w.pads_begin, w.pads_end))
-        dst = _convolution(d, source, _as_xio(d, call, _widened(d, wei)), w.strides, w.dilations, p.groups)
+        source = _unformatted(d, call, _padded(d, call, as_dtype(d, src, DType.f32), w.pads_begin, w.pads_end))
+        dst = _convolution(d, source, _as_xio(d, call, as_dtype(d, wei, DType.f32)), w.strides, w.dilations, p.groups)
     return _finished(d, call, dst, bias)
 
 
@@ -86,7 +87,7 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
         return _depthwise(d, call, p, "_DepthwiseBackwardData", (dst, wei), bias)
     if 0 in (*p.dst, *p.wei):
         return _finished(d, call, zeros(d, dst, p.src), bias)
-    gradient, weights = _unformatted(d, call, _widened(d, dst)), _as_xio(d, call, _widened(d, wei))
+    gradient, weights = _unformatted(d, call, as_dtype(d, dst, DType.f32)), _as_xio(d, call, as_dtype(d, wei, DType.f32))
     src = _by_strides(d, p, gradient, weights) if max(p.windows.strides) > 1 else _by_dilations(d, p, gradient, weights)
     return _finished(d, call, src, bias)
 
@@ -99,14 +100,14 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
         wei = zeros(d, src, p.wei)
     else:
         w = p.windows
-        source = _unformatted(d, call, _padded(d, call, _widened(d, src), w.pads_begin, w.pads_end))
+        source = _unformatted(d, call, _padded(d, call, as_dtype(d, src, DType.f32), w.pads_begin, w.pads_end))
         attrs = _plain_attrs(w.strides, w.dilations, p.groups)
-        gradient = _unformatted(d, call, _widened(d, dst))
+        gradient = _unformatted(d, call, as_dtype(d, dst, DType.f32))
         wei = d.op("ConvolutionBackwardWeights", source, gradient, attrs=attrs.updated(weights_shape=p.wei), shape=p.wei)
     if has_kernel_last(call.attrs):
         rank = len(p.wei)
         wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
-    return _narrowed(d, call, wei)
+    return as_dtype(d, wei, call.outs[0].dtype)
 
 
 def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int, ...], bias: tuple[int, ...]) -> int:
@@ -120,8 +121,8 @@ def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int,
     value = d.op(kind, *ins, attrs=attrs, shape=out.shape, dtype=DType.f32 if bias else out.dtype)
     for v in bias:
         after = (1,) * (len(out.shape) - 1 - channel_axis(call.attrs, len(out.shape)))
-        value = d.op("Add", value, _reshaped(d, _widened(d, v), (*d.type(v).shape, *after)))
-    return _narrowed(d, call, value)
+        value = d.op("Add", value, reshaped(d, as_dtype(d, v, DType.f32), (*d.type(v).shape, *after)))
+    return as_dtype(d, value, call.outs[0].dtype)
 
 
 def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
@@ -145,10 +146,10 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     padded = d.op("_Pad", gradient, attrs=pad_attrs(around, around)) if any(around) else gradient
     found = _convolution(d, padded, phases, (1,) * spatial, (1,) * spatial, p.groups)
     steps = d.type(found).shape[1:-1]
-    split = _reshaped(d, found, (p.dst[0], *steps, p.groups, *w.strides, p.group_in))
+    split = reshaped(d, found, (p.dst[0], *steps, p.groups, *w.strides, p.group_in))
     interleaved = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
     woven = _transposed(d, split, (0, *interleaved, 1 + spatial, 2 + 2 * spatial))
-    whole = _reshaped(d, woven, (p.dst[0], *(q * s for q, s in zip(steps, w.strides, strict=True)), p.src[-1]))
+    whole = reshaped(d, woven, (p.dst[0], *(q * s for q, s in zip(steps, w.strides, strict=True)), p.src[-1]))
     return _boxed(d, whole, (0, *(-begin for begin in w.pads_begin), 0), p.src)
 
 
@@ -165,11 +166,11 @@ def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
     if any(missing):
         weights = d.op("_Pad", weights, attrs=pad_attrs((0,) * (spatial + 2), (*missing, 0, 0)))
     split = tuple(size for pair in zip(taps, strides, strict=True) for size in pair)
-    value = _reshaped(d, weights, (*split, p.group_in, p.groups, p.group_out))
+    value = reshaped(d, weights, (*split, p.group_in, p.groups, p.group_out))
     rank = len(split) + 3
     order = (*range(0, 2 * spatial, 2), rank - 1, rank - 2, *range(1, 2 * spatial, 2), rank - 3)
     value = d.op("_Flip", _transposed(d, value, order), attrs=Attrs(axes=tuple(range(spatial))))
-    return _reshaped(d, value, (*taps, p.group_out, p.groups * prod(strides) * p.group_in))
+    return reshaped(d, value, (*taps, p.group_out, p.groups * prod(strides) * p.group_in))
 
 
 # ---- pieces ----------------------------------------------------------------------------------------------------------
@@ -221,25 +222,12 @@ def _as_xio(d: Decomposer, call: Call, wei: int) -> int:
 def _finished(d: Decomposer, call: Call, dst: int, bias: tuple[int, ...]) -> int:
     """bias added along the channels, which are last, the data_format and the dtype of the call's output."""
     for v in bias:
-        dst = d.op("Add", dst, _widened(d, v))
+        dst = d.op("Add", dst, as_dtype(d, v, DType.f32))
     rank = len(d.type(dst).shape)
     if channel_axis(call.attrs, rank) != rank - 1:
         dst = _transposed(d, dst, (0, rank - 1, *range(1, rank - 1)))
-    return _narrowed(d, call, dst)
-
-
-def _widened(d: Decomposer, value: int) -> int:
-    return value if d.type(value).dtype is DType.f32 else d.op("TypeCast", value, dtype=DType.f32)
-
-
-def _narrowed(d: Decomposer, call: Call, value: int) -> int:
-    dtype = call.outs[0].dtype
-    return value if d.type(value).dtype is dtype else d.op("TypeCast", value, dtype=dtype)
+    return as_dtype(d, dst, call.outs[0].dtype)
 
 
 def _transposed(d: Decomposer, value: int, order: Shape) -> int:
     return d.op("StaticTranspose", value, attrs=Attrs(order=order))
-
-
-def _reshaped(d: Decomposer, value: int, shape: Shape) -> int:
-    return value if d.type(value).shape == shape else d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))

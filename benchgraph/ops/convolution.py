@@ -21,7 +21,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import conv_decompose, conv_depthwise, conv_problem, fills
 from benchgraph.ops.conv_depthwise import ProblemOf
-from benchgraph.ops.conv_problem import OUT, Problem, Sides, channels_last, has_kernel_last, kernel_first, problem_of
+from benchgraph.ops.conv_problem import OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, DEPTHWISE, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, channel_axis, check_pads
@@ -186,12 +186,10 @@ class _Kind:
 
 
 def _data(attrs: Attrs, a: Reals) -> Reals:
-    channels_last(attrs, a.shape)
     return np.moveaxis(a, channel_axis(attrs, a.ndim), -1)
 
 
 def _weights(attrs: Attrs, a: Reals) -> Reals:
-    kernel_first(attrs, a.shape)
     return np.moveaxis(a, (0, 1), (-1, -2)) if has_kernel_last(attrs) else a
 
 

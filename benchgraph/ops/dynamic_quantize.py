@@ -17,6 +17,7 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.steps import as_dtype, reshaped
 
 _QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
@@ -155,10 +156,8 @@ def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 def _operand(d: Decomposer, call: Call, value: int) -> int:
     """Scales or zps as f32 in the shape that broadcasts."""
-    if d.type(value).dtype is not DType.f32:
-        value = d.op("TypeCast", value, dtype=DType.f32)
     is_grouped = call.attrs.get("qtype") == "per_group"
-    return normalize.reshaped(d, value, _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
+    return reshaped(d, as_dtype(d, value, DType.f32), _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
 
 
 def _fill_src(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -184,12 +183,12 @@ def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """TypeCast, Subtract, Multiply; per_group on src with every grouped dim as two, which moves no element."""
-    src = ins[0] if call.attrs.get("qtype") != "per_group" else normalize.reshaped(d, ins[0], _split(call)[0])
+    src = ins[0] if call.attrs.get("qtype") != "per_group" else reshaped(d, ins[0], _split(call)[0])
     value = d.op("TypeCast", src, dtype=DType.f32)
     if len(ins) > 2:
         value = d.op("Subtract", value, _operand(d, call, ins[2]))
     dst = d.op("Multiply", value, _operand(d, call, ins[1]), dtype=call.outs[0].dtype)
-    return (normalize.reshaped(d, dst, call.outs[0].shape),)
+    return (reshaped(d, dst, call.outs[0].shape),)
 
 
 def _fill_scales(call: Call, port: int, rng: np.random.Generator) -> Array:

@@ -19,6 +19,7 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, Rows
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import in_steps, reshaped, stored
 
 FLOPS = 7  # per element: sum, subtract, square, sum, divide, scale, shift
 
@@ -70,13 +71,13 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """LayerNorm's ops on src seen as groups."""
-    src = normalize.reshaped(d, ins[0], _grouped(call))
-    gamma_beta = tuple(normalize.reshaped(d, v, _affine_shape(call)) for v in ins[1:])
+    src = reshaped(d, ins[0], _grouped(call))
+    gamma_beta = tuple(reshaped(d, v, _affine_shape(call)) for v in ins[1:])
     centred, mean, variance = normalize.centre(d, src, _axes(call))
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
-    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
-    stats = (normalize.stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False))
-    return (normalize.reshaped(d, dst, call.outs[0].shape), *stats)
+    dst = in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    stats = (stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False))
+    return (reshaped(d, dst, call.outs[0].shape), *stats)
 
 
 def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:

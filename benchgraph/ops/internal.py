@@ -34,6 +34,7 @@ from benchgraph.ops.spec import (
     Tap,
     Window,
 )
+from benchgraph.ops.steps import reshaped
 from benchgraph.tir.build import add, binary, floordiv, mod, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
@@ -128,9 +129,7 @@ def zeros(d: Decomposer, like: int, shape: Shape) -> int:
     """Zeros of this shape, of a value's dtype: padding around none of its elements."""
     none = (0,) * len(d.type(like).shape)
     nothing = d.op("_Crop", like, attrs=Attrs(start=none, shape=none))
-    if len(none) != len(shape):
-        nothing = d.op("StaticReshape", nothing, attrs=Attrs(shape=(0,) * len(shape), special_zero=False))
-    return d.op("_Pad", nothing, attrs=pad_attrs(shape, (0,) * len(shape)))
+    return d.op("_Pad", reshaped(d, nothing, (0,) * len(shape)), attrs=pad_attrs(shape, (0,) * len(shape)))
 
 
 def _box(start: Shape, shape: Shape) -> Attrs:

@@ -20,6 +20,7 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import in_steps, reshaped, stored
 
 BEGIN = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 7, 14  # per element: sum, subtract, square, sum, divide, scale, shift; the gradients twice that
@@ -76,8 +77,8 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply, Add: three passes over a row."""
     centred, mean, variance = normalize.centre(d, ins[0], row_axes(call))
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
-    dst = normalize.in_steps(d, centred, (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype)
-    return (dst, *(normalize.stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
+    dst = in_steps(d, centred, (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype)
+    return (dst, *(stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
 
 
 def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
@@ -138,7 +139,7 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Two means per row, then diff_src; diff_gamma and diff_beta are sums over rows, which is a nest of its own."""
     src, diff_dst = ins[:2]
-    mean, variance = (normalize.reshaped(d, v, _kept(call)) for v in ins[2:4])
+    mean, variance = (reshaped(d, v, _kept(call)) for v in ins[2:4])
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     g = d.op("Multiply", diff_dst, ins[4], dtype=DType.f32) if len(ins) > 4 else diff_dst
     x = normalize.standardised(d, src, mean, inverse)

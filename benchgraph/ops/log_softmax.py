@@ -17,6 +17,7 @@ from benchgraph.ops import fills, normalize, softmax_backward
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import fold
 
 AXIS = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 4  # per element: subtract, exp, add, subtract; exp, sum, multiply, subtract
@@ -38,8 +39,8 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceMax, Subtract, Exp, ReduceSum, Log, Subtract."""
     axes = (axis_of(call.attrs, len(call.ins[0].shape)),)
-    shifted = d.op("Subtract", ins[0], normalize.fold(d, "ReduceMax", ins[0], axes), dtype=DType.f32)
-    total = normalize.fold(d, "ReduceSum", d.op("Exp", shifted), axes)
+    shifted = d.op("Subtract", ins[0], fold(d, "ReduceMax", ins[0], axes), dtype=DType.f32)
+    total = fold(d, "ReduceSum", d.op("Exp", shifted), axes)
     return (d.op("Subtract", shifted, d.op("Log", total), dtype=call.outs[0].dtype),)
 
 
@@ -66,7 +67,7 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceSum, Exp, Multiply, Subtract."""
     diff_dst, dst = ins
-    total = normalize.fold(d, "ReduceSum", diff_dst, (axis_of(call.attrs, len(call.ins[0].shape)),))
+    total = fold(d, "ReduceSum", diff_dst, (axis_of(call.attrs, len(call.ins[0].shape)),))
     part = d.op("Multiply", d.op("Exp", dst, dtype=DType.f32), total)
     return (d.op("Subtract", diff_dst, part, dtype=call.outs[0].dtype),)
 

@@ -25,6 +25,7 @@ from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.ir import Expr
 
 _MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")
@@ -129,33 +130,23 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     """Casts, transposes and reshapes in front of the canonical MatMul; reshape, bias and cast after it."""
     rank = max(2, *(len(t.shape) for t in call.ins[:2]))
     if _is_empty(call):
-        dst = zeros(d, _as_f32(d, ins[0]), (1, *call.outs[0].shape))
+        dst = zeros(d, as_dtype(d, ins[0], DType.f32), (1, *call.outs[0].shape))
     else:
         dst = d.op("MatMul", *(_matrix(d, call, ins, port, rank) for port in (0, 1)))
-    if d.type(dst).shape != call.outs[0].shape:
-        dst = _reshape(d, dst, call.outs[0].shape)
+    dst = reshaped(d, dst, call.outs[0].shape)
     if len(ins) > 2:
-        dst = d.op("Add", dst, _as_f32(d, ins[2]))
-    return (d.op("TypeCast", dst, dtype=call.outs[0].dtype) if call.outs[0].dtype is not DType.f32 else dst,)
+        dst = d.op("Add", dst, as_dtype(d, ins[2], DType.f32))
+    return (as_dtype(d, dst, call.outs[0].dtype),)
 
 
 def _matrix(d: Decomposer, call: Call, ins: tuple[int, ...], port: int, rank: int) -> int:
     """One operand in f32, transposed if asked, with ones in front up to the rank."""
-    value, shape = _as_f32(d, ins[port]), call.ins[port].shape
+    value, shape = as_dtype(d, ins[port], DType.f32), call.ins[port].shape
     if _is_transposed(call.attrs, port, len(shape)):
         order = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
         value = d.op("StaticTranspose", value, attrs=Attrs(order=order))
     matrix = _operand_shape(call.attrs, port, shape)
-    full = (1,) * (rank - len(matrix)) + matrix
-    return value if d.type(value).shape == full else _reshape(d, value, full)
-
-
-def _as_f32(d: Decomposer, value: int) -> int:
-    return value if d.type(value).dtype is DType.f32 else d.op("TypeCast", value, dtype=DType.f32)
-
-
-def _reshape(d: Decomposer, value: int, shape: Shape) -> int:
-    return d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
+    return reshaped(d, value, (1,) * (rank - len(matrix)) + matrix)
 
 
 def _columns_sum_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

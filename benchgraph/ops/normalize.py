@@ -19,6 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Fill, Law
+from benchgraph.ops.steps import fold, in_steps, stored
 
 STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
@@ -86,25 +87,6 @@ def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
 # ---- decompositions --------------------------------------------------------------------------------------------------
 
 
-def reshaped(d: Decomposer, value: int, shape: Shape) -> int:
-    """The value in another shape; itself when it has that shape."""
-    if d.type(value).shape == shape:
-        return value
-    return d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
-
-
-def stored(d: Decomposer, value: int, want: TensorType) -> int:
-    """The value in the dtype and shape of an output."""
-    if d.type(value).dtype is not want.dtype:
-        value = d.op("TypeCast", value, dtype=want.dtype)
-    return reshaped(d, value, want.shape)
-
-
-def fold(d: Decomposer, kind: str, value: int, axes: tuple[int, ...]) -> int:
-    """A reduction to f32, axes kept as 1."""
-    return d.op(kind, value, attrs=Attrs(axes=axes, keep_dims=True), dtype=DType.f32)
-
-
 def sum_to(d: Decomposer, value: int, want: TensorType) -> int:
     """The sum over all axes along which `want` broadcasts against value: the gradient of an operand that was broadcast."""
     shape = d.type(value).shape
@@ -123,13 +105,6 @@ def centre(d: Decomposer, src: int, axes: tuple[int, ...]) -> tuple[int, int, in
 def inverse_deviation(d: Decomposer, variance: int, epsilon: float) -> int:
     """1 / sqrt(variance + epsilon), f32: one division for all that it scales."""
     return d.op("Divide", d.const(1.0), d.op("Sqrt", d.op("Add", variance, d.const(epsilon), dtype=DType.f32)))
-
-
-def in_steps(d: Decomposer, value: int, steps: tuple[tuple[str, int], ...], dtype: DType) -> int:
-    """Binary ops on a running value, with an operand each; f32, and the last one rounds to dtype."""
-    for n, (kind, operand) in enumerate(steps, start=1):
-        value = d.op(kind, value, operand, dtype=dtype if n == len(steps) else DType.f32)
-    return value
 
 
 def affine(gamma_beta: tuple[int, ...]) -> tuple[tuple[str, int], ...]:

@@ -23,6 +23,7 @@ from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import as_dtype, reshaped, stored
 from benchgraph.tir.ir import BinOp, Expr
 
 FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one with src, and its addition to diff_slope
@@ -71,13 +72,9 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
     return where(src, BinOp.gt, 0, src, mul(src, slope))
 
 
-def _reshaped(d: Decomposer, value: int, shape: Shape) -> int:
-    return value if d.type(value).shape == shape else d.op("StaticReshape", value, attrs=Attrs(shape=shape, special_zero=False))
-
-
 def _decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """PReLU again, its slope reshaped so that it broadcasts by itself."""
-    return (d.op(call.kind, ins[0], _reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),)
+    return (d.op(call.kind, ins[0], reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),)
 
 
 def _has_slope(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -114,19 +111,16 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Products picked by src <= 0, in f32, for diff_slope may sum many of them; ReduceSum where slope broadcasts."""
-    src, slope, diff_dst = (v if d.type(v).dtype is DType.f32 else d.op("TypeCast", v, dtype=DType.f32) for v in ins)
+    src, slope, diff_dst = (as_dtype(d, v, DType.f32) for v in ins)
     zero = d.const(0.0)
     is_sloped = d.op("GreaterEqual", zero, src, dtype=DType.boolean)
-    sloped = d.op("Multiply", diff_dst, _reshaped(d, slope, _slope_shape(call)))
+    sloped = d.op("Multiply", diff_dst, reshaped(d, slope, _slope_shape(call)))
     diff_src = d.op("Select", is_sloped, sloped, diff_dst, dtype=DType.f32)
     diff_slope = d.op("Select", is_sloped, d.op("Multiply", diff_dst, src), zero, dtype=DType.f32)
     axes = _summed_axes(call)
     if axes:
         diff_slope = d.op("ReduceSum", diff_slope, attrs=Attrs(axes=axes, keep_dims=True))
-    diff_slope = _reshaped(d, diff_slope, call.ins[1].shape)
-    if call.outs[0].dtype is DType.f32:
-        return diff_src, diff_slope
-    return tuple(d.op("TypeCast", v, dtype=call.outs[0].dtype) for v in (diff_src, diff_slope))
+    return tuple(stored(d, v, t) for v, t in zip((diff_src, diff_slope), call.outs, strict=True))
 
 
 def _threshold_backward(call: Call) -> float:

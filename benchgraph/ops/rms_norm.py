@@ -16,6 +16,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.layer_norm import BEGIN, first_axis, folded, row_axes
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import fold, in_steps
 
 FLOPS = 4  # per element: square, sum, divide, scale
 
@@ -44,9 +45,9 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply."""
-    power = normalize.fold(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
+    power = fold(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
     inverse = normalize.inverse_deviation(d, power, call.attrs.real("epsilon"))
-    return (normalize.in_steps(d, ins[0], (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype),)
+    return (in_steps(d, ins[0], (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype),)
 
 
 def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:

@@ -20,6 +20,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import as_dtype
 
 FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least normal f32
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
@@ -53,16 +54,14 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     """ReduceMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening."""
     guards = _inf_as_zero(call.attrs)
     along = Attrs(axes=(axis_of(call.attrs, len(call.ins[0].shape)),), keep_dims=True)
-    src = ins[0] if call.ins[0].dtype is DType.f32 else d.op("TypeCast", ins[0], dtype=DType.f32)
+    src = as_dtype(d, ins[0], DType.f32)
     top = d.op("ReduceMax", src, attrs=along)
     if guards:
         top = d.op("Maximum", top, d.const(-FLT_MAX))
     shifted = d.op("Exp", d.op("Subtract", src, top))
     total = d.op("ReduceSum", shifted, attrs=along)
     divisor = d.op("Maximum", total, d.const(FLT_MIN)) if guards else total
-    dst = d.op("Divide", shifted, divisor)
-    if call.outs[0].dtype is not DType.f32:
-        dst = d.op("TypeCast", dst, dtype=call.outs[0].dtype)
+    dst = as_dtype(d, d.op("Divide", shifted, divisor), call.outs[0].dtype)
     if len(call.outs) == 1:
         return (dst,)
     return dst, d.op("Add", top, d.op("Log", total))

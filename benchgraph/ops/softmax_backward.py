@@ -16,6 +16,7 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import fold, in_steps
 
 FLOPS = 4  # per element: multiply, sum, subtract, multiply
 
@@ -40,8 +41,8 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     """Multiply, ReduceSum, Subtract, Multiply."""
     diff_dst, dst = ins
     axis = axis_of(call.attrs, len(call.ins[0].shape))
-    total = normalize.fold(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
-    return (normalize.in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
+    total = fold(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
+    return (in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
 
 
 def _fill_dst(call: Call, port: int, rng: np.random.Generator) -> Array:
