@@ -1,6 +1,7 @@
 """The command line. What it reads is in harness/argv.py and harness/knobs.py; here it is shown, run and reported.
 
-Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer at once.
+Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer
+at once.
 """
 
 from __future__ import annotations
