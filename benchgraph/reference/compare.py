@@ -2,9 +2,9 @@
 
 A point of a float tensor passes when any of these holds:
   - got equals want rounded to the dtype (this covers infinities, and overflow to them), or both are NaN;
-  - |got - want| <= rtol * max(|want|, rms of the finite wants) + slack, where slack is 1.5 eps(dtype) * |want| for types narrower than
-    f32: half an ulp for the rounding and one more for a result that sat on the fence, and at least one subnormal step. Exact ops
-    (rtol = 0) have no slack.
+  - |got - want| <= rtol * max(|want|, rms of the finite wants) + slack, where slack is 0.5 eps(dtype) * |want| for types narrower than
+    f32: the one rounding to nearest, and at least one subnormal step. No more: a whole step would let truncation pass. Exact ops (rtol = 0)
+    have no slack.
 The rms makes a small result of large terms (cancellation) answer for the terms and not for itself.
 
 A point of an integer or boolean tensor passes when it is equal. When there was inexact arithmetic before it (rtol > 0), points that are
@@ -180,7 +180,7 @@ def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, r
     allowed *= rtol
     if rtol > 0 and dtype.bits < DType.f32.bits:
         step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
-        allowed += np.maximum(1.5 * dtype.eps * np.abs(want), step)
+        allowed += np.maximum(0.5 * dtype.eps * np.abs(want), step)
     bad = ~((diff <= allowed) & np.isfinite(want))
     if bad.any():
         rounded = want[bad].astype(dtype.numpy).astype(np.float64)

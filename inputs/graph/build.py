@@ -115,6 +115,12 @@ def matmul_transposed(b: GraphBuilder) -> None:
 
 
 @case("op")
+def matmul_square_transposed(b: GraphBuilder) -> None:
+    """A square operand, whose shape does not give away that it was not transposed."""
+    b.op("MatMul", b.input((24, 40)), b.input((40, 40)), transpose_b=True)
+
+
+@case("op")
 def matmul_batched(b: GraphBuilder) -> None:
     b.op("MatMul", b.input((2, 3, 17, 19)), b.input((1, 3, 19, 23)))
 
@@ -197,6 +203,12 @@ def reduce_sum(b: GraphBuilder) -> None:
 @case("op")
 def reduce_max_keep_dims(b: GraphBuilder) -> None:
     b.op("ReduceMax", b.input((16, 8, 65)), axes=(0, 2), keep_dims=True)
+
+
+@case("op")
+def reduce_max_short_rows(b: GraphBuilder) -> None:
+    """Every element is often enough the largest for its absence to show."""
+    b.op("ReduceMax", b.input((16, 33, 3)), axes=(2,), keep_dims=False)
 
 
 @case("op")
@@ -286,6 +298,17 @@ def dynamic_dequantize_u4(b: GraphBuilder) -> None:
 @case("op")
 def dequantize(b: GraphBuilder) -> None:
     b.op("Dequantize", b.input((16, 33), DType.s8), scales=(SCALE,), zps=(ZERO_POINT,))
+
+
+@case("op")
+def dequantize_per_channel(b: GraphBuilder) -> None:
+    b.op("Dequantize", b.input((16, 4), DType.u8), qtype="per_channel", axis=1, scales=(0.1, 0.2, 0.5, 1.0), zps=(3, 0, 128, 7))
+
+
+@case("op")
+def quantize_saturated(b: GraphBuilder) -> None:
+    """A scale so small that many numbers lie beyond the type's range, on both sides."""
+    b.op("Quantize", b.input((16, 33)), dtype=DType.s8, scales=(0.01,), zps=(0,))
 
 
 # ---- op: windows -----------------------------------------------------------------------------------------------------

@@ -137,6 +137,15 @@ def test_a_narrow_float_may_be_rounded_either_way_but_not_two_steps_off() -> Non
     assert not compare(np.array([1.0, 102.0]).astype(bf16), want, DType.bf16, 1e-6).ok
 
 
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2])
+def test_a_narrow_float_that_was_truncated_is_found(dtype: DType) -> None:
+    want = np.random.default_rng(0).uniform(1, 2, 1000)
+    nearest = want.astype(dtype.numpy)
+    down = np.where(nearest.astype(np.float64) > want, np.floor(want / dtype.eps) * dtype.eps, nearest).astype(dtype.numpy)
+    assert compare(nearest, want, dtype, 1e-6).ok
+    assert compare(down, want, dtype, 1e-6).errors > 100
+
+
 def test_an_exact_op_must_round_to_nearest() -> None:
     want = np.array([1.0 + 2**-9, 3.0])
     up = np.array([1.0 + 2**-7, 3.0]).astype(DType.bf16.numpy)

@@ -1,0 +1,78 @@
+"""Mistakes of code generation and of the runtime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from llvmlite import ir
+
+from benchgraph.codegen import convert, microkernel
+from benchgraph.codegen.emit import PARALLEL
+from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Isa
+from benchgraph.runtime.code import Code, load
+from tests.faults.inject import in_place_of
+
+
+def _upper_half(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    bits = builder.bitcast(x, same_lanes(x, I32))
+    return builder.trunc(builder.lshr(bits, constant(bits.type, 16)), same_lanes(x, I16))
+
+
+@in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/typecast.json")
+def bf16_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Towards zero instead of to the nearest."""
+    return _upper_half(builder, x)
+
+
+@in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/matmul.json", options=("--dt=bf16",))
+def bf16_sums_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """The same where arithmetic before it has an error of its own, for which the comparison makes allowances."""
+    return _upper_half(builder, x)
+
+
+@in_place_of("benchgraph.codegen.convert._f32_to_integer", "op/quantize_saturated.json")
+def integers_wrap_around(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
+    """No saturation: what is too large loses its upper bits."""
+    whole = builder.fptosi(convert.round_even(builder, x, isa), same_lanes(x, I32))
+    return builder.trunc(whole, convert.value_type(dtype, convert.lanes_of(x)))
+
+
+@in_place_of("benchgraph.codegen.convert.round_even", "op/quantize.json")
+def integers_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """Towards zero: the caller's conversion does that to a number that nobody has rounded."""
+    return x
+
+
+@in_place_of("benchgraph.runtime.jit.runtime_symbol", "pattern/mlp_residual.json", in_program=False)
+def last_chunk_lost(kind: str, threads: int) -> int:
+    """Tasks are dealt out in equal chunks, and what does not divide is dealt to nobody."""
+    return _uneven().address(PARALLEL)
+
+
+@cache
+def _uneven() -> Code:
+    text = f"""
+define void @{PARALLEL}(ptr %body, ptr %ctx, i64 %tasks) {{
+  %chunk = sdiv i64 %tasks, 3
+  %end = mul i64 %chunk, 3
+  %any = icmp sgt i64 %end, 0
+  br i1 %any, label %run, label %done
+run:
+  call void %body(ptr %ctx, i64 0, i64 %end, i64 0)
+  br label %done
+done:
+  ret void
+}}
+"""
+    return load(text, ISAS["portable"], {})
+
+
+_define = microkernel.define
+
+
+@in_place_of("benchgraph.codegen.emit.microkernel.define", "op/matmul_batched.json")
+def microkernel_rows_one_too_few(module: ir.Module, kernel: microkernel.Kernel, target: object) -> ir.Function:
+    return _define(module, replace(kernel, m=kernel.m - 1), target)
