@@ -60,6 +60,10 @@ def test_operands_stand_in_the_order_of_the_ports() -> None:
     assert "| %3, %4 f32 1 a " in show(*CASE).output
 
 
+def test_one_op_is_not_ops() -> None:
+    assert show("--eltwise", "4x8").output.startswith("--eltwise 4x8: 1 op, 1 partition under fused\n")
+
+
 def test_a_file_is_written_and_named(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "er.svg"
     result = show(*CASE, "--format=svg", "-o", str(file))

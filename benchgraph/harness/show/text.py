@@ -18,14 +18,18 @@ def text(picture: Picture) -> str:
     """Coloured by partition on a terminal; each table says its number as well."""
     terminal = Console().is_terminal
     out = Console(file=StringIO(), width=WIDE, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False)
-    count = len(picture.parts)
-    out.print(f"{picture.title}: {len(picture.boxes)} ops, {count} partition{'s' if count != 1 else ''} under {picture.policy}")
+    ops, partitions = _counted(len(picture.boxes), "op"), _counted(len(picture.parts), "partition")
+    out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
     for number, part in enumerate(picture.parts):
         out.print()
         out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
         out.print(_table(picture, number))
     lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _table(picture: Picture, number: int) -> Table:
