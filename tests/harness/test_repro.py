@@ -16,6 +16,7 @@ from benchgraph.harness.knobs import Globals, Mode, knobs_of
 from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.repro import split
 
 GRAPH = load_driver("graph")
 IDS = st.integers(0, 2**63)
@@ -105,3 +106,19 @@ def test_every_global_option_when_canonical() -> None:
     wanted = [k.option for k in knobs_of(Globals).values() if k.repro and k.default not in ("", ())]
     assert [word.partition("=")[0] for word in said.split(" ")] == [*wanted, "--graph", "--case"]
     assert "--mode=C --seed=0 --repeats-per-prb=1 --engine=cpu " in said
+
+
+def test_a_line_is_taken_apart() -> None:
+    parts = split("--mode=P --threads=2 --graph --mb=8 --case=paper/mlp.json")
+    assert (parts.options, parts.driver, parts.words) == (("--mode=P", "--threads=2"), "graph", ("--mb=8", "--case=paper/mlp.json"))
+    assert (parts.case, parts.folder) == ("paper/mlp.json", ("paper",))
+    assert split("--matmul 4x8:8x4").case == "4x8:8x4"
+    assert split("--matmul 4x8:8x4").folder == ()
+
+
+def test_the_meaning_leaves_out_how_a_case_is_run_and_what_canonical_adds() -> None:
+    words = ["--mode=P", "--max-ms-per-prb=500", "--policy=fused", "--threads=2", "--seed=3", "--graph", "--mb=8", "--case=mlp.json"]
+    for more in ([], ["--canonical"]):
+        (problem,) = parse([*more, *words]).problems
+        assert split(problem.repro).meaning == "--seed=3 --threads=2 --graph --mb=8 --case=mlp.json"
+    assert split("no driver at all").meaning == "no driver at all"

@@ -1,0 +1,51 @@
+"""A repro line taken apart again: saved results know their problems by nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from benchgraph.harness.knobs import Globals, knobs_of
+from benchgraph.harness.parsers import text
+from benchgraph.harness.plugins import names
+from benchgraph.harness.problem import TRIGGER
+
+# How a problem is run, not what it is. --mode and --policy are told elsewhere: by the file, and by each of its timings.
+HOW = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb")
+
+
+@dataclass(frozen=True)
+class Repro:
+    """options: the shared ones. driver: '' for a line that names none. words: the driver's own options, and the case."""
+
+    options: tuple[str, ...]
+    driver: str
+    words: tuple[str, ...]
+
+    @property
+    def case(self) -> str:
+        """The file or the problem descriptor."""
+        last = self.words[-1] if self.words else ""
+        return last.removeprefix(f"{TRIGGER}=")
+
+    @property
+    def folder(self) -> tuple[str, ...]:
+        """The folders of a case that is a file."""
+        is_file = bool(self.words) and self.words[-1].startswith(TRIGGER)
+        return tuple(p for p in PurePosixPath(self.case).parts[:-1] if p not in ("/", ".", "..")) if is_file else ()
+
+    @property
+    def meaning(self) -> str:
+        """The line without HOW, and without what --canonical adds to it: equal for runs of one problem."""
+        default = {option: text(knob.default) for option, knob in knobs_of(Globals).items()}
+        pairs = [(word, *word.partition("=")[::2]) for word in self.options]
+        kept = [word for word, option, value in pairs if option not in HOW and value != default.get(option)]
+        return " ".join([*kept, *([f"--{self.driver}"] if self.driver else []), *self.words])
+
+
+def split(repro: str) -> Repro:
+    """The parts of a line as `Problem.repro` writes it."""
+    found = repro.split(" ")
+    drivers = {f"--{name}" for name in names("drivers")}
+    at = next((i for i, word in enumerate(found) if word in drivers), -1)
+    return Repro(tuple(found[: max(at, 0)]), found[at][2:] if at >= 0 else "", tuple(found[at + 1 :]))

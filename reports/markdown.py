@@ -1,0 +1,82 @@
+"""for pull requests: what failed, a row of policies per timed case, everything else folded away"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, fsum, log
+
+from benchgraph.harness.markup import bullets, code, folded, machine, section, table
+from benchgraph.harness.repro import split
+from benchgraph.harness.results import CaseResult, PolicyTiming, Result, ResultSet, Status
+
+TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
+
+
+def render(results: ResultSet) -> str:
+    """GitHub's Markdown: the summary, failures, timings, what else there is to say, and the machine last."""
+    failures, timed = results.failures, [c for c in results.cases if c.result.timings]
+    parts = [_summary(results)]
+    if failures:
+        parts.append(section("Failed", _reasons(failures), len(failures)))
+    if timed:
+        parts.append(section("Timings", _timings(timed), len(timed)))
+    if warnings := [f"{code(c.repro)}: {code(w)}" for c in timed for w in c.result.warnings]:
+        parts.append(folded(f"Reasons not to believe a timing ({len(warnings)})", bullets(warnings)))
+    for status, title in TITLES.items():
+        if found := [c for c in results.cases if c.result.status is status]:
+            body = _reasons(found) if any(c.result.reason for c in found) else bullets([code(c.repro) for c in found])
+            parts.append(folded(f"{title} ({len(found)})", body))
+    if passed := [c for c in results.cases if c.result.status.is_pass and not c.result.timings]:
+        parts.append(folded(f"Passed ({len(passed)})", bullets([code(c.repro) for c in passed])))
+    if results.machine is not None:
+        parts.append(machine(results.machine))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(results: ResultSet) -> str:
+    """As: **benchgraph**, mode C: 3 tests, 1 passed, **2 failed** (1 unimplemented), in 2.5 s."""
+    n = results.counts
+    kinds = [(n[s], s.value.lower().replace("_", " ")) for s in Status if s.is_failure and s is not Status.FAILED]
+    why = ", ".join(f"{count} {name}" for count, name in kinds if count)
+    counts = [(sum(n[s] for s in Status if s.is_pass), "passed"), *((n[s], title.lower()) for s, title in TITLES.items())]
+    said = [f"{count} {name}" for count, name in counts if count]
+    if results.failures:
+        said.insert(0, f"**{len(results.failures)} failed**" + (f" ({why})" if why else ""))
+    total = f"{n.total()} test{'' if n.total() == 1 else 's'}"
+    return f"**benchgraph**, mode {results.mode.value}: " + ", ".join([total, *said]) + f", in {results.elapsed_s:.1f} s"
+
+
+def _reasons(cases: Sequence[CaseResult]) -> str:
+    rows = [(c.result.status.value, code(c.repro), code(c.result.reason)) for c in cases]
+    return table(("status", "case", "why"), rows, left=3)
+
+
+def _timings(cases: list[CaseResult]) -> str:
+    """A row per case. Per policy its median, and beside it the first one's share of the peak, the others' ratio to the first."""
+    policies = list(dict.fromkeys(t.policy for c in cases for t in c.result.timings))
+    header = ["case", *(f"{name}{more}" for name in policies for more in ((" ms", " % of peak"), (" ms", " ratio"))[name != policies[0]])]
+    rows = [[code(split(c.repro).meaning), *(cell for name in policies for cell in _cells(c.result, policies[0], name))] for c in cases]
+    means = [cell for name in policies[1:] for cell in ("", f"**{_mean(cases, policies[0], name)}**")]
+    return table(header, rows, foot=[["**geometric mean**", "", "", *means]] if len(cases) > 1 and means else [])
+
+
+def _cells(r: Result, first: str, policy: str) -> tuple[str, str]:
+    """The median in milliseconds, and for the first policy its share of the peak, for others the ratio to the first."""
+    found = {t.policy: t for t in r.timings}
+    if policy not in found:
+        return "", ""
+    median_s = found[policy].timing.median_s
+    if policy == first:
+        return f"{median_s * 1e3:.4f}", f"{r.flops / median_s / r.peak:.0%}" if r.flops and r.peak else ""
+    return f"{median_s * 1e3:.4f}", f"{_ratio(found[policy], found[first]):.2f}" if first in found else ""
+
+
+def _ratio(one: PolicyTiming, other: PolicyTiming) -> float:
+    return one.timing.median_s / other.timing.median_s
+
+
+def _mean(cases: list[CaseResult], first: str, policy: str) -> str:
+    """The geometric mean of the ratios of all cases that have both policies."""
+    both = [{t.policy: t for t in c.result.timings} for c in cases]
+    ratios = [log(_ratio(t[policy], t[first])) for t in both if policy in t and first in t]
+    return f"{exp(fsum(ratios) / len(ratios)):.2f}" if ratios else "-"
