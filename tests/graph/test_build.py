@@ -1,12 +1,6 @@
-"""The builder, one-op graphs from samples, and the cases under inputs/graph that are built with it."""
+"""The builder, and one-op graphs from samples."""
 
 from __future__ import annotations
-
-import importlib.util
-import json
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,12 +8,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, InvalidShape, NoSuchOpKind
 from benchgraph.core.tensor import PropertyType
-from benchgraph.graph import GraphBuilder, dumps, infer_shapes, load, loads, sample_graph
+from benchgraph.graph import GraphBuilder, dumps, infer_shapes, loads, sample_graph
 from benchgraph.ops import OPS
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-
-INPUTS = Path(__file__).parents[2] / "inputs" / "graph"
 
 
 def test_shapes_dtypes_and_ids_follow() -> None:
@@ -102,49 +92,3 @@ def test_every_sample_makes_a_legal_graph_that_round_trips(kind: str) -> None:
         assert [t.shape for t in g.ops[0].inputs] == list(sample.shapes)
         assert infer_shapes(g) is g
         assert loads(dumps(g)) == g
-
-
-# ---- inputs/graph ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cases() -> ModuleType:
-    """inputs/graph/build.py as a module."""
-    spec = importlib.util.spec_from_file_location("inputs_graph_build", INPUTS / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_committed_cases_are_what_the_script_writes(cases: ModuleType, tmp_path: Path) -> None:
-    cases.write(tmp_path)
-    written = [p.relative_to(tmp_path) for p in sorted(tmp_path.rglob("*")) if p.is_file()]
-    assert len(written) == len(cases.BUILDS) + 1
-    for path in written:
-        assert (INPUTS / path).read_text() == (tmp_path / path).read_text(), f"{path} is stale: run inputs/graph/build.py"
-
-
-def test_no_committed_case_is_left_over(cases: ModuleType) -> None:
-    known = {case.path for case in cases.BUILDS}
-    found = {str(p.relative_to(INPUTS)) for folder in ("op", "pattern", "complex_fusion") for p in (INPUTS / folder).glob("*.json")}
-    assert found <= known
-
-
-def test_the_cases_are_strict_json_that_loads(cases: ModuleType) -> None:
-    for case in cases.BUILDS:
-        text = (INPUTS / case.path).read_text()
-        json.loads(text)
-        assert load(INPUTS / case.path) == case.graph()
-
-
-def test_each_case_is_cut_as_its_batch_line_says(cases: ModuleType) -> None:
-    for case in cases.BUILDS:
-        work = [p for p in partitions(case.graph(), Policy.fused) if p.kind != "end"]
-        assert len(work) == case.partitions, case.path
-        assert all(p.is_supported for p in work), case.path
-    lines = (INPUTS / "test_ci").read_text().splitlines()
-    assert "--reset --expected-n-partitions=2 --case=pattern/two_islands.json" in lines
-    assert "--reset --case=mlp.json" in lines

@@ -1,4 +1,4 @@
-"""Writes the Graph Compiler paper's f32 workloads and the batch files over them: `python inputs/graph/build_paper.py [FOLDER]`.
+"""The Graph Compiler paper's f32 workloads and the batch files over them.
 
 Two MLPs and four attention shapes, as in the evaluation of "oneDNN Graph Compiler: A Hybrid Approach for High-Performance Deep Learning
 Compilation" and its public artifact. The files hold batch 1 (MLP) and 32 (attention); `--mb` sets others.
@@ -9,11 +9,10 @@ Compilation" and its public artifact. The files hold batch 1 (MLP) and 32 (atten
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
-from benchgraph.graph import Graph, GraphBuilder, save
+from benchgraph.graph import Graph, GraphBuilder
 
 MLPS = {"mlp_1": (13, 512, 256, 128), "mlp_2": (479, 1024, 1024, 512, 256, 1)}
 MHAS = {"mha_1": (128, 768, 8), "mha_2": (128, 768, 12), "mha_3": (384, 1024, 8), "mha_4": (512, 1024, 16)}  # sequence, hidden, heads
@@ -42,24 +41,19 @@ def mha(sequence: int, hidden: int, heads: int) -> Graph:
     return b.graph()
 
 
-def batch(about: str, mlp_batches: tuple[int, ...], mha_batch: int) -> str:
-    """A batch file: every workload, one line each."""
-    lines = [f"# {about}; written by build_paper.py."]
-    lines += [f"--reset --mb={','.join(map(str, mlp_batches))} --case={FOLDER}/{name}.json" for name in MLPS]
-    lines += [f"--reset --mb={mha_batch} --case={FOLDER}/{name}.json" for name in MHAS]
-    return "\n".join(lines) + "\n"
+def _lines(mlp_batches: tuple[int, ...], mha_batch: int) -> tuple[str, ...]:
+    """Every workload, one line each."""
+    mlps = (f"--reset --mb={','.join(map(str, mlp_batches))} --case={FOLDER}/{name}.json" for name in MLPS)
+    return (*mlps, *(f"--reset --mb={mha_batch} --case={FOLDER}/{name}.json" for name in MHAS))
 
 
-def write(folder: Path) -> None:
-    """All graphs and both batch files; running it twice changes nothing."""
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    for name, widths in MLPS.items():
-        save(mlp(widths), folder / FOLDER / f"{name}.json")
-    for name, shape in MHAS.items():
-        save(mha(*shape), folder / FOLDER / f"{name}.json")
-    (folder / "test_paper").write_text(batch("Correctness of the Graph Compiler paper's workloads", (32, 128, 512), 2), encoding="utf-8")
-    (folder / "perf_paper").write_text(batch("Speed on the Graph Compiler paper's workloads", MLP_BATCHES, MHA_BATCH), encoding="utf-8")
+BATCHES = {
+    "test_paper": ("Correctness of the Graph Compiler paper's workloads", _lines((32, 128, 512), 2)),
+    "perf_paper": ("Speed on the Graph Compiler paper's workloads", _lines(MLP_BATCHES, MHA_BATCH)),
+}
 
 
-if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
+def graphs() -> Iterator[tuple[str, Graph]]:
+    """Path under inputs/graph and graph of every workload."""
+    yield from ((f"{FOLDER}/{name}.json", mlp(widths)) for name, widths in MLPS.items())
+    yield from ((f"{FOLDER}/{name}.json", mha(*shape)) for name, shape in MHAS.items())

@@ -1,0 +1,49 @@
+"""Batch files for mode P: `benchgraph --mode=P --batch=perf_graph_mlp`. Sizes are those of inference and training, not of tests."""
+
+from __future__ import annotations
+
+BATCHES = {
+    "perf_graph_mlp": (
+        "Speed of perceptrons",
+        (
+            "--reset --dt=f32,bf16 --mb=1,32,128,512 --case=mlp.json",
+            "--reset --mb=32,128,512 --case=quantised_mlp.json",
+            "--reset --in-shapes=0:128x1024+1:1024x4096+3:1024x4096+8:4096x1024 --case=complex_fusion/gated_mlp.json",
+        ),
+    ),
+    "perf_graph_mha": (
+        "Speed of attention",
+        (
+            "--reset --dt=f32,bf16 --mb=1,32 --case=attention.json",
+            "--reset --mb=1,32 --case=complex_fusion/attention_causal_mask.json",
+            "--reset --mb=1,32 --case=complex_fusion/attention_grouped_queries.json",
+            "--reset --mb=1,32 --case=complex_fusion/attention_int8.json",
+            "--reset --mb=1,32 --case=complex_fusion/attention_compressed_keys_and_values.json",
+        ),
+    ),
+    "perf_graph_op": (
+        "Speed of single ops on tensors larger than the caches, and on some that fit",
+        (
+            *(
+                f"--reset --dt=f32,bf16 --in-shapes=0:128x768,0:4096x4096 --case=op/{name}.json"
+                for name in ("relu", "gelu", "tanh", "exp", "sigmoid")
+            ),
+            "--reset --dt=f32,bf16 --in-shapes=0:4096x4096+1:4096x4096,0:4096x4096+1:4096 --case=op/add_broadcast.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x128x128,0:64x512x512 --case=op/softmax.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x128x100,0:64x512x100 --case=op/layernorm.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:64x512x512 --case=op/reduce_sum.json",
+            "--reset --in-shapes=0:64x128x16x64 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:128x1024+1:1024x1024,0:1024x1024+1:1024x1024 --case=op/matmul.json",
+        ),
+    ),
+    "perf_graph_conv": (
+        "Speed of convolutions and pooling; the sizes are those of ResNet-50's stages",
+        (
+            "--reset --in-shapes=0:8x56x56x64+1:3x3x64x64+2:64,0:8x28x28x128+1:3x3x128x128+2:128 --case=op/conv.json",
+            "--reset --in-shapes=0:8x14x14x256+1:3x3x256x256+2:256,0:8x7x7x512+1:3x3x512x512+2:512 --case=op/conv.json",
+            "--reset --mb=8 --case=complex_fusion/bottleneck.json",
+            "--reset --mb=8 --case=pattern/conv_depthwise_pointwise.json",
+            "--reset --in-shapes=0:8x112x112x64 --case=op/maxpool.json",
+        ),
+    ),
+}
