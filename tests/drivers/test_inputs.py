@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_deployed_batches_begin_with_a_reset_and_run_without_their_driver_named(
 def test_the_smoke_batch_passes(driver: str) -> None:
     done = CliRunner().invoke(main, [f"--batch=test_{driver}_smoke"])
     count = len(problems(data_dir("inputs") / driver / f"test_{driver}_smoke"))
+    assert f"tests:{count} passed:{count} " in done.output, done.output
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_problems_can_go_to_worker_processes(driver: str) -> None:
+    for problem in problems(data_dir("inputs") / driver / f"test_{driver}_smoke"):
+        assert pickle.loads(pickle.dumps(problem)) == problem
+
+
+def test_a_batch_of_descriptors_runs_in_worker_processes() -> None:
+    done = CliRunner().invoke(main, ["--jobs=2", "--batch=test_reorder_smoke"])
+    count = len(problems(data_dir("inputs") / "reorder" / "test_reorder_smoke"))
     assert f"tests:{count} passed:{count} " in done.output, done.output
 
 
