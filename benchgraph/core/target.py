@@ -81,6 +81,11 @@ def _cache_bytes(level: int, default: int) -> int:
     return default
 
 
+def last_level_bytes() -> int:
+    """The largest cache of this machine; 32 MB where the system does not tell, which is more than most have."""
+    return max(_cache_bytes(level, 0) for level in (1, 2, 3, 4)) or 32 << 20
+
+
 @cache
 def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""

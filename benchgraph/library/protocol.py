@@ -54,3 +54,7 @@ class Library(Protocol):
 class Chain(Protocol):
     def run(self, times: int) -> None:
         """Execute all steps in order, `times` times, in one native call."""
+
+    @property
+    def constants(self) -> Sequence[NDArray[np.generic]]:
+        """Memory of the library's own that every execution reads: what it has computed, or will at the first one, from constant inputs."""

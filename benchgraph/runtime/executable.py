@@ -182,6 +182,11 @@ class Bound:
         self._is_new = False
 
     @property
+    def constants(self) -> Sequence[Array]:
+        """What the code reads besides its inputs."""
+        return self._constants.buffers
+
+    @property
     def step(self) -> tuple[int, int]:
         """(address of the function, address of its argument), what a Chain calls."""
         return ctypes.cast(self._main, ctypes.c_void_p).value or 0, ctypes.addressof(self._argv)
@@ -201,6 +206,10 @@ class Chain:
         for bound in self._bounds:
             bound.prepare()
         self._loop(ctypes.addressof(self._table), len(self._bounds), times)
+
+    @property
+    def constants(self) -> Sequence[Array]:
+        return [buffer for bound in self._bounds for buffer in bound.constants]
 
 
 def chain(bounds: Sequence[object]) -> Chain:

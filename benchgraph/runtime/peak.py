@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -14,12 +12,13 @@ from benchgraph.codegen import microkernel
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import I64, PTR, VOID, has_fma
 from benchgraph.core.target import Target
+from benchgraph.runtime.burst import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
 
 _ACCUMULATORS = 12  # latency 4 or 5, two per cycle: ten in flight are enough, and twelve fit 16 registers with their operand
-_BURST_S, _SAMPLE_S, _SAMPLES = 1e-3, 10e-3, 5
+_SAMPLE_S, _SAMPLES = 10e-3, 5
 _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a second-level cache
 
 
@@ -30,18 +29,18 @@ class PeakProbe:
         self._threads = threads
         self._code, self._flops_per_turn = _peak_code(threads, target, runtime)
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self._code.address("run"))
-        self._turns = _calibrated(self._run, _BURST_S, 1)
+        self._turns = calibrated(self._run, BURST_S, 1)
 
     def sample(self) -> float:
         """FLOP/s of all threads together over about a millisecond."""
         return self._measure(self._turns)
 
     def _measure(self, turns: int) -> float:
-        return self._threads * turns * self._flops_per_turn / _seconds(self._run, turns, self._threads)
+        return self._threads * turns * self._flops_per_turn / seconds(self._run, turns, self._threads)
 
     def peak(self) -> float:
         """FLOP/s, the best of several samples of 10 ms."""
-        turns = int(self._turns * _SAMPLE_S / _BURST_S)
+        turns = int(self._turns * _SAMPLE_S / BURST_S)
         return max(self._measure(turns) for _ in range(_SAMPLES))
 
 
@@ -60,29 +59,15 @@ class KernelProbe:
             buffer.view(np.float32)[:] = np.float32(1 / _BLOCK)
         self._addresses = [buffer.ctypes.data for buffer in self._buffers]
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(self._code.address("run"))
-        self._times = _calibrated(self._run, _BURST_S, *self._addresses)
+        self._times = calibrated(self._run, BURST_S, *self._addresses)
 
     def sample(self) -> float:
         """FLOP/s over about a millisecond."""
-        return self._times * 2 * _BLOCK**3 / _seconds(self._run, self._times, *self._addresses)
+        return self._times * 2 * _BLOCK**3 / seconds(self._run, self._times, *self._addresses)
 
 
 def kernel_probe(target: Target) -> KernelProbe:
     return KernelProbe(target)
-
-
-def _seconds(function: Any, *arguments: int) -> float:
-    start = time.perf_counter_ns()
-    function(*arguments)
-    return max(1, time.perf_counter_ns() - start) / 1e9
-
-
-def _calibrated(run: Any, seconds: float, *arguments: int) -> int:
-    """How many turns of `run` last about this long, on one thread: waking others can take longer than the whole burst."""
-    turns = 1
-    while (took := min(_seconds(run, turns, *arguments) for _ in range(3))) < seconds / 4:
-        turns *= 4
-    return max(1, int(turns * seconds / took))
 
 
 _PEAK = """

@@ -111,6 +111,18 @@ def test_init_runs_once_per_set_of_constant_buffers() -> None:
     np.testing.assert_array_equal(dst, src * (wei * 2 + 10))
 
 
+def test_a_chain_names_the_memory_that_its_code_reads_besides_the_inputs() -> None:
+    src, wei, dst = arrays()
+    e = scaled()
+    bounds = [e.bind([src, wei], [dst]), e.bind([src, wei * 2], [np.empty_like(dst)])]
+    both = chain(bounds)
+    before = [a.ctypes.data for a in both.constants]
+    both.run(1)
+    assert [a.ctypes.data for a in both.constants] == before
+    folded = [both.constants[i].view(np.float32)[:6] for i in (1, 4)]
+    np.testing.assert_array_equal(folded, [wei.reshape(-1) + 10, wei.reshape(-1) * 2 + 10])
+
+
 def test_constants_are_kept_while_a_bound_needs_them_and_no_longer() -> None:
     src, wei, dst = arrays()
     e = scaled()

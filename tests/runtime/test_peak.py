@@ -30,5 +30,5 @@ def test_probes_give_plausible_rates() -> None:
 def test_flops_are_counted_for_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With time replaced by one second per call, the rate is the count."""
     probe = PeakProbe(2, host(), "seq")
-    monkeypatch.setattr(peak, "_seconds", lambda function, *arguments: 1.0)
+    monkeypatch.setattr(peak, "seconds", lambda function, *arguments: 1.0)
     assert probe.sample() == 2 * probe._turns * probe._flops_per_turn
