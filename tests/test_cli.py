@@ -75,22 +75,24 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[:2] == ["Template entries: perf,%engine%,%prb%,%-time%,%0time%", "perf,engine,prb,min_time,avg_time"]
     assert lines[2] == "perf,cpu,--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json,5,5"
     lines = lines[3:]
-    assert lines[0] == "0:EXECUTED (3501 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
+    assert lines[0] == "0:EXECUTED (3484 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
     assert lines[1].startswith("Test CPU, ")
     assert lines[2] == "f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 7 GFLOP/s (90%)"
-    assert [" ".join(line.replace("|", " ").split()) for line in lines[4:14]] == [
+    assert lines[3] == "memory is read at 2.0 GB/s with 2"
+    assert [" ".join(line.replace("|", " ").split()) for line in lines[5:16]] == [
         "--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json",
-        "policy / partition min ms median ms GFLOP/s % of peak compile ms ratio",
-        lines[6],
-        "fused (1 partition) 5.0000 5.0000 0.0 0.0% 500.0 1.00",
-        "post_ops (2 partitions) 6.0000 6.0000 0.0 0.0% 1000.0 1.20",
-        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 500.0",
-        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 500.0",
-        "one_op_each (2 partitions) 6.0000 6.0000 0.0 0.0% 1000.0 1.20",
-        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 500.0",
-        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 500.0",
+        "hot caches; peak 16.0 GFLOP/s; bandwidth 6.0 GB/s (reading 0.896 KB over and over)",
+        "policy / partition min ms median ms GFLOP/s % peak GB/s % bw FLOP/B roof compile ms ratio",
+        lines[8],
+        "fused (1 partition) 5.0000 5.0000 0.0 0.0% 0.0 0.0% 1.2 bw 500.0 1.00",
+        "post_ops (2 partitions) 6.0000 6.0000 0.0 0.0% 0.0 0.0% 1.2 bw 1000.0 1.20",
+        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 0.0 0.0% 1.1 bw 500.0",
+        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 0.0 0.0% 0.1 bw 500.0",
+        "one_op_each (2 partitions) 6.0000 6.0000 0.0 0.0% 0.0 0.0% 1.2 bw 1000.0 1.20",
+        "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 0.0 0.0% 1.1 bw 500.0",
+        "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 0.0 0.0% 0.1 bw 500.0",
     ]
-    assert lines[14] == "fused : post_ops : one_op_each = 1.00 : 1.20 : 1.20"
+    assert lines[16] == "fused : post_ops : one_op_each = 1.00 : 1.20 : 1.20"
     assert result.exit_code == 0
 
 

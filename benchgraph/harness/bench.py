@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,7 @@ from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.target import current
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
+    from benchgraph.harness.buffers import Array
     from benchgraph.library.protocol import Library
 
 
@@ -19,7 +20,14 @@ class Probe(Protocol):
     """Measures what the machine can do at this moment."""
 
     def sample(self) -> float:
-        """FLOP/s."""
+        """FLOP/s, or bytes/s."""
+
+
+class BandwidthProbe(Probe, Protocol):
+    """Measures how fast the machine reads nbytes over and over."""
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 def _benchgraph() -> Library:
@@ -47,6 +55,18 @@ def _kernel() -> Probe:
     return kernel_probe(current())
 
 
+def _bandwidth(threads: int, sizes: Sequence[int]) -> Sequence[BandwidthProbe]:
+    from benchgraph.runtime.bandwidth import bandwidth_probes
+
+    return bandwidth_probes(sizes, threads, current())
+
+
+def _evict(arrays: Sequence[Array], tlb_bytes: int, threads: int) -> Callable[[], None]:
+    from benchgraph.runtime.evict import Eviction
+
+    return Eviction(arrays, tlb_bytes, threads, current())
+
+
 def _free_bytes() -> int:
     """Memory that can be taken without swapping, the container's limit included. Raises OutOfMemory where Linux does not tell."""
     lines = Path("/proc/meminfo").read_text().splitlines()
@@ -62,10 +82,16 @@ def _free_bytes() -> int:
 
 @dataclass(frozen=True)
 class Bench:
-    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: by number of threads."""
+    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: by number of threads.
+
+    bandwidth: (threads, sizes) -> a probe for each size that makes a difference, the smallest first. evict: (arrays, bytes to touch page
+    by page, threads) -> what makes the arrays cold.
+    """
 
     clock: Callable[[], float] = time.perf_counter
     library: Callable[[str], Library] = _library
     probe: Callable[[int], Probe] = _peak
     kernel: Callable[[], Probe] = _kernel
     free_bytes: Callable[[], int] = _free_bytes
+    bandwidth: Callable[[int, Sequence[int]], Sequence[BandwidthProbe]] = _bandwidth
+    evict: Callable[[Sequence[Array], int, int], Callable[[], None]] = _evict

@@ -125,8 +125,10 @@ def _summary(word: str) -> str:
 
 
 def _cold_cache(word: str) -> str:
-    if not re.fullmatch(r"(none|wei|all|custom)(\+tlb(:\d+[MG])?)?", word):
-        raise ValueError("give none, wei, all or custom, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
+    if word.startswith("custom"):
+        raise ValueError("custom means data that are named in benchdnn's own source; choose wei or all")
+    if not re.fullmatch(r"(none|wei|all)(\+tlb(:[1-9]\d*[MG])?)?", word):
+        raise ValueError("give none, wei or all, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
     return word
 
 
@@ -151,7 +153,7 @@ class Globals:
         _mode,
         "{L,I,R,C,B,P,F,S}",
         "list, initialise (compile), run once, check (default), run twice and compare bit by bit, measure performance, measure it fast "
-        "(as P with 10 ms), simulate (as P with a single execution)",
+        "(as P with 10 ms), execute once, unprepared, and time that (S, for simulators)",
         group=RUN,
     )
     mode_modifier: str = knob(
@@ -196,9 +198,20 @@ class Globals:
     )
     fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead", group=MEASURE, fixed_by=(Mode.simulation,))
     cold_cache: str = knob(
-        "none", _cold_cache, "{none,wei,all,custom}[+tlb[:SIZE]]", "benchdnn's cold caches; not made yet: timings say so", group=MEASURE
+        "none",
+        _cold_cache,
+        "{none,wei,all}[+tlb[:SIZE]]",
+        "what is flushed from the caches before every execution, each of which is then a sample: nothing (default), constants and what was "
+        "computed from them, all inputs and outputs of partitions too; tlb touches other pages, SIZE in M or G (default 1G)",
+        group=MEASURE,
     )
-    num_streams: int = knob(1, positive, "N", "benchdnn's streams; there is one: timings say so", group=MEASURE)
+    num_streams: int = knob(
+        1,
+        positive,
+        "N",
+        "executions in flight, each with an N-th of the threads and data of its own; times are per execution finished (default 1)",
+        group=MEASURE,
+    )
     start: int = knob(0, natural, "N", "skip the cases before the N-th", group=CHOOSE, repro=False)
     match: str = knob("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in", group=CHOOSE, repro=False)
     shard: tuple[int, int] = knob(

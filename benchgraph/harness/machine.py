@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from benchgraph.core.config import override
 from benchgraph.core.target import current, host
 from benchgraph.harness.bench import Bench, Probe
-from benchgraph.harness.knobs import Globals
+from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.results import Machine
 
 PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed
@@ -18,15 +19,22 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 
 
 def describe(settings: Globals, bench: Bench) -> Machine:
-    """The machine; in mode P with its measured peaks, for the threads of these settings."""
+    """The machine; in modes P and F with its measured peaks and memory bandwidth, for the threads of these settings."""
     versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
     with override(**({"threads": settings.threads} if settings.threads else {})):
         target = current()
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
-        if not settings.mode.is_timed:
+        if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
-        all_threads, one, kernel = _best([bench.probe(target.cores), bench.probe(1), bench.kernel()])
-        return replace(facts, peak_flops={"f32": all_threads}, peak_flops_1_thread={"f32": one}, microkernel={"f32": kernel})
+        (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
+        all_threads, one, kernel, read = _best([bench.probe(target.cores), bench.probe(1), bench.kernel(), memory])
+        return replace(
+            facts,
+            peak_flops={"f32": all_threads},
+            peak_flops_1_thread={"f32": one},
+            microkernel={"f32": kernel},
+            memory_bandwidth=read,
+        )
 
 
 def _best(probes: list[Probe]) -> list[float]:

@@ -13,8 +13,11 @@ from statistics import median, quantiles
 from typing import TypeAlias
 
 from benchgraph.harness.knobs import Mode
+from benchgraph.harness.roofline import Roofline
 
-SCHEMA_VERSION = 2  # of the JSON report: 1 = first; 2 = a case per line, source, phases_s, the ops of partitions, the accuracy of outputs
+# Of the JSON report. 1: the first. 2: a case per line, source, phases_s, the ops of partitions, the accuracy of outputs. 3: bandwidth,
+# arithmetic intensity and shares of the roofs; cold caches and streams.
+SCHEMA_VERSION = 3
 
 
 class Status(Enum):
@@ -127,8 +130,9 @@ class Result:
 
     errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out; partitions: the ids of their ops.
     flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
-    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples. warnings: why not to believe
-    the timings. no_memory: whether it is for want of memory that there is no better result.
+    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples; bandwidth_samples: bytes/s at
+    which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
+    warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
     """
 
     status: Status
@@ -143,6 +147,9 @@ class Result:
     accuracy: tuple[Accuracy, ...] = ()
     timings: tuple[PolicyTiming, ...] = ()
     peak_samples: tuple[float, ...] = ()
+    bandwidth_samples: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    cold_cache: str = "none"
+    num_streams: int = 1
     warnings: tuple[str, ...] = ()
     no_memory: bool = False
 
@@ -150,6 +157,23 @@ class Result:
     def peak(self) -> float:
         """The best FLOP/s the machine offered while the case was measured (so that no share of it flatters); 0 when not measured."""
         return max(self.peak_samples, default=0.0)
+
+    def bandwidth(self, nbytes: int) -> float:
+        """The best bytes/s the machine offered to whoever reads that much memory over and over; 0 when not measured.
+
+        Measured by the probe that read as much or the next more; beyond the largest, which no cache holds, by that one.
+        """
+        larger = [size for size in self.bandwidth_samples if size >= nbytes]
+        size = min(larger) if larger else max(self.bandwidth_samples, default=0)
+        return max(self.bandwidth_samples.get(size, ()), default=0.0)
+
+    def roofline(self, t: PolicyTiming | PartitionTiming) -> Roofline:
+        """The median execution of the whole graph under a policy, or of one partition, against the roofs.
+
+        Streams have data of their own each, which share the caches.
+        """
+        work = t if isinstance(t, PartitionTiming) else self
+        return Roofline(work.flops, work.bytes, t.timing.median_s, self.peak, self.bandwidth(work.bytes * self.num_streams))
 
 
 @dataclass(frozen=True)
@@ -185,7 +209,8 @@ class Machine:
     """Where the numbers come from.
 
     peak_flops: dtype -> FLOP/s of the arithmetic units with all threads, peak_flops_1_thread with one, microkernel the single-thread
-    FLOP/s of our GEMM microkernel on microkernel_shape; all measured, and empty when nothing was timed.
+    FLOP/s of our GEMM microkernel on microkernel_shape, memory_bandwidth the bytes/s that all threads together read from memory; all
+    measured, and empty or 0 when nothing was timed.
     """
 
     cpu: str
@@ -197,6 +222,7 @@ class Machine:
     peak_flops_1_thread: dict[str, float] = field(default_factory=dict)
     microkernel: dict[str, float] = field(default_factory=dict)
     microkernel_shape: str = "256x256x256"
+    memory_bandwidth: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from benchgraph.harness.knobs import Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
 from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.harness.results import CaseResult, Result, Status
+from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
 
 Log = Callable[[str], None]
@@ -124,6 +125,8 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.SKIPPED, lack)
     library = bench.library(problem.globals.library)
     try:
+        if mode is Mode.simulation:
+            return simulate(problem, graph, library, bench)
         if mode.is_timed:
             return measure(problem, graph, library, bench)
         how = {Mode.init: initialise, Mode.run: run_once, Mode.correctness: check, Mode.bitwise: run_twice}

@@ -1,6 +1,6 @@
 """Results on disk: the JSON report, which is also what --resume reads.
 
-    {"schema_version": 1, "mode": "C", "source": "5f0c...", "machine": {...}, "cases": [
+    {"schema_version": 3, "mode": "C", "source": "5f0c...", "machine": {...}, "cases": [
     {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
@@ -8,7 +8,8 @@
 A case is a line. While a run lasts, `Stream` replaces the last line by the next case and a new last line, in one write; so the file is
 whole after each case, in the order in which they finished. Where a write was cut off, `parse` takes the lines before it.
 
-Keys stand in a fixed order. Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second.
+Keys stand in a fixed order. Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second;
+bandwidths are bytes per second.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ from benchgraph.harness.results import (
     Timing,
     summary,
 )
+from benchgraph.harness.roofline import Roofline
 
 Json: TypeAlias = dict[str, Any]
+
+READABLE = (2, SCHEMA_VERSION)  # version 2 said nothing of bandwidth: its timings were hot, its streams one
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -85,6 +89,7 @@ def _machine(m: Machine) -> Json:
         "peak_flops": m.peak_flops,
         "peak_flops_1_thread": m.peak_flops_1_thread,
         "microkernel": {"shape": m.microkernel_shape, "flops": {"f32": micro}, "share": {"f32": micro / one}} if one else None,
+        "memory_bandwidth": m.memory_bandwidth,
     }
 
 
@@ -106,22 +111,37 @@ def _case(c: CaseResult) -> Json:
         "bytes": r.bytes,
         "input_bytes": r.input_bytes,
         "compile_s": sum(t.compile_s for t in r.timings),
+        "cold_cache": r.cold_cache,
+        "num_streams": r.num_streams,
         "peak_samples": list(r.peak_samples),
-        "timings": {t.policy: _policy(t) for t in r.timings},
+        "bandwidth_samples": [{"bytes": size, "samples": list(found)} for size, found in r.bandwidth_samples.items()],
+        "timings": {t.policy: _policy(t, r) for t in r.timings},
         "warnings": list(r.warnings),
     }
 
 
-def _policy(t: PolicyTiming) -> Json:
+def _policy(t: PolicyTiming, r: Result) -> Json:
     return {
         "samples_s": list(t.timing.samples_s),
         "executions_per_sample": t.timing.times,
         "compile_s": t.compile_s,
-        "partitions": [_partition(p) for p in t.partitions],
+        **_roofline(r.roofline(t)),
+        "partitions": [_partition(p, r) for p in t.partitions],
     }
 
 
-def _partition(p: PartitionTiming) -> Json:
+def _roofline(work: Roofline) -> Json:
+    """What follows from the samples, for whoever reads the file without this package; reading it here leaves it out."""
+    return {
+        "flops_per_s": work.flops_per_s,
+        "bytes_per_s": work.bytes_per_s,
+        "intensity": work.intensity,
+        "peak_share": work.peak_share,
+        "bandwidth_share": work.bandwidth_share,
+    }
+
+
+def _partition(p: PartitionTiming, r: Result) -> Json:
     return {
         "id": p.id,
         "kind": p.kind,
@@ -131,6 +151,7 @@ def _partition(p: PartitionTiming) -> Json:
         "compile_s": p.compile_s,
         "samples_s": list(p.timing.samples_s),
         "executions_per_sample": p.timing.times,
+        **_roofline(r.roofline(p)),
     }
 
 
@@ -144,8 +165,8 @@ def parse(text: str) -> tuple[ResultSet, str]:
     """
     try:
         found = _document(text)
-        if (version := found["schema_version"]) != SCHEMA_VERSION:
-            raise ParseError(f"schema version {version}; this benchgraph reads version {SCHEMA_VERSION}")
+        if (version := found["schema_version"]) not in READABLE:
+            raise ParseError(f"schema version {version}; this benchgraph reads versions {' and '.join(map(str, READABLE))}")
         machine = found["machine"] and _read_machine(found["machine"])
         cases = tuple(_read_case(c) for c in found["cases"])
         return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0)), found["source"]
@@ -168,7 +189,7 @@ def _document(text: str) -> Json:
 def _read_machine(d: Json) -> Machine:
     micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
     peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
-    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks)
+    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0))
 
 
 def _read_case(d: Json) -> CaseResult:
@@ -186,6 +207,9 @@ def _read_case(d: Json) -> CaseResult:
         accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
         timings=tuple(PolicyTiming(policy, _read_timing(t), tuple(_read_partition(p) for p in t["partitions"])) for policy, t in timings),
         peak_samples=tuple(d["peak_samples"]),
+        bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
+        cold_cache=d.get("cold_cache", "none"),
+        num_streams=d.get("num_streams", 1),
         warnings=tuple(d["warnings"]),
     )
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])

@@ -5,12 +5,14 @@ Nothing is measured: executing an op takes OP_S seconds of the fake clock, whoev
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.target import current
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
 from benchgraph.ops import spec, with_defaults
@@ -20,19 +22,26 @@ from benchgraph.partition.ir import Partition, Policy
 OP_S = 0.002  # per op and execution, the same for every kind
 CALL_S = 0.001  # per partition and execution on top, so that fewer partitions are faster
 COMPILE_S = 0.5
+EVICT_S = 0.25  # that making data cold takes
 PEAK = 8e9  # FLOP/s per thread that the fake machine offers
 KERNEL = 7.2e9
+BANDWIDTH = 3e9  # bytes/s per thread that it reads from caches
+MEMORY_BYTES, MEMORY = 1 << 20, 1e9  # what no cache holds, and bytes/s per thread from there
 
 
 @dataclass
 class Clock:
     now: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()
+
     def __call__(self) -> float:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        self.now += seconds
+        with self.lock:
+            self.now += seconds
 
 
 def cut(graph: Graph, policy: Policy) -> list[tuple[Op, ...]]:
@@ -53,7 +62,10 @@ def partition(graph: Graph, id: int, ops: tuple[Op, ...], unsupported: str) -> P
 
 @dataclass
 class FakeLibrary:
-    """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile."""
+    """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile.
+
+    log: the ops of every execution of a bound partition; events: executions of chains and evictions, in order; threads: at every compile.
+    """
 
     clock: Clock
     spoil: Callable[[str, np.ndarray], np.ndarray] = lambda kind, array: array
@@ -61,6 +73,8 @@ class FakeLibrary:
     fails: Exception | None = None
     name: str = "fake"
     log: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         return tuple(partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy)))
@@ -71,10 +85,11 @@ class FakeLibrary:
         if self.fails is not None:
             raise self.fails
         self.clock.advance(COMPILE_S)
+        self.threads.append(current().cores)
         return Compiled(self, partition)
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
-        return Chain(self.clock, tuple(steps))
+        return Chain(self, tuple(steps))
 
 
 @dataclass
@@ -116,22 +131,50 @@ class Bound:
 
 @dataclass
 class Chain:
-    clock: Clock
+    """constants: one array per step, as if each had packed something."""
+
+    library: FakeLibrary
     steps: tuple[Bound, ...]
 
+    def __post_init__(self) -> None:
+        self.constants = [np.zeros(1) for _ in self.steps]
+
     def run(self, times: int) -> None:
-        self.clock.advance(times * sum(step.cost_s for step in self.steps))
+        ops = " + ".join(" ".join(op.kind for op in step.compiled.partition.ops) for step in self.steps)
+        self.library.events.append(f"{times} x {ops}")
+        self.library.clock.advance(times * sum(step.cost_s for step in self.steps))
 
 
 @dataclass
 class FakeProbe:
     rate: float
 
+    nbytes: int = 0
+
     def sample(self) -> float:
         return self.rate
 
 
+def bandwidth(threads: int, sizes: Sequence[int]) -> list[FakeProbe]:
+    """A probe per size, the smallest first; memory's for what is too large."""
+    found = sorted({min(n, MEMORY_BYTES) for n in sizes})
+    return [FakeProbe(threads * (MEMORY if n == MEMORY_BYTES else BANDWIDTH), n) for n in found]
+
+
 def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
+    def evict(arrays: Sequence[np.ndarray], tlb_bytes: int, threads: int) -> Callable[[], None]:
+        def go() -> None:
+            library.events.append(f"evict {len(arrays)} {tlb_bytes}")
+            library.clock.advance(EVICT_S)
+
+        return go
+
     return Bench(
-        library.clock, lambda name: library, lambda threads: FakeProbe(threads * PEAK), lambda: FakeProbe(KERNEL), lambda: free_bytes
+        clock=library.clock,
+        library=lambda name: library,
+        probe=lambda threads: FakeProbe(threads * PEAK),
+        kernel=lambda: FakeProbe(KERNEL),
+        free_bytes=lambda: free_bytes,
+        bandwidth=bandwidth,
+        evict=evict,
     )

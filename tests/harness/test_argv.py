@@ -206,7 +206,11 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--perf-template=100%"], "--perf-template: bad value '100%'; '%' is no token; write %NAME%, as in %-time%"),
         (
             ["--cold-cache=some"],
-            "--cold-cache: bad value 'some'; give none, wei, all or custom, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G",
+            "--cold-cache: bad value 'some'; give none, wei or all, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G",
+        ),
+        (
+            ["--cold-cache=custom+tlb"],
+            "--cold-cache: bad value 'custom+tlb'; custom means data that are named in benchdnn's own source; choose wei or all",
         ),
         (["--shard=0/2"], "--shard: bad value '0/2'; give I/N with I from 1 to N, as in 2/3"),
         (["--match=["], "--match: bad value '['; not a regular expression: unterminated character set at position 0"),

@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.machine import PROBES, describe
-from tests.harness.fake_library import KERNEL, PEAK, Clock, FakeLibrary, fake_bench
+from tests.harness.fake_library import KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
 
 
 def test_mode_c_does_not_measure() -> None:
@@ -14,6 +14,7 @@ def test_mode_c_does_not_measure() -> None:
     assert m.cpu
     assert m.versions.keys() == {"python", "benchgraph", "numpy", "llvmlite"}
     assert m.peak_flops == m.microkernel == {}
+    assert m.memory_bandwidth == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -21,6 +22,12 @@ def test_mode_p_measures_one_thread_all_threads_and_the_microkernel(threads: int
     m = describe(Globals(mode=Mode.performance, threads=threads), fake_bench(FakeLibrary(Clock())))
     assert (m.threads, m.peak_flops, m.peak_flops_1_thread) == (threads, {"f32": threads * PEAK}, {"f32": PEAK})
     assert m.microkernel == {"f32": KERNEL}
+    assert m.memory_bandwidth == threads * MEMORY
+
+
+def test_mode_s_measures_nothing_but_the_case() -> None:
+    m = describe(Globals(mode=Mode.simulation), fake_bench(FakeLibrary(Clock())))
+    assert (m.peak_flops, m.microkernel, m.memory_bandwidth) == ({}, {}, 0.0)
 
 
 def test_a_peak_is_the_best_of_several_samples() -> None:

@@ -65,7 +65,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "isa": st.sampled_from(["auto", "avx512", "avx2", "portable"]),
     "max_ms_per_prb": st.floats(10, 60000),
     "fix_times_per_prb": st.integers(0, 99),
-    "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "custom+tlb:2G"]),
+    "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "none+tlb:2G"]),
     "num_streams": st.integers(1, 9),
     "canonical": st.booleans(),
 }

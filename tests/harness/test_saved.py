@@ -28,9 +28,12 @@ MEASURED = Result(
     accuracy=(Accuracy("partition 0 (chain)", 5, "f32", 7, 0, 1e-7, 2e-7, 1.0, 3e-8, 0.25, "fused"),),
     timings=(PolicyTiming("fused", TIMING, (PART,)), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
     peak_samples=(16e9, 15e9),
+    bandwidth_samples={40: (5e9, 4e9), 64: (3e9,)},
+    cold_cache="all+tlb:1G",
+    num_streams=2,
     warnings=("loud",),
 )
-MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)
 CASES = (
     CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED, {"compile": 0.125, "other": 1.375}),
     CaseResult(1, "--graph --case=b.json", 0.0, Result(Status.UNTESTED, 'no "such" thing\n\u2028é')),
@@ -64,7 +67,7 @@ def test_every_cut_leaves_the_cases_before_it() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", "{}", '{"schema_version": 2}', render(RESULTS)[:30], '{"graph": []}', render(RESULTS).replace('"P"', '"Q"')],
+    ["", "{", "[]", "3", "{}", '{"schema_version": 3}', render(RESULTS)[:30], '{"graph": []}', render(RESULTS).replace('"P"', '"Q"')],
 )
 def test_what_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match=r"not a JSON report of benchgraph; give a file that --report=json:FILE wrote"):
@@ -72,8 +75,19 @@ def test_what_is_no_report_is_refused(text: str) -> None:
 
 
 def test_another_schema_is_named() -> None:
-    with pytest.raises(ParseError, match=r"schema version 1; this benchgraph reads version 2"):
-        parse(render(RESULTS).replace('"schema_version": 2', '"schema_version": 1'))
+    with pytest.raises(ParseError, match=r"schema version 1; this benchgraph reads versions 2 and 3"):
+        parse(render(RESULTS).replace('"schema_version": 3', '"schema_version": 1'))
+
+
+def test_a_report_of_version_2_is_read() -> None:
+    """It had no bandwidths; caches were hot and there was one stream."""
+    document = json.loads(render(RESULTS)) | {"schema_version": 2}
+    del document["machine"]["memory_bandwidth"]
+    for case in document["cases"]:
+        del case["bandwidth_samples"], case["cold_cache"], case["num_streams"]
+    found, _ = parse(json.dumps(document))
+    before = replace(MEASURED, bandwidth_samples={}, cold_cache="none", num_streams=1)
+    assert found == replace(RESULTS, machine=replace(MACHINE, memory_bandwidth=0.0), cases=(replace(CASES[0], result=before), *CASES[1:]))
 
 
 def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:

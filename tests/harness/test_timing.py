@@ -6,16 +6,20 @@ from pathlib import Path
 import pytest
 
 from benchgraph.graph import Graph, GraphBuilder
+from benchgraph.harness.distrust import distrust
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
-from benchgraph.harness.timing import AGREEING, LEAST_ROUNDS, Rounds, calibrate, distrust, interleave, measure
-from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, PEAK, Clock, FakeLibrary, fake_bench
+from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, interleave
+from benchgraph.harness.timing import measure
+from tests.harness.fake_library import BANDWIDTH, CALL_S, COMPILE_S, MEMORY, MEMORY_BYTES, OP_S, PEAK, Clock, FakeLibrary, fake_bench
 
 
 class Steady:
     """A chain that takes a fixed time per execution."""
+
+    constants = ()
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self.clock, self.seconds, self.runs = clock, seconds, list[int]()
@@ -119,7 +123,7 @@ def test_costs_come_from_the_op_table() -> None:
 
 def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
-    assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 4
+    assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 8  # four with the wholes, four with the partitions
 
 
 def spent(timing: Timing) -> float:
@@ -138,13 +142,14 @@ def test_the_budget_is_for_all_policies_together() -> None:
 def test_policies_too_large_for_memory_are_measured_one_after_another() -> None:
     result = run(Clock(), free_bytes=1000, fix_times_per_prb=2)
     assert [t.policy for t in result.timings] == ["fused", "post_ops", "one_op_each"]
-    assert len(result.peak_samples) == 6
+    assert len(result.peak_samples) == 10  # two per policy, and two more for the partitions of those that have several
     assert result.warnings[0].startswith("policies measured one after another: together they need 0.0 GiB of 0.0 free")
 
 
-def measured(samples: tuple[float, ...], times: int, peaks: tuple[float, ...]) -> Result:
-    """Of a graph with ten million operations."""
-    return Result(Status.EXECUTED, flops=10_000_000, timings=(PolicyTiming("fused", Timing(samples, times), ()),), peak_samples=peaks)
+def measured(samples: tuple[float, ...], times: int, peaks: tuple[float, ...], **more: object) -> Result:
+    """Of a graph with ten million operations on a million bytes."""
+    timings = (PolicyTiming("fused", Timing(samples, times), ()),)
+    return Result(Status.EXECUTED, flops=10_000_000, bytes=1_000_000, timings=timings, peak_samples=peaks, **more)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +167,72 @@ def test_doubtful_numbers_come_with_the_reason(
     samples: tuple[float, ...], times: int, peaks: tuple[float, ...], reasons: list[str]
 ) -> None:
     assert distrust(measured(samples, times, peaks)) == reasons
+
+
+def test_a_bandwidth_that_is_exceeded_is_doubted() -> None:
+    case = measured((0.01, 0.01), 2, (1e9, 1e9), bandwidth_samples={1_000_000: (0.5e8, 0.8e8)})
+    what = "fused: 125% of the bandwidth cannot be; the machine was busy whenever the bandwidth was measured"
+    assert distrust(case) == [what]
+
+
+def test_a_cold_sample_may_be_shorter() -> None:
+    assert distrust(measured((60e-6, 60e-6), 1, (), cold_cache="all")) == []
+    too_short = ["fused: samples last under 50 us; the clock is too coarse for them"]
+    assert distrust(measured((40e-6, 40e-6), 1, (), cold_cache="all")) == too_short
+
+
+WHOLE = 4 * (4 * 8 + 8 * 16 + 4 * 16)  # bytes of the graph, and of the MatMul alone, whose dst is as large as the ReLU's
+RELU = 4 * 2 * 4 * 16
+
+
+def test_the_bandwidth_is_measured_at_the_bytes_of_the_graph_and_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
+    samples = run(Clock(), fix_times_per_prb=4).bandwidth_samples
+    assert samples == {WHOLE: (3 * BANDWIDTH,) * 8, RELU: (3 * BANDWIDTH,) * 4}
+
+
+def test_shares_of_the_roofs_of_a_known_multiplication() -> None:
+    result = run(Clock(), fix_times_per_prb=2, threads=1, policy=("one_op_each",))
+    matmul = result.roofline(result.timings[0].partitions[0])
+    flops, seconds = 2 * 4 * 8 * 16, CALL_S + OP_S
+    assert (matmul.flops, matmul.bytes, matmul.seconds) == (flops, WHOLE, pytest.approx(seconds))
+    assert matmul.intensity == flops / WHOLE
+    assert matmul.peak_share == pytest.approx(flops / seconds / result.peak)
+    assert matmul.bandwidth_share == pytest.approx(WHOLE / seconds / result.bandwidth(WHOLE))
+    assert result.roofline(result.timings[0]).seconds == pytest.approx(2 * seconds)
+
+
+@pytest.mark.parametrize(("word", "evict"), [("wei", "evict 3 0"), ("all+tlb:2M", "evict 7 2097152"), ("none+tlb", "evict 0 1073741824")])
+def test_data_are_made_cold_before_every_execution_and_not_on_the_clock(word: str, evict: str) -> None:
+    """Of the whole: the MatMul reads src and wei and writes acc, the ReLU reads acc and writes dst; each has a constant of its own."""
+    library = FakeLibrary(Clock())
+    settings = problem(cold_cache=word, policy=("one_op_each",), fix_times_per_prb=5)
+    result = measure(settings, two_ops(), library, fake_bench(library))
+    whole, alone = library.events[:11], library.events[11:]
+    assert whole == ["1 x MatMul + ReLU", *[evict, "1 x MatMul + ReLU"] * 5]
+    assert alone[:2] == ["1 x MatMul", "1 x ReLU"]
+    assert [event.split()[0] for event in alone[2:]] == ["evict", "1"] * 10
+    assert result.timings[0].timing == Timing((pytest.approx(2 * (CALL_S + OP_S)),) * 5, 1)
+    assert [p.timing for p in result.timings[0].partitions] == [Timing((pytest.approx(CALL_S + OP_S),) * 5, 1)] * 2
+    assert result.cold_cache == word
+
+
+def test_hot_data_are_left_alone() -> None:
+    library = FakeLibrary(Clock())
+    measure(problem(fix_times_per_prb=1), two_ops(), library, fake_bench(library))
+    assert not [event for event in library.events if "evict" in event]
+
+
+def test_all_cold_data_come_from_memory() -> None:
+    result = run(Clock(), cold_cache="all", fix_times_per_prb=2, threads=1)
+    assert list(result.bandwidth_samples) == [MEMORY_BYTES]
+    assert result.bandwidth(8) == result.bandwidth(1 << 40) == max(result.bandwidth_samples[MEMORY_BYTES])
+    assert result.bandwidth(8) % MEMORY == 0
+
+
+def test_without_constants_cold_weights_are_none() -> None:
+    b = GraphBuilder()
+    b.op("ReLU", b.input((4, 8)))
+    library = FakeLibrary(Clock())
+    result = measure(problem(cold_cache="wei", fix_times_per_prb=1), b.graph(), library, fake_bench(library))
+    assert result.warnings[0] == "--cold-cache=wei: no input of the graph is constant, so none of the data were cold"

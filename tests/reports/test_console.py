@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 
-MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=2e9)
 
 
 def timing(*ms: float) -> Timing:
@@ -14,17 +16,19 @@ def timing(*ms: float) -> Timing:
 
 
 def parts(*ms: float) -> tuple[PartitionTiming, ...]:
-    return tuple(PartitionTiming(i, "single", (i,), 4_000_000, 0, 0.010, timing(t)) for i, t in enumerate(ms))
+    return tuple(PartitionTiming(i, "single", (i,), 4_000_000, 2_000_000, 0.010, timing(t)) for i, t in enumerate(ms))
 
 
 RESULT = Result(
     Status.EXECUTED,
     flops=8_000_000,
+    bytes=1_000_000,
     timings=(
         PolicyTiming("fused", timing(0.9, 1.0, 1.5), parts(1.0)),
         PolicyTiming("one_op_each", timing(2.0, 2.0, 2.5), parts(1.25, 1.0)),
     ),
     peak_samples=(14e9, 15e9, 16e9),
+    bandwidth_samples={1_000_000: (4e9, 5e9), 2_000_000: (2e9,)},
     warnings=("noise",),
 )
 CASE = CaseResult(0, "--mode=P --graph --case=a.json", 1.0, RESULT)
@@ -32,14 +36,16 @@ CASE = CaseResult(0, "--mode=P --graph --case=a.json", 1.0, RESULT)
 TEXT = """\
 Test CPU, 4 cores, avx2, 2 threads; python 3.11
 f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 6 GFLOP/s (75%)
+memory is read at 2.0 GB/s with 2
 
 --mode=P --graph --case=a.json
-policy / partition         | min ms | median ms | GFLOP/s | % of peak | compile ms | ratio
----------------------------+--------+-----------+---------+-----------+------------+------
-fused (1 partition)        | 0.9000 |    1.0000 |     8.0 |     50.0% |       10.0 |  1.00
-one_op_each (2 partitions) | 2.0000 |    2.0000 |     4.0 |     25.0% |       20.0 |  2.00
-  0 single: ops 0          | 1.2500 |    1.2500 |     3.2 |     20.0% |       10.0 |
-  1 single: ops 1          | 1.0000 |    1.0000 |     4.0 |     25.0% |       10.0 |
+hot caches; peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)
+policy / partition         | min ms | median ms | GFLOP/s | % peak | GB/s |   % bw | FLOP/B | roof | compile ms | ratio
+---------------------------+--------+-----------+---------+--------+------+--------+--------+------+------------+------
+fused (1 partition)        | 0.9000 |    1.0000 |     8.0 |  50.0% |  1.0 |  20.0% |    8.0 | peak |       10.0 |  1.00
+one_op_each (2 partitions) | 2.0000 |    2.0000 |     4.0 |  25.0% |  0.5 |  10.0% |    8.0 | peak |       20.0 |  2.00
+  0 single: ops 0          | 1.2500 |    1.2500 |     3.2 |  20.0% |  1.6 |  80.0% |    2.0 |   bw |       10.0 |
+  1 single: ops 1          | 1.0000 |    1.0000 |     4.0 |  25.0% |  2.0 | 100.0% |    2.0 |   bw |       10.0 |
 fused : one_op_each = 1.00 : 2.00
 warning: noise"""
 
@@ -62,6 +68,41 @@ def test_a_case_without_timings_has_no_table() -> None:
     assert render(replace(CASE, result=Result(Status.SKIPPED)), machine=None) == ""
 
 
-def test_moves_of_data_have_no_rate() -> None:
-    text = render(replace(CASE, result=replace(RESULT, flops=0, timings=RESULT.timings[:1])))
-    assert text.splitlines()[6].split("|")[3:5] == ["       - ", "         - "]
+def first_row(result: Result) -> list[str]:
+    line = next(line for line in render(replace(CASE, result=result)).splitlines() if line.startswith("fused"))
+    return [cell.strip() for cell in line.split("|")]
+
+
+def test_moves_of_data_have_no_flops_and_a_bandwidth() -> None:
+    assert first_row(replace(RESULT, flops=0, timings=RESULT.timings[:1]))[3:9] == ["-", "-", "1.0", "20.0%", "-", "bw"]
+
+
+def test_without_roofs_there_are_rates_alone() -> None:
+    assert first_row(replace(RESULT, peak_samples=(), bandwidth_samples={}))[3:9] == ["8.0", "-", "1.0", "-", "8.0", "-"]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"cold_cache": "all+tlb:1G"}, "cold caches (all+tlb:1G); peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading memory)"),
+        ({"cold_cache": "wei"}, "cold caches (wei); peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)"),
+        (
+            {"num_streams": 2},
+            "hot caches; 2 streams: times are per execution finished; peak 16.0 GFLOP/s; bandwidth 2.0 GB/s (reading 2 MB over and over)",
+        ),
+        ({"peak_samples": (), "bandwidth_samples": {}}, "hot caches"),
+    ],
+)
+def test_the_conditions_of_the_measurement_are_said(more: dict[str, object], line: str) -> None:
+    assert line in render(replace(CASE, result=replace(RESULT, **more))).splitlines()
+
+
+def test_a_single_execution_is_not_called_hot() -> None:
+    results = ResultSet(Mode.simulation, None, (replace(CASE, result=replace(RESULT, peak_samples=(), bandwidth_samples={})),), 1.0)
+    assert "a single execution, nothing warmed up" in load_report("console")(results).splitlines()
+
+
+def test_the_table_fits_120_columns() -> None:
+    fast = replace(RESULT, flops=10**12, bytes=10**9, peak_samples=(2e15,), bandwidth_samples={10**9: (2e12,)})
+    text = render(replace(CASE, result=fast), machine=None)
+    assert max(map(len, text.splitlines())) <= 120

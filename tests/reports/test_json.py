@@ -6,8 +6,8 @@ from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 
-MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
-TIMING = Timing((0.25, 0.5), 4)
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)
+TIMING = Timing((0.25, 0.75), 4)
 FUSED = PolicyTiming("fused", TIMING, (PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING),))
 FAR = Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, 0.125, 0.0, "fused")
 MEASURED = Result(
@@ -19,8 +19,11 @@ MEASURED = Result(
     bytes=40,
     timings=(FUSED,),
     peak_samples=(16e9, 15e9),
+    bandwidth_samples={40: (800.0, 640.0)},
+    cold_cache="wei",
     warnings=("loud",),
 )
+ROOFLINE = {"flops_per_s": 200.0, "bytes_per_s": 80.0, "intensity": 2.5, "peak_share": 200.0 / 16e9, "bandwidth_share": 0.1}
 SKIPPED = Result(Status.SKIPPED, "no memory")
 
 
@@ -35,13 +38,14 @@ def document(machine: Machine | None = MACHINE) -> dict:
 def test_the_top_level() -> None:
     d = document()
     assert list(d) == ["schema_version", "mode", "source", "machine", "cases", "elapsed_s", "summary"]
-    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (2, "P", 2.0)
+    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (3, "P", 2.0)
 
 
 def test_the_machine_carries_measured_peaks_per_dtype() -> None:
     m = document()["machine"]
     assert (m["cpu"], m["cores"], m["threads"], m["isa"], m["versions"]) == ("Test CPU", 4, 2, "avx2", {"python": "3.11"})
     assert (m["peak_flops"], m["peak_flops_1_thread"]) == ({"f32": 16e9}, {"f32": 8e9})
+    assert m["memory_bandwidth"] == 9e9
     assert m["microkernel"] == {"shape": "256x256x256", "flops": {"f32": 6e9}, "share": {"f32": 0.75}}
 
 
@@ -81,12 +85,16 @@ def test_a_measured_case() -> None:
         "bytes": 40,
         "input_bytes": 0,
         "compile_s": 0.125,
+        "cold_cache": "wei",
+        "num_streams": 1,
         "peak_samples": [16e9, 15e9],
+        "bandwidth_samples": [{"bytes": 40, "samples": [800.0, 640.0]}],
         "timings": {
             "fused": {
-                "samples_s": [0.25, 0.5],
+                "samples_s": [0.25, 0.75],
                 "executions_per_sample": 4,
                 "compile_s": 0.125,
+                **ROOFLINE,
                 "partitions": [
                     {
                         "id": 0,
@@ -95,8 +103,9 @@ def test_a_measured_case() -> None:
                         "flops": 100,
                         "bytes": 40,
                         "compile_s": 0.125,
-                        "samples_s": [0.25, 0.5],
+                        "samples_s": [0.25, 0.75],
                         "executions_per_sample": 4,
+                        **ROOFLINE,
                     }
                 ],
             }

@@ -1,0 +1,83 @@
+"""A graph under one policy, compiled and bound to memory: what is then executed, and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchgraph.core.arrays import view
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import Array, allocate, plan, storage
+from benchgraph.harness.cut import compile_all
+from benchgraph.harness.phases import phase
+from benchgraph.harness.streams import Streams
+from benchgraph.library.protocol import Bound, Chain, Compiled, Library
+from benchgraph.partition.ir import Partition
+
+Inputs: TypeAlias = dict[int, Array]  # tensor id -> buffer
+Data: TypeAlias = tuple[tuple[LogicalTensor, Array], ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to execute, and the tensors that it reads and writes."""
+
+    chain: Chain
+    data: Data
+
+
+@dataclass(frozen=True)
+class Built:
+    """A graph under one policy, ready to run: as a whole, and each partition alone."""
+
+    policy: str
+    partitions: tuple[Partition, ...]
+    compiled: list[Compiled]
+    whole: Work
+    alone: tuple[Work, ...]
+
+
+@phase("execute")
+def build(graph: Graph, policy: str, partitions: tuple[Partition, ...], library: Library, inputs: Sequence[Inputs]) -> Built:
+    """Compile once; for the inputs of each stream lay out the values between partitions, and bind. Nothing is executed."""
+    compiled = compile_all(partitions, library, policy)
+    streams = [_bind(graph, partitions, compiled, each) for each in inputs]
+    alone = tuple(_work(library, [[s[i]] for s in streams]) for i in range(len(partitions)))
+    return Built(policy, partitions, compiled, _work(library, streams), alone)
+
+
+def _bind(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: Inputs) -> list[tuple[Bound, Data]]:
+    """The step of every partition, and its data."""
+    layout = plan(graph, partitions)
+    slots = [storage(size) for size in layout.slots]
+    arrays = dict(inputs)
+    for t in (t for p in partitions for t in p.outputs):
+        arrays[t.id] = view(slots[layout.slot[t.id]], t) if t.id in layout.slot else allocate(t)
+    found = []
+    for p, c in zip(partitions, compiled, strict=True):
+        step = c.bind([arrays[t.id] for t in p.inputs], [arrays[t.id] for t in p.outputs])
+        found.append((step, tuple((t, arrays[t.id]) for t in (*p.inputs, *p.outputs))))
+    return found
+
+
+def _work(library: Library, streams: Sequence[Sequence[tuple[Bound, Data]]]) -> Work:
+    """The same steps on the data of every stream."""
+    chains = [library.sequence([step for step, _ in steps]) for steps in streams]
+    data = tuple(pair for steps in streams for _, pairs in steps for pair in pairs)
+    return Work(chains[0] if len(chains) == 1 else Streams(chains), data)
+
+
+def copies(graph: Graph, inputs: Inputs) -> Inputs:
+    """The same values in buffers of their own."""
+    made = {t.id: allocate(t) for t in graph.inputs}
+    for id, array in made.items():
+        array[...] = inputs[id]
+    return made
+
+
+def needed_bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
+    """What a policy holds besides the inputs: values between partitions, outputs, and its own packed copy of the constants."""
+    kept = (*graph.outputs, *(t for t in graph.inputs if t.is_constant))
+    return plan(graph, partitions).nbytes + sum(t.nbytes for t in kept)

@@ -1,0 +1,36 @@
+"""Reasons not to believe a measurement, each with a remedy where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from benchgraph.harness.results import PolicyTiming, Result, spread
+
+SHORT_SAMPLE_S = 1e-3  # below this a sample says little (pyperf's limit)
+SHORT_COLD_S = 50e-6  # a sample of one execution: calling it from Python takes 1 to 2 us, and two threads meet within 5
+SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are not to be believed
+
+
+def distrust(result: Result) -> list[str]:
+    """What is wrong with the timings of a result."""
+    found = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
+    if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
+        found.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
+    return found
+
+
+def _samples(t: PolicyTiming, result: Result) -> Iterator[str]:
+    if t.timing.spread >= SPREAD_LIMIT:
+        yield f"{t.policy}: quartiles lie {t.timing.spread:.0%} apart; close other programs or raise --max-ms-per-prb"
+    short_s, unit = (SHORT_SAMPLE_S, "1 ms") if result.cold_cache == "none" else (SHORT_COLD_S, "50 us")
+    if t.timing.times == 1 and median(t.timing.samples_s) < short_s:
+        yield f"{t.policy}: samples last under {unit}; the clock is too coarse for them"
+
+
+def _shares(t: PolicyTiming, result: Result) -> Iterator[str]:
+    work = result.roofline(t)
+    if (share := work.peak_share or 0.0) > 1:
+        yield f"{t.policy}: {share:.0%} of the peak cannot be; the machine was busy whenever the peak was measured"
+    if (share := work.bandwidth_share or 0.0) > 1:
+        yield f"{t.policy}: {share:.0%} of the bandwidth cannot be; the machine was busy whenever the bandwidth was measured"

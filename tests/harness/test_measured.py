@@ -1,0 +1,66 @@
+"""Mode P of the real library on the real clock: that the parts fit together. Nothing is said of how long anything takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.config import override
+from benchgraph.graph import Graph, GraphBuilder
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Result, Status
+from benchgraph.harness.run import run_case
+from benchgraph.runtime import bandwidth
+
+
+def two_ops() -> Graph:
+    b = GraphBuilder()
+    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
+    return b.graph()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Result:
+    monkeypatch.setattr(Problem, "graph", lambda self: two_ops())
+    monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)  # a memory that is soon read
+    driver = load_driver("graph")
+    knobs = Globals(mode=settings.pop("mode", Mode.performance), policy=("one_op_each",), fix_times_per_prb=2, **settings)
+    return run_case(Problem(0, driver, knobs, driver.knobs(), Path()), Bench(), print).result
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threads": 2, "cold_cache": "wei"},
+        {"threads": 1, "cold_cache": "all+tlb:1M"},
+        {"threads": 2, "num_streams": 2},
+        {"threads": 2, "mode": Mode.simulation},
+    ],
+    ids=["wei", "all", "streams", "simulation"],
+)
+def test_a_case_is_measured(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]) -> None:
+    result = run(monkeypatch, **settings)
+    assert (result.status, result.reason) == (Status.EXECUTED, "")
+    (timing,) = result.timings
+    timed = [timing.timing, *(p.timing for p in timing.partitions)]
+    assert all(t.min_s > 0 for t in timed)
+    if settings.get("mode") is Mode.simulation:
+        assert [len(t.samples_s) for t in timed] == [1, 1, 1]
+        assert result.bandwidth_samples == {}
+        return
+    assert [len(t.samples_s) for t in timed] == [2, 2, 2]
+    assert all((t.times == 1) == ("cold_cache" in settings) for t in timed)
+    for work in (result.roofline(t) for t in (timing, *timing.partitions)):
+        assert work.bandwidth_share is not None
+        assert work.peak_share is not None
+    assert (min(result.bandwidth_samples) >= 1 << 22) == (settings.get("cold_cache") == "all+tlb:1M")
+
+
+def test_more_streams_than_threads_are_invalid_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    with override(threads=2):
+        result = run(monkeypatch, num_streams=3)
+    assert result.status is Status.INVALID_ARGUMENTS
+    assert "there are 2 threads, and a stream takes one at least" in result.reason
