@@ -145,7 +145,8 @@ def _lack_of_memory(problem: Problem, graph: Graph, bench: Bench) -> str:
         free = bench.free_bytes()
     except OutOfMemory:
         return ""
-    need = memory_needed(graph, with_reference=problem.globals.mode is Mode.correctness)
+    copies = problem.globals.num_streams if problem.globals.mode.is_timed else 1
+    need = copies * memory_needed(graph, with_reference=problem.globals.mode is Mode.correctness)
     if need <= MEMORY_SHARE * free:
         return ""
     return f"Not enough RAM: {need / 2**30:.1f} GiB are needed, {free / 2**30:.1f} are free; try a smaller --mb or --in-shapes"
