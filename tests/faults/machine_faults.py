@@ -27,8 +27,8 @@ def bf16_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return _upper_half(builder, x)
 
 
-@in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/matmul.json", options=("--dt=bf16",))
-def bf16_sums_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+@in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/gelu.json", options=("--dt=bf16",))
+def bf16_results_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """The same where arithmetic before it has an error of its own, for which the comparison makes allowances."""
     return _upper_half(builder, x)
 
