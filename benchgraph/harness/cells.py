@@ -1,0 +1,110 @@
+"""How numbers are said. One place, so that a console table and a page about the same run never differ in a digit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.results import Machine, PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.harness.roofline import Roofline
+
+RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
+HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
+
+
+@dataclass(frozen=True)
+class Row:
+    """cells: texts, under HEADS. of: what they tell of, a policy or one of its partitions."""
+
+    label: str
+    cells: tuple[str, ...]
+    of: PolicyTiming | PartitionTiming
+
+    @property
+    def is_partition(self) -> bool:
+        return isinstance(self.of, PartitionTiming)
+
+
+def machine(m: Machine) -> str:
+    """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
+    lines = [f"{m.cpu}, {m.cores} cores, {m.isa}, {m.threads} threads; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
+    for dtype, one in m.peak_flops_1_thread.items():
+        line = f"{dtype} peak {one / 1e9:.0f} GFLOP/s with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
+        if dtype in m.microkernel:
+            got = m.microkernel[dtype]
+            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} GFLOP/s ({got / one:.0%})"
+        lines.append(line)
+    if m.memory_bandwidth:
+        lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s with {m.threads}")
+    return "\n".join(lines)
+
+
+def conditions(r: Result, mode: Mode) -> str:
+    """How the case was measured, and the roofs of the whole graph; those of single partitions differ in the bandwidth."""
+    hot = "a single execution, nothing warmed up" if mode is Mode.simulation else "hot caches"
+    said = [hot if r.cold_cache == "none" else f"cold caches ({r.cold_cache})"]
+    if r.num_streams > 1:
+        said.append(f"{r.num_streams} streams: times are per execution finished")
+    if r.peak:
+        said.append(f"peak {r.peak / 1e9:.1f} GFLOP/s")
+    nbytes = r.bytes * r.num_streams
+    if rate := r.bandwidth(nbytes):
+        what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
+        said.append(f"bandwidth {rate / 1e9:.1f} GB/s (reading {what})")
+    return "; ".join(said)
+
+
+def size(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.3g} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.3g} KB"
+
+
+def rows(r: Result) -> list[Row]:
+    """A row per policy, and under it one per partition when there are several."""
+    found = list[Row]()
+    for p in r.timings:
+        count = f"{len(p.partitions)} partition" + ("s" if len(p.partitions) != 1 else "")
+        said = (*cells(p.timing, r.roofline(p)), milliseconds(p.compile_s, 1), ratio(p, r.timings[0]))
+        found.append(Row(f"{p.policy} ({count})", said, p))
+        for part in p.partitions if len(p.partitions) > 1 else ():
+            found.append(Row(label(part), (*cells(part.timing, r.roofline(part)), milliseconds(part.compile_s, 1), ""), part))
+    return found
+
+
+def label(p: PartitionTiming) -> str:
+    return f"{p.id} {p.kind}: ops " + " ".join(str(op) for op in p.ops)
+
+
+def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
+    """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer."""
+    return (
+        milliseconds(t.min_s),
+        milliseconds(t.median_s),
+        number(work.flops_per_s, 1e9),
+        percent(work.peak_share),
+        short(work.bytes_per_s, 1e9),
+        percent(work.bandwidth_share),
+        short(work.intensity),
+        {"peak": "peak", "bandwidth": "bw"}.get(work.bound, "-"),
+    )
+
+
+def milliseconds(seconds: float, digits: int = 4) -> str:
+    return f"{seconds * 1e3:.{digits}f}"
+
+
+def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
+    """Of median times."""
+    return f"{one.timing.median_s / other.timing.median_s:.2f}"
+
+
+def number(value: float | None, unit: float = 1.0) -> str:
+    return "-" if value is None else f"{value / unit:.1f}"
+
+
+def short(value: float | None, unit: float = 1.0) -> str:
+    """Five characters at most, for anything a machine reads: the table is to fit 120 columns."""
+    return "-" if value is None else f"{value / unit:.1f}" if value < 100 * unit else f"{value / unit:.0f}"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
