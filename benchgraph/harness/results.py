@@ -14,9 +14,10 @@ from typing import TypeAlias
 
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.roofline import Roofline
+from benchgraph.harness.sketch import Sketch
 
 # Of the JSON report. 1: the first. 2: a case per line, source, phases_s, the ops of partitions, the accuracy of outputs. 3: bandwidth,
-# arithmetic intensity and shares of the roofs; cold caches and streams.
+# arithmetic intensity and shares of the roofs; cold caches and streams; the graph that was run.
 SCHEMA_VERSION = 3
 
 
@@ -133,6 +134,7 @@ class Result:
     accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples; bandwidth_samples: bytes/s at
     which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
     warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
+    graph: what was run, as far as pictures show it; None where no graph could be made.
     """
 
     status: Status
@@ -152,6 +154,7 @@ class Result:
     num_streams: int = 1
     warnings: tuple[str, ...] = ()
     no_memory: bool = False
+    graph: Sketch | None = None
 
     @property
     def peak(self) -> float:

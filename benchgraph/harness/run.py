@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
@@ -20,6 +21,7 @@ from benchgraph.harness.knobs import Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
 from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.harness.results import CaseResult, Result, Status
+from benchgraph.harness.show.picture import sketch
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
 
@@ -114,7 +116,7 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
         if not result.status.is_pass:
             break
         result = _run(problem, graph, bench)
-    return result
+    return replace(result, graph=sketch(graph)) if result.n_partitions else result
 
 
 def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:

@@ -41,10 +41,11 @@ from benchgraph.harness.results import (
     summary,
 )
 from benchgraph.harness.roofline import Roofline
+from benchgraph.harness.sketch import OpSketch, Sketch
 
 Json: TypeAlias = dict[str, Any]
 
-READABLE = (2, SCHEMA_VERSION)  # version 2 said nothing of bandwidth: its timings were hot, its streams one
+READABLE = (2, SCHEMA_VERSION)  # version 2 said nothing of bandwidth: its timings were hot, its streams one, and nothing of the graph
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -106,6 +107,7 @@ def _case(c: CaseResult) -> Json:
         "total": r.total,
         "n_partitions": r.n_partitions,
         "partitions": {policy: [list(ops) for ops in found] for policy, found in r.partitions.items()},
+        "graph": r.graph and _graph(r.graph),
         "accuracy": [asdict(a) for a in r.accuracy],
         "flops": r.flops,
         "bytes": r.bytes,
@@ -118,6 +120,12 @@ def _case(c: CaseResult) -> Json:
         "timings": {t.policy: _policy(t, r) for t in r.timings},
         "warnings": list(r.warnings),
     }
+
+
+def _graph(g: Sketch) -> Json:
+    """Ops as [id, kind, name, attributes, ids of tensors read, and made]."""
+    ops = [[op.id, op.kind, op.name, list(op.attrs), list(op.reads), list(op.makes)] for op in g.ops]
+    return {"ops": ops, "tensors": list(g.tensors.items()), "inputs": list(g.inputs), "outputs": list(g.outputs)}
 
 
 def _policy(t: PolicyTiming, r: Result) -> Json:
@@ -211,8 +219,14 @@ def _read_case(d: Json) -> CaseResult:
         cold_cache=d.get("cold_cache", "none"),
         num_streams=d.get("num_streams", 1),
         warnings=tuple(d["warnings"]),
+        graph=_read_graph(found) if (found := d.get("graph")) else None,
     )
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
+
+
+def _read_graph(d: Json) -> Sketch:
+    ops = (OpSketch(id, kind, name, *(tuple(given) for given in rest)) for id, kind, name, *rest in d["ops"])
+    return Sketch(tuple(ops), dict(d["tensors"]), tuple(d["inputs"]), tuple(d["outputs"]))
 
 
 def _read_partition(d: Json) -> PartitionTiming:

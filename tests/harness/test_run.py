@@ -12,6 +12,7 @@ from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_all, run_case
+from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
 from tests.harness.fake_library import Clock, Compiled, FakeLibrary, fake_bench
 
@@ -165,3 +166,14 @@ def test_every_level_of_v_says_more(case: Path) -> None:
 
 def test_no_dumps_unless_asked_for(case: Path) -> None:
     assert [c.dump_dir for c, _ in seen("--graph", f"--case={case}")] == [""]
+
+
+def test_a_result_holds_what_a_picture_of_the_graph_needs(case: Path) -> None:
+    (problem,) = parse(["--graph", f"--case={case}"]).problems
+    graph = run_case(problem, fake_bench(FakeLibrary(Clock())), print).result.graph
+    assert graph == Sketch((OpSketch(0, "ReLU", "", (), (0,), (1,)),), {0: "%0 f32 16 a", 1: "%1 f32 16 a"}, (0,), (1,))
+
+
+def test_what_was_not_partitioned_holds_no_graph(case: Path) -> None:
+    (problem,) = parse(["--graph", "--mode=L", f"--case={case}"]).problems
+    assert run_case(problem, fake_bench(FakeLibrary(Clock())), print).result.graph is None

@@ -14,6 +14,7 @@ from benchgraph.harness import saved
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.saved import Stream, parse, render, source, write_whole
+from benchgraph.harness.sketch import OpSketch, Sketch
 
 TIMING = Timing((0.1, 0.30000000000000004), 4)
 PART = PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING)
@@ -32,6 +33,7 @@ MEASURED = Result(
     cold_cache="all+tlb:1G",
     num_streams=2,
     warnings=("loud",),
+    graph=Sketch((OpSketch(3, "SoftMax", "s", ("axis=1",), (0, 1), ()), OpSketch(1, "End", "", (), (2,), ())), {0: "%0"}, (0, 2), (1,)),
 )
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)
 CASES = (

@@ -5,6 +5,7 @@ import json
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.harness.sketch import OpSketch, Sketch
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)
 TIMING = Timing((0.25, 0.75), 4)
@@ -22,6 +23,7 @@ MEASURED = Result(
     bandwidth_samples={40: (800.0, 640.0)},
     cold_cache="wei",
     warnings=("loud",),
+    graph=Sketch((OpSketch(3, "SoftMax", "s", ("axis=1",), (0,), (1,)),), {0: "%0 f32 4", 1: "%1 f32 4"}, (0,), (1,)),
 )
 ROOFLINE = {"flops_per_s": 200.0, "bytes_per_s": 80.0, "intensity": 2.5, "peak_share": 200.0 / 16e9, "bandwidth_share": 0.1}
 SKIPPED = Result(Status.SKIPPED, "no memory")
@@ -66,6 +68,12 @@ def test_a_measured_case() -> None:
         "total": 0,
         "n_partitions": {"fused": 1},
         "partitions": {"fused": [[3, 1]]},
+        "graph": {
+            "ops": [[3, "SoftMax", "s", ["axis=1"], [0], [1]]],
+            "tensors": [[0, "%0 f32 4"], [1, "%1 f32 4"]],
+            "inputs": [0],
+            "outputs": [1],
+        },
         "accuracy": [
             {
                 "where": "whole graph",

@@ -13,7 +13,7 @@ from benchgraph.harness.parsers import one_of
 from benchgraph.harness.plugins import names
 from benchgraph.harness.problem import TRIGGER
 from benchgraph.harness.show.dot import dot
-from benchgraph.harness.show.picture import draw
+from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
 from benchgraph.partition.ir import Policy
@@ -82,7 +82,9 @@ def show(given: list[str], bench: Bench) -> str:
     (policy,) = problem.globals.policies
     graph = problem.graph()
     partitions = bench.library(problem.globals.library).partitions(graph, Policy(policy))
-    drawn = FORMATS[request.format](draw(graph, partitions, " ".join([f"--{problem.driver.name}", *words(problem.knobs)]), policy))
+    title = " ".join([f"--{problem.driver.name}", *words(problem.knobs)])
+    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
+    drawn = FORMATS[request.format](picture)
     if not request.output:
         return drawn
     path = Path(request.output)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
 
 LETTERS = "abcdefghijkl"
@@ -51,22 +52,33 @@ class Picture:
     parts: tuple[str, ...]
 
 
-def draw(graph: Graph, partitions: Sequence[Partition], title: str, policy: str) -> Picture:
-    """A shape-inferred graph and its partitions, in order of execution."""
-    number = {op.id: i for i, p in enumerate(partitions) for op in p.ops}
-    boxes = tuple(Box(op.id, op.kind, op.name, _attrs(op.attrs), tuple(t.id for t in op.inputs), number[op.id]) for op in graph.order)
-    leaving = {t.id for t in graph.outputs}
+def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:
+    """A graph and its partitions in order of execution: the ids of their ops, which are all ops of the graph, and what each is."""
+    number = {id: i for i, ops in enumerate(partitions) for id in ops}
+    boxes = tuple(Box(op.id, op.kind, op.name, op.attrs, op.reads, number[op.id]) for op in sketch.ops)
+    source = {id: op.id for op in sketch.ops for id in op.makes}
     wires = []
-    for t in (*graph.inputs, *(t for op in graph.order for t in op.outputs)):
-        source = graph.producers[t.id].id if t.id in graph.producers else None
-        targets = tuple(op.id for op in graph.consumers.get(t.id, ()))
-        ends = {number[id] for id in (*targets, *([] if source is None else [source]))}
-        crosses = source is None or t.id in leaving or len(ends) > 1
-        wires.append(Wire(t.id, label(t), source, targets, t.id in leaving, crosses))
-    return Picture(title, policy, boxes, tuple(wires), tuple(_part(p) for p in partitions))
+    for id in (*sketch.inputs, *source):
+        targets = tuple(op.id for op in sketch.ops if id in op.reads)
+        ends = {number[op] for op in (*targets, *([source[id]] if id in source else []))}
+        crosses = id not in source or id in sketch.outputs or len(ends) > 1
+        wires.append(Wire(id, sketch.tensors[id], source.get(id), targets, id in sketch.outputs, crosses))
+    return Picture(title, policy, boxes, tuple(wires), tuple(parts))
 
 
-def _part(p: Partition) -> str:
+def sketch(graph: Graph) -> Sketch:
+    """What pictures need of a shape-inferred graph."""
+    ops = tuple(OpSketch(o.id, o.kind, o.name, _attrs(o.attrs), _ids(o.inputs), _ids(o.outputs)) for o in graph.order)
+    tensors = {t.id: label(t) for t in (*graph.inputs, *(t for op in graph.order for t in op.outputs))}
+    return Sketch(ops, tensors, _ids(graph.inputs), _ids(graph.outputs))
+
+
+def _ids(tensors: Iterable[LogicalTensor]) -> tuple[int, ...]:
+    return tuple(t.id for t in tensors)
+
+
+def part(p: Partition) -> str:
+    """What a partition is: `post_ops, 3 ops`."""
     return f"{p.kind}, {len(p.ops)} op{'s' if len(p.ops) != 1 else ''}" + ("" if p.is_supported else f", unsupported: {p.reason}")
 
 
