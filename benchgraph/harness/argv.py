@@ -18,7 +18,7 @@ from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
-from benchgraph.harness.knobs import INERT, REFUSED, Globals, Knob, Mode, knobs_of
+from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
@@ -95,8 +95,6 @@ class _State:
         if option in CONTROLS or option in knobs_of(Globals) or option in local or option in INERT:
             return
         where = _where(Word(option, word.where))
-        if option in REFUSED:
-            raise UsageError("not an option of a CPU library", where=where, fix=REFUSED[option])
         if not option.startswith("-"):
             raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
         if any(option in knobs_of(load_driver(d).knobs) for d in names("drivers")) and not self.driver:

@@ -139,6 +139,8 @@ def _template(word: str) -> str:
     return word
 
 
+USM = "usm"  # the memory kind there is
+
 # ---- the global knobs ------------------------------------------------------------------------------------------------
 
 RUN, MEASURE, CHOOSE, SAY, MACHINE = "What is done", "How long it is measured", "Which cases run", "What is said", "On what"
@@ -173,6 +175,13 @@ class Globals:
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
     repeats_per_prb: int = knob(1, positive, "N", "run every case N times; its status is the first that is not a pass", group=RUN)
+    memory_kind: str = knob(
+        USM,
+        one_of(USM, "buffer", "usm_device", "usm_shared"),
+        "KIND",
+        "usm (default): the process's own memory; the others are those of devices, and their cases are skipped",
+        group=MACHINE,
+    )
     engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
     library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)", group=MACHINE)
     threads: int = knob(
@@ -316,6 +325,3 @@ INERT = {
     "--attr-same-pd-check": "there are no primitive descriptors",
     "--allow-enum-tags-only": "tags are read as they are written",
 }
-
-# Options that benchdnn built for a CPU does not have, and why.
-REFUSED = {"--memory-kind": "memory kinds are those of SYCL and OpenCL devices; the CPU has only its own memory"}

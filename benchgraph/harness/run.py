@@ -11,13 +11,13 @@ from pathlib import Path
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import BenchgraphError, InvalidGraph, InvalidShape, OutOfMemory
 from benchgraph.core.errors import Status as ErrorStatus
-from benchgraph.graph.ir import Graph
+from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import memory_needed
 from benchgraph.harness.check import check, initialise, run_once, run_twice
 from benchgraph.harness.cut import WrongCount
-from benchgraph.harness.knobs import Globals, Mode, knobs_of
+from benchgraph.harness.knobs import USM, Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
 from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.harness.results import CaseResult, Result, Status
@@ -107,6 +107,8 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
     """The result of the last of --repeats-per-prb runs, or the first that is not a pass."""
     if problem.index < problem.globals.start:
         return Result(Status.SKIPPED, "Skip-start option hit")
+    if (kind := problem.globals.memory_kind) != USM:
+        return Result(Status.SKIPPED, f"memory of kind {kind} is a device's, and the CPU has none; use --memory-kind={USM}")
     with phase("load"):
         graph = problem.graph()
     if problem.globals.verbose >= GRAPH_LEVEL:
@@ -125,6 +127,8 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.LISTED)
     if lack := _lack_of_memory(problem, graph, bench):
         return Result(Status.SKIPPED, lack)
+    if mode.is_timed and all(op.kind == END for op in graph.ops):
+        return Result(Status.SKIPPED, "nothing to measure: no op of the graph computes anything")
     library = bench.library(problem.globals.library)
     try:
         if mode is Mode.simulation:

@@ -186,9 +186,8 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         ),
         (["--graph", "--op-kind=Add"], "--op-kind: bad value 'Add'; write ID:VALUE, several joined by +, as in 0:Add+3:undef"),
         (
-            ["--memory-kind=usm"],
-            "--memory-kind: not an option of a CPU library; memory kinds are those of SYCL and OpenCL devices; the CPU has "
-            "only its own memory",
+            ["--memory-kind=umn"],
+            "--memory-kind: bad value 'umn'; did you mean 'usm'?",
         ),
         (
             ["--engine=gpu"],

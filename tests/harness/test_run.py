@@ -84,6 +84,21 @@ def test_cases_before_the_start_are_skipped(case: Path) -> None:
     assert statuses(results) == [skipped, skipped, ("PASSED", "")]
 
 
+def test_cases_in_the_memory_of_a_device_are_skipped(case: Path) -> None:
+    results, _ = run("--graph", f"--case={case}", "--memory-kind=usm_device", f"--case={case}")
+    skipped = ("SKIPPED", "memory of kind usm_device is a device's, and the CPU has none; use --memory-kind=usm")
+    assert statuses(results) == [("PASSED", ""), skipped]
+
+
+def test_nothing_is_measured_of_a_graph_that_computes_nothing(tmp_path: Path) -> None:
+    b = GraphBuilder()
+    b.outs("End", b.input((4,)), dtypes=())
+    file = tmp_path / "end.json"
+    save(b.graph(), file)
+    results, _ = run("--mode=P", "--graph", "--expected-n-partitions=0", f"--case={file}")
+    assert statuses(results) == [("SKIPPED", "nothing to measure: no op of the graph computes anything")]
+
+
 def test_fail_fast_ends_at_the_first_failure(case: Path) -> None:
     words = ["--graph", f"--case={case}", "--case=nowhere.json", f"--case={case}"]
     assert [s for s, _ in statuses(run(*words)[0])] == ["PASSED", "INVALID_ARGUMENTS", "PASSED"]

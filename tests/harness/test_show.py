@@ -82,7 +82,7 @@ ONE = "give one --case, one value per option and one --policy"
         (["--case=mlp.json", "--mb=1,2"], f"show: 2 cases to draw; {ONE}", 2),
         ([], f"show: 0 cases to draw; {ONE}", 2),
         (["--case=mlp.json", "--policy=fused,post_ops"], f"show: 2 policies to draw; {ONE}", 2),
-        (["--case=nope.json"], "nope.json: no such file; did you mean 'op/relu.json'?", 1),
+        (["--case=mpl.json"], "mpl.json: no such file; did you mean 'mlp.json'?", 1),
         (["--matmul", "2x3"], "2x3: 1 tensor is given where 2 to 3 are needed; join them by ':', as in 128x512:512x256", 1),
     ],
 )  # fmt: skip
