@@ -105,6 +105,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph --matmul --dt=f32,bf16 128x512:512x256
     benchgraph ops [--kind=SoftMax]        the op table, or one row in full
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
+    benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
+               [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
     """
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
@@ -112,6 +114,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_ops(words[1:]))
     if words[0] == "show":
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
+    if words[0] == "compare":
+        ctx.exit(_compare(words[1:]))
     try:
         config()
         line = parse(list(words))
@@ -162,6 +166,19 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
         click.echo(f"benchgraph: {bad}", err=True)
         return 2 if isinstance(bad, UsageError) else 1
     return 0
+
+
+def _compare(words: tuple[str, ...]) -> int:
+    """Compare saved results. Returns the exit code."""
+    from benchgraph.harness.compare.command import run
+
+    try:
+        text, code = run(list(words))
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: {bad}", err=True)
+        return 2
+    click.echo(text)
+    return code
 
 
 def _bench(given: Bench | None) -> Bench:

@@ -14,6 +14,8 @@
     check      modes I, R, C: against the float64 reference
     timing     mode P: policies interleaved, raw samples
     buffers    aligned memory for tensors, reused between partitions
+    show       the partitioned graph, drawn
+    compare    two sides of saved results
     repro      a repro line taken apart again
     markup     Markdown for reports
     results    statuses, samples, summary, exit code

@@ -1,0 +1,251 @@
+"""What changed from one side to the other: speed, judged by statistics.py; and statuses, accuracy and compile times, told as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, isfinite, log
+from statistics import median
+
+from benchgraph.harness.compare.sides import Key, Side, notes
+from benchgraph.harness.compare.statistics import ALPHA, Judged, Pair, Run, Verdict, judge, moved
+from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, Status
+
+ACCURACY = 2.0  # times further from right, or nearer: a bit of the mantissa
+COMPILE, COMPILE_S = 1.5, 10e-3  # times and seconds from which a compile time is told: a run compiles once, so that it is one sample
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, as measured; judged: without drift."""
+
+    key: Key
+    policy: str
+    a_s: float
+    b_s: float
+    judged: Judged
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something of a case that was before and is after; what: '' for its status."""
+
+    key: Key
+    what: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: " + (f"{self.what}: " if self.what else "") + f"{self.before} -> {self.after}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """broken: cases that fail now and did not; mended: the other way round; statuses: other changes of status. missing: cases, or their
+    policies, that only A has; added: that only B has. threshold: the relative change from which one is told. a, b: what was compared.
+    notes: what to know before believing it.
+    """
+
+    a: Side
+    b: Side
+    rows: tuple[Row, ...]
+    broken: tuple[Change, ...]
+    mended: tuple[Change, ...]
+    statuses: tuple[Change, ...]
+    accuracy: tuple[Change, ...]
+    compile: tuple[Change, ...]
+    missing: tuple[str, ...]
+    added: tuple[str, ...]
+    threshold: float
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.broken or self.of(Verdict.regressed) else 0
+
+    def of(self, verdict: Verdict) -> tuple[Row, ...]:
+        return tuple(r for r in self.rows if r.judged.verdict is verdict)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Policy -> geometric mean of its ratios that have an interval."""
+        known = [r for r in self.rows if isfinite(r.judged.low)]
+        logs = {policy: [log(r.judged.ratio) for r in known if r.policy == policy] for policy in dict.fromkeys(r.policy for r in known)}
+        return {policy: exp(fsum(found) / len(found)) for policy, found in logs.items()}
+
+    @property
+    def sections(self) -> dict[str, tuple[str, ...]]:
+        """Title -> lines, without those that have none; the gravest last, as a terminal shows the end."""
+        regressed = tuple(
+            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]" for r in self.of(Verdict.regressed)
+        )
+        changes = {
+            "Compile times": self.compile,
+            "Accuracy": self.accuracy,
+            "Other statuses": self.statuses,
+            "Mended": self.mended,
+            "Newly failing": self.broken,
+        }
+        told = {title: tuple(str(c) for c in found) for title, found in changes.items()}
+        found = {f"Only in {_names(self.a)}": self.missing, f"Only in {_names(self.b)}": self.added, **told, "Regressed": regressed}
+        return {title: lines for title, lines in found.items() if lines}
+
+    @property
+    def title(self) -> str:
+        return f"A = {_names(self.a)}, B = {_names(self.b)}, mode {self.a.mode.value}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns of times mean; '' when there are none."""
+        if not self.rows:
+            return ""
+        return (
+            f"B / A: times as long, freed from the drift of the machine's peak, with its 95 % interval; same: within {self.threshold:.0%} "
+            f"either way; regressed, improved: beyond, with at most {ALPHA:.0%} chance of any false one among these"
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counts = [(verdict.value, len(self.of(verdict))) for verdict in Verdict] if self.rows else []
+        counts += [("newly failing", len(self.broken)), ("mended", len(self.mended)), ("missing", len(self.missing))]
+        counts += [("added", len(self.added))]
+        always = (Verdict.regressed.value, "newly failing")
+        return ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
+
+
+def compare(a: Side, b: Side, threshold: float) -> Comparison:
+    """Everything that changed from a to b, in a's order of cases."""
+    both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
+    timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.meaning, before, after)]
+    judged = judge([pair for _, _, pair in timed], threshold)
+    rows = tuple(Row(key, policy, _typical(p.a), _typical(p.b), j) for (key, policy, p), j in zip(timed, judged, strict=True))
+    changes = [_status(*found) for found in both]
+    failing = [(_worst(before).is_failure, _worst(after).is_failure) for _, before, after in both]
+
+    def statuses(was: bool, now: bool) -> tuple[Change, ...]:
+        return tuple(c for c, (x, y) in zip(changes, failing, strict=True) if (x, y) == (was, now) and c.before != c.after)
+
+    busy = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
+    told = [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, busy))}"] if busy else []
+    return Comparison(
+        a,
+        b,
+        rows,
+        broken=statuses(False, True),
+        mended=statuses(True, False),
+        statuses=(*statuses(False, False), *statuses(True, True)),
+        accuracy=tuple(c for found in both for c in _accuracy(*found)),
+        compile=tuple(c for found in both for c in _compile(*found)),
+        missing=tuple(_lacking(a, b)),
+        added=tuple(_lacking(b, a)),
+        threshold=threshold,
+        notes=(*notes(a, b), *told),
+    )
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(meaning: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
+    """By policies that both sides have, in the order of the first."""
+    a, b = _runs(before), _runs(after)
+    flops = max(c.result.flops for c in (*before, *after))
+    yield from ((policy, Pair(meaning, a[policy], b[policy], flops)) for policy in a if policy in b)
+
+
+def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:
+    found = dict[str, tuple[Run, ...]]()
+    for case in cases:
+        for timing, peaks in zip(case.result.timings, _peaks(case.result), strict=True):
+            found[timing.policy] = (*found.get(timing.policy, ()), Run(timing.timing.samples_s, peaks))
+    return found
+
+
+def _peaks(r: Result) -> list[tuple[float, ...]]:
+    """Per policy, the peaks of its rounds. Policies that did not fit into memory together were measured one after another."""
+    counts = [len(t.timing.samples_s) for t in r.timings]
+    if all(n == len(r.peak_samples) for n in counts):
+        return [r.peak_samples] * len(counts)
+    if sum(counts) != len(r.peak_samples):
+        return [()] * len(counts)
+    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
+    return [r.peak_samples[end - n : end] for n, end in zip(counts, ends, strict=True)]
+
+
+def _typical(runs: Sequence[Run]) -> float:
+    return exp(fsum(log(median(r.times)) for r in runs) / len(runs))
+
+
+# ---- everything else -------------------------------------------------------------------------------------------------
+
+
+def _worst(cases: Sequence[CaseResult]) -> Status:
+    """A failure if a run has one, else what the last run says."""
+    return next((c.result.status for c in cases if c.result.status.is_failure), cases[-1].result.status)
+
+
+def _status(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Change:
+    was, now = _worst(before), _worst(after)
+    reason = next((f" ({c.result.reason})" for c in after if c.result.status is now and c.result.reason), "")
+    return Change(key, "", was.value, now.value + (reason if was is not now else ""))
+
+
+def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+    """Outputs whose distance from right, in the L2 norm, changed by ACCURACY or more; the worst run of each side counts."""
+    a, b = _distances(before), _distances(after)
+    for place in a:
+        if place in b and (was := a[place]).l2 != (now := b[place]).l2:
+            small, large = sorted((was.l2, now.l2))
+            if not large < ACCURACY * small:  # nan is a change too
+                where = f"{was.policy}: {was.where}: tensor {was.tensor} {was.dtype}"
+                yield Change(key, where, f"L2 {was.l2:.3g}, {was.max_ulp:.3g} ulp", f"L2 {now.l2:.3g}, {now.max_ulp:.3g} ulp")
+
+
+def _distances(cases: Sequence[CaseResult]) -> dict[tuple[str, str, int, str], Accuracy]:
+    found = dict[tuple[str, str, int, str], Accuracy]()
+    for x in (x for c in cases for x in c.result.accuracy):
+        place = (x.policy, x.where, x.tensor, x.dtype)
+        if place not in found or not x.l2 <= found[place].l2:
+            found[place] = x
+    return found
+
+
+def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+    """Policies whose compile time changed by COMPILE and COMPILE_S or more; the best run of each side counts."""
+    a, b = _compile_times(before), _compile_times(after)
+    for policy in (p for p in a if p in b):
+        small, large = sorted((a[policy], b[policy]))
+        if large >= COMPILE * small and large - small >= COMPILE_S:
+            yield Change(key, f"{policy}: compile time", f"{a[policy] * 1e3:.0f} ms", f"{b[policy] * 1e3:.0f} ms")
+
+
+def _compile_times(cases: Sequence[CaseResult]) -> dict[str, float]:
+    found = dict[str, float]()
+    for t in (t for c in cases for t in c.result.timings):
+        found[t.policy] = min(t.compile_s, found.get(t.policy, t.compile_s))
+    return found
+
+
+def _lacking(one: Side, other: Side) -> Iterator[str]:
+    """Cases that only one side has, and policies that only one side has of a case that both measured."""
+    for key, cases in one.cases.items():
+        if key not in other.cases:
+            yield str(key)
+            continue
+        theirs = {t.policy for t in _timings(other.cases[key])}
+        mine = dict.fromkeys(t.policy for t in _timings(cases))
+        yield from (f"{key}: {policy}" for policy in mine if theirs and policy not in theirs)
+
+
+def _timings(cases: Sequence[CaseResult]) -> Iterator[PolicyTiming]:
+    yield from (t for c in cases for t in c.result.timings)
+
+
+def _names(side: Side) -> str:
+    return ",".join(f.name for f in side.files)
+
+
+def interval(j: Judged) -> str:
+    """As text: '0.98 .. 1.03', or '-'."""
+    return f"{j.low:.3f} .. {j.high:.3f}" if isfinite(j.low) else "-"

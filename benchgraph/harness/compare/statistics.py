@@ -1,0 +1,335 @@
+"""Is it faster, slower or the same? What may be said of samples that are correlated, full of outliers, and taken on a machine that drifts.
+
+The data: runs of A and of B (files); in a run a case is sampled in rounds, each with one sample of every policy and one of the machine's
+arithmetic peak. Samples of a run share what the run had: memory placement, frequency, neighbours. So they are not independent, and a t-test
+over them finds a difference between any two runs of one program. Here each run is *one* observation, the median of its samples, and:
+
+1. Drift. A sample is multiplied by (peak of its round)^b, as a control variate. b is between the case's share of the peak (that part of
+   its time certainly scales with the clock) and 1; its middle is used, and the width of that range, times the change of the peak between
+   A and B, is part of the error. Memory-bound cases thus get wide intervals, and not wrong ones, when the clock has changed. A peak that
+   differs by more than CLOCKS is no clock but other programs, which hit cases in ways that nothing here models: no verdict.
+2. Error within a run. A median is off by what its quantiles at 1/2 +- Z/2 sqrt(d/n) span (Woodruff 1952): no distribution is assumed, an
+   outlier counts as one sample. d, the design effect, is how many correlated samples are worth one independent one: from the correlation
+   of the signs around the median from round to round, taken over all cases (a case's own, where that is clearly higher), since a single
+   series is too short to show it.
+3. Error between runs. What several runs of one side show per case, moderated by what all cases together show (Smyth 2004), since two or
+   three runs say little by themselves. With a single run on a side nothing shows it but the cases: most have not changed, so the spread of
+   their ratios is noise (Efron 2004, the empirical null), estimated by medians, which changed cases do not move. In any case at least
+   ALLOWANCE: what all cases of one run share, only more runs can show. That the level of runs matters most is Kalibera and Jones 2013.
+4. The log ratio B / A then has a t interval, degrees of freedom by Welch and Satterthwaite.
+
+Verdicts, t being the threshold: regressed or improved when the interval lies beyond [1 / (1 + t), 1 + t], same when it lies inside, and
+otherwise there is not enough data to tell. Of many cases some lie outside by chance. One false alarm stops a merge, so what is held below
+ALPHA is the chance of *any* regressed or improved in a comparison in which nothing changed: Holm's correction (1979), which, other than
+that of Benjamini and Hochberg (a share of the alarms), promises just that, and under any dependence, as among policies of one case. An
+interval that lies outside at 95 % is widened to its level in Holm's procedure and judged again. "same" is no alarm and needs no correction.
+
+Exchanging A and B inverts every ratio, another unit of time changes nothing, and nothing is drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, polygamma, stdtr, stdtrit
+
+Array: TypeAlias = NDArray[np.float64]
+
+ALPHA = 0.05
+LEAST_ROUNDS = 5  # mode P takes no fewer; fewer samples do not say how far their median can be off
+CLOCKS = 1.5  # between the clocks a server's cores hold with wide vectors on all of them, and at best
+Z = 2.0  # standard errors to either side at which quantiles are read; nearer ones span too few samples to be known well
+MOST_CORRELATED = 0.95  # a series as short as ours cannot show more
+ALLOWANCE = 0.005  # of the median of a run, as a standard deviation: between runs of one program on a quiet machine
+PRIOR_DF = 4.0  # degrees of freedom that what all cases show is worth to one, where they are too few to show how alike they are
+MEDIAN_EFFICIENCY = 0.37  # of a spread by medians, for normal data (Rousseeuw and Croux 1993): degrees of freedom that a case adds
+
+
+class Verdict(Enum):
+    regressed = "regressed"
+    improved = "improved"
+    same = "same"
+    unknown = "not enough data"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one case under one policy. times: seconds, one per round. peaks: FLOP/s of the same rounds, or empty when unknown."""
+
+    times: tuple[float, ...]
+    peaks: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same case and policy on both sides. flops: of the case, 0 when not known. case: pairs of one case share their rounds."""
+
+    case: str
+    a: tuple[Run, ...]
+    b: tuple[Run, ...]
+    flops: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """ratio: time of B over that of A, without drift. low, high: its interval; both ends nan when it has none."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Per run: the logarithm of its median, the square of that one's error and its degrees of freedom. cores: the same square from the
+    middle half of the samples alone, which outliers do not reach.
+    """
+
+    medians: Array
+    variances: Array
+    cores: Array
+    df: Array
+
+    @property
+    def between(self) -> float:
+        """Sum of the squares of the differences between runs."""
+        return float(((self.medians - self.medians.mean()) ** 2).sum())
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Of one pair. drift: variance from not knowing how the case follows the clock."""
+
+    a: _Side
+    b: _Side
+    drift: float
+
+    @property
+    def log_ratio(self) -> float:
+        return float(self.b.medians.mean() - self.a.medians.mean())
+
+    @property
+    def df(self) -> int:
+        """Of the variance between runs, as the runs of this pair show it."""
+        return len(self.a.medians) + len(self.b.medians) - 2
+
+    @property
+    def observed(self) -> float:
+        """That variance. Only for df > 0."""
+        return (self.a.between + self.b.between) / self.df
+
+    @property
+    def within(self) -> float:
+        """The variance of one run's median, mean over runs."""
+        return float(np.concatenate([self.a.variances, self.b.variances]).mean())
+
+    @property
+    def core(self) -> float:
+        """The same, and not too large where a few outliers make it so: fit to be taken away from something."""
+        return float(np.concatenate([self.a.cores, self.b.cores]).mean())
+
+    @property
+    def weight(self) -> float:
+        """How often the variance of one run's median is in that of the log ratio."""
+        return 1 / len(self.a.medians) + 1 / len(self.b.medians)
+
+
+def judge(pairs: Sequence[Pair], threshold: float) -> list[Judged]:
+    """A verdict per pair, in their order. threshold: the relative change that does not count yet, >= 0."""
+    series = [None if p.a == p.b else _series(p) for p in pairs]
+    whole = _Signs.of([x for s in series if s is not None for x in (*s.a, *s.b)])
+    found = [None if s is None else _estimate(s, whole) for s in series]
+    known = [e for e in found if e is not None]
+    if not known:
+        return [_unjudged(p) for p in pairs]
+    cases = len({p.case for p, e in zip(pairs, found, strict=True) if e is not None})
+    between = _between(known)
+    between_df = max(1.0, MEDIAN_EFFICIENCY * cases)
+    prior_df = min(between_df, _alike(known, between))
+    errors = [_error(e, between, between_df, prior_df) for e in known]
+    ratios, scale, df = np.array([(e.log_ratio, *error) for e, error in zip(known, errors, strict=True)]).T
+    judged = iter(_verdicts(ratios, scale, df, float(np.log1p(threshold))))
+    return [_unjudged(p) if e is None else next(judged) for p, e in zip(pairs, found, strict=True)]
+
+
+def _unjudged(pair: Pair) -> Judged:
+    """The ratio of the medians, as it is. The same samples on both sides are the same, however they scatter."""
+    if pair.a == pair.b and pair.a:
+        return Judged(1.0, 1.0, 1.0, Verdict.same)
+    a, b = (float(np.mean([np.log(np.median(r.times)) for r in runs])) if runs else np.nan for runs in (pair.a, pair.b))
+    return Judged(float(np.exp(b - a)), np.nan, np.nan, Verdict.unknown)
+
+
+def moved(pair: Pair) -> bool:
+    """Whether the peak differs between the runs by more than a clock does."""
+    peaks = [np.median(r.peaks) for r in (*pair.a, *pair.b) if r.peaks]
+    return bool(peaks) and bool(max(peaks) > CLOCKS * min(peaks))
+
+
+# ---- one pair --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Logarithms of the times of a pair's runs, freed from drift as far as is known. drift: variance of what is not known of it."""
+
+    a: tuple[Array, ...]
+    b: tuple[Array, ...]
+    drift: float
+
+
+def _series(pair: Pair) -> _Series | None:
+    """None when a side has no runs, or one of them too few rounds, or when the machine was not the same to all of them."""
+    runs = (*pair.a, *pair.b)
+    if not pair.a or not pair.b or min(len(r.times) for r in runs) < LEAST_ROUNDS or moved(pair):
+        return None
+    if any(len(r.peaks) != len(r.times) for r in runs):
+        return _Series(tuple(np.log(r.times) for r in pair.a), tuple(np.log(r.times) for r in pair.b), 0.0)
+    peak_a, peak_b = (float(np.mean([np.log(np.median(r.peaks)) for r in side])) for side in (pair.a, pair.b))
+    least = float(np.mean([min(1.0, pair.flops / (np.median(r.times) * np.median(r.peaks))) for r in runs]))
+    slope, width = (1 + least) / 2, (1 - least) / 12**0.5  # of a uniform distribution between least and 1
+    a, b = (tuple(np.log(r.times) + slope * np.log(r.peaks) for r in side) for side in (pair.a, pair.b))
+    return _Series(a, b, (width * (peak_b - peak_a)) ** 2)
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """The correlation of signs around the median from one round to the next. count: how many pairs of rounds it is the mean of."""
+
+    correlation: float
+    count: int
+
+    @classmethod
+    def of(cls, series: Sequence[Array]) -> _Signs:
+        """Of all series together. That of n samples comes out too small, by about (1 + 3 times itself) / n (Kendall 1954)."""
+        total, count = 0.0, 0
+        for x in series:
+            n, signs = len(x), np.sign(x - np.median(x))
+            found = float((signs[1:] * signs[:-1]).mean())
+            total, count = total + (n - 1) * (n * found + 1) / (n - 3), count + n - 1
+        return cls(total / max(count, 1), count)
+
+    def or_clearly(self, own: _Signs) -> float:
+        """This correlation, or another one that is higher by more than its error."""
+        return max(self.correlation, own.correlation - 1 / math.sqrt(own.count))
+
+
+def _estimate(s: _Series, whole: _Signs) -> _Estimate:
+    """whole: of all series there are."""
+    signs = whole.or_clearly(_Signs.of((*s.a, *s.b)))
+    first = min(max(float(np.sin(np.pi / 2 * min(signs, 1.0))), 0.0), MOST_CORRELATED)  # of the values, were they normal
+    return _Estimate(_side(s.a, first), _side(s.b, first), s.drift)
+
+
+def _side(series: Sequence[Array], first: float) -> _Side:
+    variances, cores, df = np.array([_median_error(x, first) for x in series]).T
+    return _Side(np.array([np.median(x) for x in series]), variances, cores, df)
+
+
+def _median_error(x: Array, first: float) -> tuple[float, float, float]:
+    """The variance of the median of a correlated series, that of one with a normal middle half, and the first one's degrees of freedom.
+
+    first: the correlation from round to round.
+
+    Correlations of values fall as powers of the first, those of their signs are 2/pi arcsin of them. The quantiles span m independent
+    samples; the square of a span of m is known to m/2 degrees of freedom, and no better than the spread of all samples.
+    """
+    n = len(x)
+    lags = np.arange(1, n)
+    effect = 1 + 2 * float(((1 - lags / n) * 2 / np.pi * np.arcsin(first**lags)).sum())
+    reach, independent = Z / 2 * (effect / n) ** 0.5, n / effect
+    read = min(reach, 0.5)
+    low, high, lower, upper = np.quantile(x, (0.5 - read, 0.5 + read, 0.25, 0.75))
+    core = np.pi / 2 * ((upper - lower) / 1.349) ** 2 / independent
+    spanned = Z * independent**0.5 / 2
+    return (
+        float(((high - low) / (2 * Z) * reach / read) ** 2),
+        float(core),
+        max(1.0, min(spanned / max(1 - 2 * read, 1e-9), independent - 1)),
+    )
+
+
+# ---- all pairs -------------------------------------------------------------------------------------------------------
+
+
+def _between(found: list[_Estimate]) -> float:
+    """The variance between runs that all pairs together show, beyond what their samples explain; at least ALLOWANCE squared.
+
+    It is the one under which the middle of the standardised squares is where that of chi square is.
+    """
+    repeated = [e for e in found if e.df]
+    if repeated:
+        squares = np.array([e.observed * e.df / float(chdtri(e.df, 0.5)) for e in repeated])
+        within, count = np.array([e.core for e in repeated]), 1.0
+    else:
+        ratios = np.array([e.log_ratio for e in found])
+        few = len(found) / max(len(found) - 1, 1)  # one of them was spent on the middle
+        squares = (ratios - np.median(ratios)) ** 2 / float(chdtri(1, 0.5)) * few
+        within, count = np.array([e.core * e.weight + e.drift for e in found]), 2.0
+    low, high = 0.0, float(squares.max()) / count
+    for _ in range(60):  # halvings: as exact as the numbers are
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.median(squares / (within + count * middle)) > 1 else (low, middle)
+    return max(low, ALLOWANCE**2)
+
+
+def _alike(found: list[_Estimate], between: float) -> float:
+    """How many degrees of freedom the variance that all pairs show is worth to one of them: many when their own variances hardly differ.
+
+    Smyth's moments: log(s^2) of variances that are alike vary by trigamma(df / 2), of others by trigamma(prior / 2) more.
+    """
+    logs = [np.log(e.observed / (between + e.within)) for e in found if e.df and e.observed > 0]
+    if len(logs) < 3:
+        return PRIOR_DF
+    excess = float(np.var(logs, ddof=1)) - float(np.mean([polygamma(1, e.df / 2) for e in found if e.df]))
+    few, many = 1e-3, 1e6
+    for _ in range(60):
+        middle = (few * many) ** 0.5
+        few, many = (middle, many) if polygamma(1, middle / 2) > excess else (few, middle)
+    return few
+
+
+def _error(e: _Estimate, between: float, between_df: float, prior_df: float) -> tuple[float, float]:
+    """The standard error of the log ratio, and its degrees of freedom."""
+    expected = between + e.within  # what spreads over the cases is their sum: no single one of the two is known better than it
+    known = np.array([*e.a.df, *e.b.df])
+    shares = np.array([*e.a.variances, *e.b.variances]) / len(known)
+    df = min(between_df, expected**2 / (between**2 / between_df + float((shares**2 / known).sum())))
+    if e.df:  # its own runs are evidence too
+        df = min(df, prior_df)
+        expected, df = (df * expected + e.df * e.observed) / (df + e.df), df + e.df
+    return float(np.sqrt(expected * e.weight + e.drift)), df
+
+
+def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Judged]:
+    """ratios: logarithms. margin: how far from 0 they may be."""
+    beyond = (np.abs(ratios) - margin) / errors
+    p = np.minimum(1.0, 2 * stdtr(df, -beyond))
+    levels, level = np.empty_like(p), 0.0
+    stopped = False
+    for rank, i in enumerate(np.argsort(p, kind="stable")):
+        level = level if stopped else ALPHA / (len(p) - rank)
+        stopped = stopped or bool(p[i] > level)
+        levels[i] = level
+    found = []
+    for ratio, error, d, corrected in zip(ratios, errors, df, levels, strict=True):
+        plain = float(stdtrit(d, 1 - ALPHA / 2) * error)
+        half = plain if abs(ratio) - plain <= margin else float(stdtrit(d, 1 - corrected / 2) * error)
+        low, high = float(ratio - half), float(ratio + half)
+        found.append(Judged(float(np.exp(ratio)), float(np.exp(low)), float(np.exp(high)), _verdict(low, high, margin)))
+    return found
+
+
+def _verdict(low: float, high: float, margin: float) -> Verdict:
+    if low > margin:
+        return Verdict.regressed
+    if high < -margin:
+        return Verdict.improved
+    return Verdict.same if -margin <= low and high <= margin else Verdict.unknown

@@ -1,0 +1,328 @@
+"""`benchgraph compare`: files read and refused, cases paired, what changed told, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchgraph.cli import main
+from benchgraph.harness import results as r
+from benchgraph.harness.compare import command, markdown, table
+from benchgraph.harness.compare.differences import Comparison, compare
+from benchgraph.harness.compare.sides import Side, read
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.saved import render
+from tests.reports.test_markdown import cells
+
+MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)
+OK, FAILED, SKIPPED = r.Result(r.Status.PASSED), r.Result(r.Status.FAILED, "wrong"), r.Result(r.Status.SKIPPED, "no memory")
+
+
+def timed(*ms: float, compile_s: float = 0.1, policies: tuple[str, ...] = ("fused",), rounds: int = 12) -> r.Result:
+    """Policies of these medians, with noise of a tenth of a per cent. The peak stands still."""
+
+    def samples(t: float) -> tuple[float, ...]:
+        return tuple(t * 1e-3 * (1 + 1e-3 * ((7 * i) % 5 - 2)) for i in range(rounds))
+
+    times = [(policy, r.Timing(samples(t), 1)) for policy, t in zip(policies, ms, strict=True)]
+    timings = tuple(r.PolicyTiming(p, t, (r.PartitionTiming(0, "chain", (0,), 1, 1, compile_s, t),)) for p, t in times)
+    return r.Result(r.Status.EXECUTED, flops=10**6, timings=timings, peak_samples=(16e9,) * rounds)
+
+
+def save(path: Path, cases: dict[str, r.Result], mode: Mode = Mode.performance, machine: r.Machine | None = MACHINE) -> str:
+    """A report of these cases, by repro line."""
+    found = tuple(r.CaseResult(i, repro, 1.0, result) for i, (repro, result) in enumerate(cases.items()))
+    path.write_text(render(r.ResultSet(mode, machine, found, 2.0)), encoding="utf-8")
+    return str(path)
+
+
+def line(i: int) -> str:
+    return f"--mode=P --graph --mb={i} --case=mlp.json"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["compare", *words], prog_name="benchgraph")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _saved(name: str, cases: dict[str, r.Result], mode: Mode) -> Side:
+    save(Path(name), cases, mode)
+    return read(name, "")
+
+
+def both(here: Path, before: dict[str, r.Result], after: dict[str, r.Result], mode: Mode = Mode.performance) -> Comparison:
+    return compare(_saved("a.json", before, mode), _saved("b.json", after, mode), 0.05)
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+QUIET = {line(i): timed(1.0 + i) for i in range(8)}
+
+
+def test_a_slower_case_is_a_regression_and_exit_code_1(here: Path) -> None:
+    save(here / "a.json", QUIET)
+    save(here / "b.json", {**QUIET, line(3): timed(6.0)})
+    result = run("a.json", "b.json")
+    assert result.exit_code == 1
+    assert re.search(r"Regressed:\n  --graph --mb=3 --case=mlp.json: fused: 1\.500 times as long \[1\.\d+ \.\. 1\.\d+\]\n", result.output)
+    assert result.output.splitlines()[-1] == "1 regressed, 7 same, 0 newly failing"
+    assert run("a.json", "b.json", "--threshold=60%").exit_code == 0
+    assert run("a.json", "b.json", "--match", "mb=[0-2]").output.splitlines()[-1] == "0 regressed, 3 same, 0 newly failing"
+    back = run("b.json", "a.json")
+    assert back.exit_code == 0
+    assert back.output.splitlines()[-1] == "0 regressed, 1 improved, 7 same, 0 newly failing"
+
+
+def test_a_file_against_itself_is_the_same_and_says_that_this_proves_nothing(here: Path) -> None:
+    save(here / "a.json", QUIET)
+    result = run("a.json", "a.json")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "0 regressed, 8 same, 0 newly failing"
+    assert "note: a file stands here twice" in result.output
+
+
+def test_several_files_are_runs_of_one_side(here: Path) -> None:
+    for name, factor in (("a", 1.0), ("a2", 1.001), ("b", 1.002), ("b2", 1.003)):
+        save(here / f"{name}.json", {line(i): timed(factor * (1 + i)) for i in range(4)})
+    two, one = run("a.json,a2.json", "b.json,b2.json"), run("a.json", "b.json")
+    assert "a side has one run" in one.output
+    assert "a side has one run" not in two.output
+    assert two.output.startswith("A = a.json,a2.json, B = b.json,b2.json, mode P\n")
+    assert two.output.splitlines()[-1] == "0 regressed, 4 same, 0 newly failing"
+
+
+def test_statuses(here: Path) -> None:
+    names = [f"--graph --case={c}.json" for c in "abcdef"]
+    before = dict(zip(names, (OK, FAILED, OK, FAILED, OK, OK), strict=True))
+    after = dict(zip([*names[:5], "--graph --case=g.json"], (FAILED, OK, SKIPPED, FAILED, OK, OK), strict=True))
+    found = both(here, before, after, Mode.correctness)
+    assert [str(c) for c in found.broken] == ["--graph --case=a.json: PASSED -> FAILED (wrong)"]
+    assert [str(c) for c in found.mended] == ["--graph --case=b.json: FAILED -> PASSED"]
+    assert [str(c) for c in found.statuses] == ["--graph --case=c.json: PASSED -> SKIPPED (no memory)"]
+    assert (found.missing, found.added) == (("--graph --case=f.json",), ("--graph --case=g.json",))
+    assert found.exit_code == 1
+    assert found.summary == "0 regressed, 1 newly failing, 1 mended, 1 missing, 1 added".removeprefix("0 regressed, ")
+    assert both(here, after, before, Mode.correctness).exit_code == 1  # b fails again
+    assert both(here, {names[0]: FAILED}, {names[0]: OK}, Mode.correctness).exit_code == 0
+
+
+def test_one_failing_run_of_a_side_is_a_failure(here: Path) -> None:
+    for name, result in (("a", OK), ("b", OK), ("b2", FAILED)):
+        save(here / f"{name}.json", {"--graph --case=a.json": result}, Mode.correctness)
+    assert run("a.json", "b.json").exit_code == 0
+    assert run("a.json", "b.json,b2.json").exit_code == 1
+
+
+def test_cases_are_paired_by_what_they_mean(here: Path) -> None:
+    slow = "--mode=P --max-ms-per-prb=500 --policy=fused --graph --case=a.json"
+    found = both(here, {slow: timed(1.0)}, {"--mode=P --graph --case=a.json": timed(1.0)})
+    assert [str(row.key) for row in found.rows] == ["--graph --case=a.json"]
+    assert not found.missing
+    other = both(here, {"--graph --case=a.json": timed(1.0)}, {"--threads=2 --graph --case=a.json": timed(1.0)})
+    assert (len(other.missing), len(other.added)) == (1, 1)
+
+
+def test_equal_lines_are_paired_in_their_order(here: Path) -> None:
+    again = {"--mode=P --graph --case=a.json": timed(1.0), "--mode=P --max-ms-per-prb=99 --graph --case=a.json": timed(5.0)}
+    found = both(here, again, again)
+    assert [(str(row.key), round(row.b_s * 1e3)) for row in found.rows] == [
+        ("--graph --case=a.json", 1),
+        ("--graph --case=a.json (no. 2)", 5),
+    ]
+
+
+def test_a_policy_of_one_side_alone_is_told(here: Path) -> None:
+    two = timed(1.0, 2.0, policies=("fused", "post_ops"))
+    found = both(here, {line(1): two}, {line(1): timed(1.0)})
+    assert [row.policy for row in found.rows] == ["fused"]
+    assert found.missing == ("--graph --mb=1 --case=mlp.json: post_ops",)
+
+
+def test_policies_measured_one_after_another_have_their_own_peaks(here: Path) -> None:
+    """The second policy met a clock of half the speed; its time is corrected, the first one's is not."""
+    names = ("fused", "post_ops")
+    one = replace(timed(1.0, 1.0, policies=names), flops=10**12, peak_samples=(16e9,) * 24)
+    two = replace(timed(1.0, 1.3, policies=names), flops=10**12, peak_samples=(16e9,) * 12 + (16e9 / 1.3,) * 12)
+    ratios = [row.judged.ratio for row in both(here, {line(1): one}, {line(1): two}).rows]
+    assert ratios == pytest.approx([1.0, 1.0])
+
+
+def test_a_busy_machine_leaves_no_verdict_and_says_so(here: Path) -> None:
+    found = both(here, {line(1): timed(1.0)}, {line(1): replace(timed(9.0), peak_samples=(2e9,) * 12)})
+    assert "other programs ran; no verdict on --graph --mb=1" in found.notes[-1]
+    assert (found.exit_code, found.means) == (0, {})
+    assert found.summary == "0 regressed, 1 not enough data, 0 newly failing"
+
+
+def test_too_few_samples_are_not_enough_data(here: Path) -> None:
+    found = both(here, {line(1): timed(1.0, rounds=1)}, {line(1): timed(9.0, rounds=1)})
+    assert (found.summary, found.exit_code) == ("0 regressed, 1 not enough data, 0 newly failing", 0)
+
+
+def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> None:
+    def off(l2: float) -> r.Result:
+        return replace(OK, accuracy=(r.Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, l2, 0.0, "fused"),))
+
+    slow = both(here, {line(1): timed(1.0, compile_s=0.1)}, {line(1): timed(1.0, compile_s=0.3)})
+    assert [str(c) for c in slow.compile] == ["--graph --mb=1 --case=mlp.json: fused: compile time: 100 ms -> 300 ms"]
+    assert slow.exit_code == 0
+    assert not both(here, {line(1): timed(1.0, compile_s=0.001)}, {line(1): timed(1.0, compile_s=0.009)}).compile
+    far = both(here, {"--graph --case=a": off(1e-7)}, {"--graph --case=a": off(4e-7)}, Mode.correctness)
+    assert [str(c) for c in far.accuracy] == ["--graph --case=a: fused: whole graph: tensor 5 f32: L2 1e-07, 2 ulp -> L2 4e-07, 2 ulp"]
+    assert far.exit_code == 0
+    for before, after, count in ((1e-7, 1.9e-7, 0), (4e-7, 1e-7, 1), (0.0, 1e-9, 1), (0.0, 0.0, 0), (1e-7, float("nan"), 1)):
+        found = both(here, {"--graph --case=a": off(before)}, {"--graph --case=a": off(after)}, Mode.correctness)
+        assert len(found.accuracy) == count, (before, after)
+
+
+def test_versions_that_differ_are_told(here: Path) -> None:
+    save(here / "a.json", QUIET)
+    save(here / "b.json", QUIET, machine=replace(MACHINE, versions={"python": "3.12", "numpy": "2"}))
+    assert "note: versions differ: python 3.11 -> 3.12, numpy none -> 2" in run("a.json", "b.json").output
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"machine": replace(MACHINE, cpu="Other CPU")}, "CPU Test CPU and Other CPU"),
+        ({"machine": replace(MACHINE, cores=8)}, "cores 4 and 8"),
+        ({"machine": replace(MACHINE, threads=1)}, "threads 2 and 1"),
+        ({"machine": replace(MACHINE, isa="avx512", cores=8)}, "cores 4 and 8, instruction set avx2 and avx512"),
+        ({"machine": None}, "an unknown one"),
+    ],
+)
+def test_other_machines_are_refused_unless_told(here: Path, other: dict, said: str) -> None:
+    save(here / "a.json", QUIET)
+    save(here / "b.json", QUIET, **other)
+    for words in (["a.json", "b.json"], ["a.json", "a.json,b.json"]):
+        result = run(*words)
+        fix = "measure both on one machine, or say --other-machine"
+        assert (result.output, result.exit_code) == (f"benchgraph: compare: different machines: {said} in a.json and b.json; {fix}\n", 2)
+        assert run(*words, "--other-machine").exit_code == 0
+
+
+TWO = "write 'benchgraph compare A.json B.json'; runs of one side are joined by commas: A.json,A2.json"
+SHARE = "give a share of at least 0, as in 5% or 0.05"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], f"compare: 0 sides to compare; {TWO}"),
+        (["a.json"], f"compare: 1 side to compare; {TWO}"),
+        (["a.json", "a.json", "a.json"], f"compare: 3 sides to compare; {TWO}"),
+        (["a.json", "no.json"], "compare: no.json: cannot read the file: No such file or directory; name a JSON report"),
+        (["a.json", "a.json,"], "compare: an empty file name; join the runs of a side by commas: A.json,A2.json"),
+        (["a.json", "f.json"], "compare: different modes: mode P in a.json, F in f.json; compare runs of one mode"),
+        (["a.json", "text"], "compare: text: not a JSON report of benchgraph; give a file that --report=json:FILE wrote"),
+        (["a.json", "empty.json"], "compare: no cases in empty.json; widen --match, or measure more"),
+        (["a.json", "a.json", "--match=nothing"], "compare: no cases in a.json; widen --match, or measure more"),
+        (["a.json", "a.json", "--match=("], "compare: --match: bad value '('"),
+        (["a.json", "a.json", "--threshold=x"], f"compare: --threshold: bad value 'x'; {SHARE}"),
+        (["a.json", "a.json", "--threshold=-1%"], f"compare: --threshold: bad value '-1%'; {SHARE}"),
+        (["a.json", "a.json", "--threshold=nan"], f"compare: --threshold: bad value 'nan'; {SHARE}"),
+        (["a.json", "a.json", "--threshold=5"], f"compare: --threshold: bad value '5'; {SHARE}, and below 1"),
+        (["a.json", "a.json", "--treshold=5%"], "compare: --treshold: unknown option; did you mean '--threshold'?"),
+        (["a.json", "a.json", "--threshold"], "compare: --threshold: a value is missing; write '--threshold=VALUE'"),
+        (["a.json", "a.json", "--report=html"], "compare: --report: bad value 'html'; choose one of console, markdown, csv"),
+        (["a.json", "a.json", "--report=csv:text/x"], "compare: --report=csv:text/x: cannot write the file"),
+    ],
+)
+def test_refusals(here: Path, words: list[str], message: str) -> None:
+    save(here / "a.json", QUIET)
+    save(here / "f.json", QUIET, Mode.fast_performance)
+    save(here / "empty.json", {})
+    (here / "text").write_text("no report")
+    result = run(*words)
+    assert result.output.startswith(f"benchgraph: {message}")
+    assert (result.output.count("\n"), result.exit_code) == (1, 2)
+
+
+def test_another_schema_is_refused(here: Path) -> None:
+    old = json.loads(Path(save(here / "a.json", QUIET)).read_text()) | {"schema_version": 1}
+    (here / "old.json").write_text(json.dumps(old))
+    result = run("old.json", "a.json")
+    now = f"schema version 1; this benchgraph reads version {r.SCHEMA_VERSION}"
+    assert (result.output, result.exit_code) == (f"benchgraph: compare: old.json: {now}; measure anew with --report=json:FILE\n", 2)
+
+
+def test_a_file_that_was_cut_short_counts_as_far_as_it_goes(here: Path) -> None:
+    whole = Path(save(here / "a.json", QUIET)).read_text()
+    (here / "cut.json").write_text(whole[: whole.index('{"index": 3') + 20])
+    result = run("a.json", "cut.json")
+    assert "note: cut.json: its end is missing; its 3 whole cases count" in result.output
+    assert result.output.splitlines()[-1] == "0 regressed, 3 same, 0 newly failing, 5 missing"
+    (here / "one.json").write_text(whole[: whole.index('{"index": 1')])
+    assert "its 1 whole case counts" in run("a.json", "one.json").output
+
+
+# ---- how it looks ----------------------------------------------------------------------------------------------------
+
+LOOK = """\
+A = a.json, B = b.json, mode P
+note: a side has one run: how runs differ is judged by how cases differ; what all cases of a run
+share shows with A.json,A2.json
+
+case / policy                            |   A ms |   B ms | B / A | 95 % interval | verdict
+-----------------------------------------+--------+--------+-------+---------------+----------------
+--graph --mb=1                           |        |        |       |               |
+--case=a-name-that-is-really-too-long-fo |        |        |       |               |
+r-a-hundred-columns.json                 |        |        |       |               |
+  fused                                  | 0.9980 | 8.9820 | 9.000 |             - | not enough data
+  post_ops                               | 1.9960 | 2.0958 | 1.050 |             - | not enough data
+"""
+
+
+def test_the_table_at_a_hundred_columns(here: Path) -> None:
+    name = "--graph --mb=1 --case=a-name-that-is-really-too-long-for-a-hundred-columns.json"
+    before, after = (timed(*ms, policies=("fused", "post_ops"), rounds=1) for ms in ((1.0, 2.0), (9.0, 2.1)))
+    found = both(here, {name: before}, {name: after})
+    text = table.render(found, 100)
+    assert text.startswith(LOOK)
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"\n{name} " in table.render(found, 160)
+
+
+def test_markdown_shows_what_changed_and_folds_the_rest(here: Path) -> None:
+    save(here / "a.json", {**QUIET, "--graph --case=x|y.json": timed(1.0)})
+    save(here / "b.json", {**QUIET, line(3): timed(6.0), "--graph --case=x|y.json": FAILED})
+    result = run("a.json", "b.json", "--report=markdown:out.md", "--report=markdown")
+    assert result.exit_code == 1
+    text = (here / "out.md").read_text()
+    assert result.output == f"{text.rstrip()}\nmarkdown report: out.md\n"
+    assert text.startswith("**benchgraph compare**: 1 regressed, 7 same, 1 newly failing")
+    visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    assert cells(visible)[0][:5] == ["--graph --mb=3 --case=mlp.json", "fused", "regressed", "4.0000", "6.0000"]
+    assert len(cells(visible)) == 1
+    assert "#### Newly failing (1)" in visible
+    assert "<details><summary>Same (7)</summary>" in text
+    assert [row[2] for row in cells(text)] == ["regressed"] + ["same"] * 7
+
+
+def test_csv(here: Path) -> None:
+    save(here / "a.json", {line(1): timed(1.0, rounds=1)})
+    save(here / "b.json", {line(1): timed(2.0, rounds=1)})
+    head = "case,policy,a_ms,b_ms,ratio,low,high,verdict\n"
+    assert (
+        run("a.json", "b.json", "--report", "csv").output == head + "--graph --mb=1 --case=mlp.json,fused,0.998,1.996,2,,,not enough data\n"
+    )
+
+
+def test_the_reports_are_those_of_the_help() -> None:
+    help = " ".join(CliRunner().invoke(main, ["--help"]).output.split())
+    assert f"--report={'|'.join(command.REPORTS)}[:FILE]" in help
+    assert all(option in help for option in (*command.OPTIONS, *command.FLAGS))
+    assert markdown.render in command.REPORTS.values()
