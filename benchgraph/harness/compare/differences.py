@@ -163,14 +163,20 @@ def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:
 
 
 def _peaks(r: Result) -> list[tuple[float, ...]]:
-    """Per policy, the peaks of its rounds. Policies that did not fit into memory together were measured one after another."""
-    counts = [len(t.timing.samples_s) for t in r.timings]
-    if all(n == len(r.peak_samples) for n in counts):
-        return [r.peak_samples] * len(counts)
-    if sum(counts) != len(r.peak_samples):
-        return [()] * len(counts)
-    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
-    return [r.peak_samples[end - n : end] for n, end in zip(counts, ends, strict=True)]
+    """Per policy, the peaks of the rounds of the whole graph. Those of the rounds of single partitions follow them.
+
+    Policies are measured together, or, where their memory does not suffice for that, one after another.
+    """
+    wholes = [len(t.timing.samples_s) for t in r.timings]
+    alone = [len(t.partitions[0].timing.samples_s) if len(t.partitions) > 1 else 0 for t in r.timings]
+    found = len(r.peak_samples)
+    if len(set(wholes)) == 1 and found in (wholes[0], wholes[0] + max(alone)):
+        return [r.peak_samples[: wholes[0]]] * len(wholes)
+    for rounds in ([n + m for n, m in zip(wholes, alone, strict=True)], wholes):
+        if found == sum(rounds):
+            starts = [sum(rounds[:i]) for i in range(len(rounds))]
+            return [r.peak_samples[start : start + n] for start, n in zip(starts, wholes, strict=True)]
+    return [()] * len(wholes)
 
 
 def _typical(runs: Sequence[Run]) -> float:
