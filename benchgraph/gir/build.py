@@ -96,7 +96,7 @@ class Builder:
 
     def const(self, value: Array | float, dtype: DType = DType.f32) -> int:
         """A compile-time constant; a Python number makes one of shape ()."""
-        array = np.ascontiguousarray(np.asarray(value).astype(dtype.numpy))
+        array = np.asarray(value).astype(dtype.numpy)
         return self.new_value(dtype, array.shape, Literal(dtype, array.shape, array.tobytes()))
 
     def type(self, value: int) -> TensorType:

@@ -209,6 +209,7 @@ _SHAPES_AND_ATTRS = (
     ((1,), Attrs(qtype="per_channel", axis=0, scales=(0.5,), zps=(1,)), DType.u8, "sizes 1"),
     ((6, 2, 5), _GROUPED, DType.u8, "weights of a ConvTranspose of three groups, (IC, OC/groups, kernel)"),
     ((5, 3, 4), _GROUPED.updated(axis=-2), DType.u8, "weights of a ConvTranspose of two groups, (kernel, OC/groups, IC)"),
+    ((), _one(0.5, 3), DType.u8, "rank 0"),
     ((4, 15), _one(0.5), DType.f8_e4m3, "f8_e4m3"),
     ((4, 9), _one(0.3), DType.f8_e5m2, "f8_e5m2"),
 )

@@ -48,7 +48,7 @@ def _wide(a: Array) -> Array:
 
 
 def _constant(v: Value, data: Array) -> Value:
-    narrow = np.ascontiguousarray(data.astype(v.dtype.numpy))
+    narrow = data.astype(v.dtype.numpy)
     return replace(v, constness=Constness.compile, literal=Literal(v.dtype, v.shape, narrow.tobytes()))
 
 
