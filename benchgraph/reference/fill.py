@@ -126,9 +126,9 @@ def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
     call = call_of(op)
     dtype = call.ins[0].dtype
     offset = _result(call, 0)
-    scale = _result(call, 1) - offset
+    scale = np.asarray(_result(call, 1) - offset)  # what numpy computes from arrays of rank 0 is no array
     scale[scale == 0] = 1.0  # nothing can be reached then, so anything will do
-    steps = wanted.astype(np.float64) / scale
+    steps = np.asarray(wanted.astype(np.float64) / scale)
     if not dtype.is_integer:
         return steps
     low, high = dtype.range

@@ -86,6 +86,12 @@ def test_numbers_beyond_the_type_are_scaled_down_and_below_it_mirrored() -> None
     assert (values == 255).mean() < 0.1
 
 
+def test_a_quantised_scalar_is_filled() -> None:
+    g = graph('%1: f32[] = Dequantize#0(%0: u8[]) {scales=[0.5]} %2: f32[4] = Add#1(%3: f32[4], %1)')
+    (scalar,) = (a for id, a in fill(g, 1).items() if id == 0)
+    assert (scalar.shape, scalar.dtype) == ((), np.uint8)
+
+
 def test_cheap_data_repeats_the_last_two_dims() -> None:
     g = graph("%2: f32[6,5,16,16] = MatMul#0(%0: f32[6,5,16,32], %1: f32[6,5,32,16]) %4: f32[6,5,16,16] = Add#1(%2, %3: f32[6,1,1,16])")
     cheap, full = fill(g, 0, cheap=True), fill(g, 0)
