@@ -191,6 +191,9 @@ def test_a_point_reads_as_a_sentence() -> None:
     assert str(c.points[0]) == "[0:0] want 1, got 1.5"
 
 
+NARROW = "%1: bf16[4] = ReLU#0(%0: bf16[4]) %2: f32[4] = TypeCast#1(%1)"
+
+
 def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
     plain, cast, quantised = (
         tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {body} }}"))
@@ -204,6 +207,8 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
     assert cast == pytest.approx(plain + 2 * DType.bf16.eps)
     assert 2**-7 < quantised < 2**-6
     assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
+    kept = tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} End#2(%1) }}"))
+    assert kept == tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} }}")), "an output that is read is rounded all the same"
 
 
 @pytest.mark.parametrize(
