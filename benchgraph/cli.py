@@ -107,6 +107,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
+    benchgraph fuzz --seed S --count N [--start I] [--ops=MAX] [--tries T] [-o DIR] [OPTIONS]        random graphs, failures shrunk
     """
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
@@ -116,6 +117,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
     if words[0] == "compare":
         ctx.exit(_compare(words[1:]))
+    if words[0] == "fuzz":
+        ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     try:
         config()
         line = parse(list(words))
@@ -130,7 +133,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     for note in line.notes:
         click.echo(f"benchgraph: {note}", err=True)
     with interruptible():
-        code = _run(line, _bench(ctx.obj), jobs)
+        code = _run(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
 
 
@@ -181,6 +184,28 @@ def _compare(words: tuple[str, ...]) -> int:
     return code
 
 
+def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
+    """Run random graphs, then shrink those that failed. Returns the exit code."""
+    from benchgraph.harness.fuzz.command import plan, read, shrink_all
+
+    try:
+        config()
+        request = read(words)
+        line = plan(request)
+        jobs = _workers(line)
+    except BenchgraphError as bad:
+        click.echo(f"benchgraph: {bad}", err=True)
+        return 2 if isinstance(bad, UsageError) else 1
+    with interruptible():
+        ran = _run(line, bench, jobs)
+        try:
+            for text in shrink_all(request, line.problems, ran.failures, bench):
+                click.echo(text)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return ran.code
+
+
 def _bench(given: Bench | None) -> Bench:
     from benchgraph.harness.bench import Bench
 
@@ -217,8 +242,16 @@ class _Screen:
         click.echo(done.case.line)
 
 
-def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
-    """Run, print as results come, report at the end. jobs: worker processes, 0 for none. Returns the exit code."""
+@dataclass(frozen=True)
+class _Ran:
+    """What a run came to. code: the exit code."""
+
+    code: int
+    failures: tuple[CaseResult, ...] = ()
+
+
+def _run(line: CommandLine, bench: Bench, jobs: int) -> _Ran:
+    """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
     started, screen, machine = bench.clock(), _Screen(line.problems), None
     kept = Kept(lambda text: click.echo(f"benchgraph: {text}", err=True))
     todo, interrupted = list[Problem](), False
@@ -235,7 +268,7 @@ def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
         interrupted = True
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
-        return 1
+        return _Ran(1)
     finally:
         kept.close()
     screen.rest()
@@ -248,8 +281,8 @@ def _run(line: CommandLine, bench: Bench, jobs: int) -> int:
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     _summary(line.globals, results, phases)
     if interrupted:
-        return INTERRUPTED
-    return results.exit_code if reported else 1
+        return _Ran(INTERRUPTED)
+    return _Ran(results.exit_code if reported else 1, results.failures)
 
 
 def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:

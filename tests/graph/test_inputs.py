@@ -24,6 +24,7 @@ from inputs.graph.generate.case import CASES
 INPUTS = data_dir("inputs") / "graph"
 BATCHES = sorted(p.name for p in INPUTS.iterdir() if p.is_file() and p.suffix != ".json")
 RUN = [name for name in BATCHES if not name.startswith("harness_")]
+FOUND = ("regressions", "harness_regressions_ci")  # graphs that failed once; nobody writes them but who mends what made them fail
 NEVER_UPSTREAM = {  # kinds that no JSON of oneDNN's own contains
     *("BiasAddBackward", "GELUBackward", "HardSwishBackward", "MishBackward", "Pow", "SigmoidBackward", "SoftPlus", "SqrtBackward"),
     *("SquaredDifference", "TanhBackward"),
@@ -47,7 +48,7 @@ def graphs() -> tuple[Graph, ...]:
 
 def files(folder: Path) -> set[str]:
     found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    return {str(p) for p in found if p.parts[0] != "generate"}
+    return {str(p) for p in found if p.parts[0] not in ("generate", *FOUND)}
 
 
 def test_what_is_committed_is_what_the_script_writes(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
     assert 2**-7 < quantised < 2**-6
     assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
     kept = tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} End#2(%1) }}"))
-    assert kept == tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} }}")), "an output that is read is rounded all the same"
+    assert kept == tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} }}")), "it is rounded all the same"
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_numbers_beyond_the_type_are_scaled_down_and_below_it_mirrored() -> None
 
 
 def test_a_quantised_scalar_is_filled() -> None:
-    g = graph('%1: f32[] = Dequantize#0(%0: u8[]) {scales=[0.5]} %2: f32[4] = Add#1(%3: f32[4], %1)')
+    g = graph("%1: f32[] = Dequantize#0(%0: u8[]) {scales=[0.5]} %2: f32[4] = Add#1(%3: f32[4], %1)")
     (scalar,) = (a for id, a in fill(g, 1).items() if id == 0)
     assert (scalar.shape, scalar.dtype) == ((), np.uint8)
 

@@ -1,0 +1,148 @@
+"""The words behind `benchgraph fuzz`: how many graphs of which seed are its own, all others are as they are without it.
+
+benchgraph fuzz --seed 1 --count 2 --jobs=2     ->     benchgraph --fuzz --jobs=2 1:0 1:1, and then the failures shrunk
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import save
+from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.fuzz.fair import unfair
+from benchgraph.harness.fuzz.shrink import TRIES, shrink
+from benchgraph.harness.isolate import run_isolated
+from benchgraph.harness.parsers import Parse, natural, positive
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Status
+from benchgraph.harness.run import run_case
+from benchgraph.reference import fill
+
+DRIVER = "fuzz"
+OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
+    "--seed": ("seed", natural),
+    "--count": ("count", positive),
+    "--start": ("start", natural),
+    "--tries": ("tries", natural),
+    "--output": ("output", str),
+    "-o": ("output", str),
+}
+LOST = re.compile(r"worker process|no result within")  # reasons for which the process had to go: tried again in a process of its own
+
+
+@dataclass(frozen=True)
+class Request:
+    """The graphs start, start + 1 ... of a seed. tries: executions that shrinking a failure may take, 0 for not shrinking at all.
+
+    output: the folder for shrunk cases. rest: words that hold for every graph.
+    """
+
+    seed: int = 0
+    count: int = 100
+    start: int = 0
+    tries: int = TRIES
+    output: str = "."
+    rest: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The command line without `fuzz` that runs these graphs."""
+        places = range(self.start, self.start + self.count)
+        return [f"--{DRIVER}", *self.rest, *(f"{self.seed}:{index}" for index in places)]
+
+
+def read(given: Sequence[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    own, rest, left = dict[str, Any](), list[str](), list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option not in OPTIONS:
+            if not word.startswith("-"):
+                value_of = rest[-1] if rest else "fuzz"
+                raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {value_of}", fix="write options as --name=value")
+            rest.append(word)
+            if not has_value and left and not left[0].startswith("-"):
+                rest[-1] = f"{word}={left.pop(0)}"
+            continue
+        if not has_value:
+            value = left.pop(0) if left and not left[0].startswith("-") else ""
+        if not value:
+            raise UsageError("a value is missing", where=f"fuzz: {option}", fix=f"write '{option} VALUE'")
+        name, parser = OPTIONS[option]
+        try:
+            own[name] = parser(value)
+        except ValueError as bad:
+            raise UsageError(f"bad value '{value}'", where=f"fuzz: {option}", fix=str(bad)) from bad
+    return Request(**own, rest=tuple(rest))
+
+
+def plan(request: Request) -> CommandLine:
+    """The problems to run. Raises UsageError for words nobody can follow."""
+    return parse(request.words)
+
+
+# ---- what becomes of failures ----------------------------------------------------------------------------------------
+
+
+def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence[CaseResult], bench: Bench) -> Iterator[str]:
+    """Shrink every failed problem and write its case; what to print of each, as it is done."""
+    by_index = {p.index: p for p in problems}
+    for failure in failures if request.tries else ():
+        problem = by_index[failure.index]
+        place = problem.knobs.case
+        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}.json"
+        try:
+            yield _shrunk(problem, failure, path, request.tries, bench)
+        except (BenchgraphError, OSError) as bad:
+            yield f"{place}: not shrunk: {bad}"
+
+
+def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench: Bench) -> str:
+    """Write the smallest graph that fails as this problem did. Returns the lines that say so and how to run it alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    trial = _Trial(problem, failure, path, bench)
+    found = shrink(problem.graph(), trial.fails, tries)
+    case = trial.run(found.graph)
+    ops = "1 op" if len(found.graph.ops) == 1 else f"{len(found.graph.ops)} ops"
+    return f"shrunk in {found.tries} tries to {ops}: {case.line}"
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Runs candidates as the failed problem ran, from a file as everybody else would run them."""
+
+    problem: Problem
+    failure: CaseResult
+    path: Path
+    bench: Bench
+
+    def fails(self, graph: Graph) -> bool:
+        """Whether a graph fails in the same way. One that is only wrong must be one that can be right (fair.py)."""
+        same = _way(self.run(graph)) == _way(self.failure)
+        return same and not (self.failure.result.errors and unfair(graph, fill(graph, self.problem.globals.seed), str(self.path.name)))
+
+    def run(self, graph: Graph) -> CaseResult:
+        save(graph, self.path)
+        (problem,) = parse(["--graph", "--expected-n-partitions=0", f"--case={self.path}"]).problems
+        problem = replace(problem, globals=replace(self.problem.globals, verbose=0))
+        if not LOST.search(self.failure.result.reason):
+            return run_case(problem, self.bench, lambda text: None)
+        (done,) = run_isolated([problem], self.bench, 1)
+        return done.case
+
+
+def _way(case: CaseResult) -> tuple[Status, str]:
+    """How a case failed, without the numbers, names and quotations that smaller graphs change."""
+    if case.result.errors:
+        return case.result.status, "wrong values"
+    where_less = re.sub(r"^(\S+\.json|\d+:\d+): ", "", case.result.reason.partition(";")[0])
+    numberless = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S*\d\S*", "#", where_less)
+    return case.result.status, re.sub(r"#: \w+", "#", numberless)  # op 3: ReLU

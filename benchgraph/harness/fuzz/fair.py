@@ -1,0 +1,130 @@
+"""Which ops of a graph the reference can be held against, on given data.
+
+The tolerance of a graph is the sum of what its ops may be off by. It says nothing of errors that grow on the way: a difference of nearly
+equal numbers, an exponential of an exponential, a comparison of computed numbers that are nearly equal, all multiply the error of their
+input. Such a graph may fail on right code, so it proves nothing.
+
+So errors are run: the graph is evaluated by the references several times, with noise of the size that compiled code makes added after
+every op, and each result is compared with the exact one as the harness compares. An op whose result does not pass is not fair. Where a
+partition begins, errors begin anew while the tolerance does too; so every run forgets the error of some tensors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Call, Role
+from benchgraph.reference import call_of, compare
+
+RUNS = 6
+SCALE = 64.0  # noise and tolerance are larger by this than in a real run, so that a step that noise can reach in one of many runs is seen
+MARGIN = 4.0  # a row's threshold is about four times what its op is really off by: a rounding is half an eps, and is allowed two
+STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a rounding
+FORGETS = 0.35  # share of tensors whose error a run forgets
+LARGEST = 1e30  # beyond that, squares leave f32
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A tensor in one run. since: the ops whose errors are in it, by id, with what each adds to the tolerance."""
+
+    array: Array
+    since: Mapping[int, float] = field(default_factory=dict)
+
+
+def unfair(graph: Graph, inputs: Mapping[int, Array], seed: str) -> set[int]:
+    """Ids of ops whose results are not finite, all but zero, or too sensitive to errors; what depends on those is not looked at.
+
+    graph: shape-inferred. inputs: an array per graph input, as `fill` makes them. seed: of the noise.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing, overflow: what comes of them is looked at below
+        return _unfair(graph, inputs, np.random.default_rng(list(seed.encode())))
+
+
+def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator) -> set[int]:
+    exact: dict[int, Array] = {t.id: _reals(inputs[t.id]) for t in graph.inputs}
+    runs = [_Run(rng, number, {id: _Value(a) for id, a in exact.items()}) for number in range(RUNS)]
+    bad = set[int]()
+    for op in graph.order:
+        if op.kind == END or any(t.id not in exact for t in op.inputs):
+            continue
+        call = call_of(op)
+        wants = spec(op.kind).reference(call, tuple(exact[t.id] for t in op.inputs))
+        sure = spec(op.kind).sure_zeros(call)
+        if all(_is_usable(t, want, sure) for t, want in zip(op.outputs, wants, strict=False)) and all(
+            r.passes(op, call, wants) for r in runs
+        ):
+            exact |= {t.id: want for t, want in zip(op.outputs, wants, strict=False)}
+        else:
+            bad.add(op.id)
+    return bad
+
+
+def _reals(a: Array) -> Array:
+    return a if a.dtype.kind in "biu" else a.astype(np.float64)
+
+
+def _is_usable(t: LogicalTensor, want: Array, sure_zeros: float) -> bool:
+    """Finite, storable, and worth comparing."""
+    if not want.size:
+        return True
+    if t.dtype.is_float and not float(np.abs(want).max()) <= min(LARGEST, t.dtype.range[1]):  # NaN is not
+        return False
+    return not compare(want.astype(t.dtype.numpy), want, t.dtype, 1.0).is_mistrusted(sure_zeros)
+
+
+@dataclass
+class _Run:
+    """One evaluation with noise. Every other run has that of storing in narrow types, the first two forget nothing."""
+
+    rng: np.random.Generator
+    number: int
+    values: dict[int, _Value]
+
+    def passes(self, op: Op, call: Call, wants: tuple[Array, ...]) -> bool:
+        """Take one op further. False when a result does not pass."""
+        ins = [self.values[t.id] for t in op.inputs]
+        threshold = spec(op.kind).threshold(call)
+        gots = spec(op.kind).reference(call, tuple(v.array for v in ins))
+        own = SCALE * threshold * DType.f32.eps + sum(_steps(op, t) for t in op.outputs)
+        since = {id: rtol for v in ins for id, rtol in v.since.items()} | {op.id: own}
+        for t, got, want in zip(op.outputs, gots, wants, strict=False):
+            share = SCALE / MARGIN * threshold * DType.f32.eps if t.dtype.is_float else 0.0
+            noisy = self._noisy(got, share, own_size=spec(op.kind).role is Role.pointwise) if share else got
+            if not compare(noisy.astype(t.dtype.numpy), want, t.dtype, sum(since.values())).ok:
+                return False
+            if self.number > 1 and self.rng.random() < FORGETS:
+                self.values[t.id] = _Value(want)
+            elif self.number % 2 == 0 and t.dtype.is_float and t.dtype.bits < DType.f32.bits:
+                self.values[t.id] = _Value(self._noisy(noisy, STORED * t.dtype.eps, own_size=True), since)
+            else:
+                self.values[t.id] = _Value(noisy, since)
+        return True
+
+    def _noisy(self, values: Array, share: float, *, own_size: bool) -> NDArray[np.float64]:
+        """Off by up to this share of the element's size, or, unless own_size, of the rms if that is larger: sums are off by what they add.
+
+        A zero is taken for exact, for most are.
+        """
+        exact = values.astype(np.float64)
+        sizes = np.abs(exact)
+        if not own_size and exact.size:
+            sizes = np.maximum(sizes, np.sqrt(np.mean(np.square(exact)))) * (exact != 0)
+        return np.asarray(exact + sizes * self.rng.uniform(-share, share, exact.shape))
+
+
+def _steps(op: Op, t: LogicalTensor) -> float:
+    """What the tolerance has for a result that is stored in a narrower type (reference/compare.py: tolerance)."""
+    if t.dtype.is_float:
+        return 2.0 * t.dtype.eps if t.dtype.bits < DType.f32.bits else 0.0
+    return 2.0 ** (1 - t.dtype.bits) if t.dtype.is_integer and any(s.dtype.is_float for s in op.inputs) else 0.0

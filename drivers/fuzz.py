@@ -1,0 +1,48 @@
+"""fuzz: random graphs from the op table. `benchgraph --fuzz 1:17` is graph 17 of seed 1; `benchgraph fuzz` runs many of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.harness.knobs import knob
+from benchgraph.harness.parsers import natural, positive
+from benchgraph.harness.problem import Driver
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+
+
+@dataclass(frozen=True)
+class Place:
+    """Graph `index` of a seed."""
+
+    seed: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.seed}:{self.index}"
+
+
+def place(word: str) -> Place:
+    """SEED:INDEX"""
+    try:
+        seed, index = map(natural, word.split(":"))
+    except ValueError:
+        raise ValueError("it names no graph; give SEED:INDEX, as in 1:17") from None
+    return Place(seed, index)
+
+
+@dataclass(frozen=True)
+class Knobs:
+    ops: int = knob(30, positive, "N[,N...]", "the most ops a graph has (30)", product=True)
+    case: Place = knob(None, place, "SEED:INDEX", "graph INDEX of SEED", bare=True)
+
+
+def build(knobs: Knobs) -> Graph:
+    from benchgraph.harness.fuzz.generate import generate
+
+    return generate(knobs.case.seed, knobs.case.index, knobs.ops)
+
+
+DRIVER = Driver("fuzz", "random graphs from the op table", Knobs, build)
