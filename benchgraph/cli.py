@@ -127,6 +127,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)
+        _need_libraries(line, ctx.obj)
     except BenchgraphError as bad:
         click.echo(f"benchgraph: {bad}", err=True)
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
@@ -135,6 +136,12 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     with interruptible():
         code = _run(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
+
+
+def _need_libraries(line: CommandLine, given: Bench | None) -> None:
+    from benchgraph.harness.bench import need_libraries
+
+    need_libraries([p for p in line.problems if p.globals.library != Globals().library], _bench(given))
 
 
 def _workers(line: CommandLine) -> int:

@@ -22,7 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compile": {"graph", "partition", "gir", "lower", "tir", "codegen", "runtime"},
     "reference": {"graph", "ops"},
     "library": {"compile", "graph", "partition", "runtime"},
-    "harness": {"graph", "ops", "partition", "library", "reference", "runtime"},
+    "onednn": {"graph", "partition", "library", "runtime"},
+    "harness": {"graph", "ops", "partition", "library", "onednn", "reference", "runtime"},
     "cli": {"harness"},
     "__main__": {"cli"},
 }

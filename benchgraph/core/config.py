@@ -124,6 +124,7 @@ class Config:
             "DNNL_VERBOSE",
         ),
     )
+    onednn: str = field(default="", metadata=_flag(str, "libdnnl.so.3 for --library=onednn, or the folder it is in"))
     dump: tuple[str, ...] = field(
         default=(),
         metadata=_flag(_subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"),

@@ -79,12 +79,16 @@ class Unimplemented(BenchgraphError):
     status = Status.unimplemented
 
 
+class Unavailable(Unimplemented):
+    """The library under test is not meant to have this: its version is older, or it has no such notion. The case is skipped."""
+
+
 class OutOfMemory(BenchgraphError):
     status = Status.out_of_memory
 
 
 class ExecutionFailed(BenchgraphError):
-    """Compiled code was entered and did not run to its end: the user's thread pool failed."""
+    """Compiled code was entered and did not run to its end: the user's thread pool failed, or the library's process died."""
 
     status = Status.runtime_error
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.errors import BenchgraphError, OutOfMemory
 from benchgraph.core.target import current
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.problem import Problem
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
     from benchgraph.harness.buffers import Array
@@ -30,17 +33,37 @@ class BandwidthProbe(Probe, Protocol):
     def nbytes(self) -> int: ...
 
 
-def _benchgraph() -> Library:
+def _benchgraph(path: str) -> Library:
     from benchgraph.library import benchgraph_library
 
     return benchgraph_library()
 
 
-LIBRARIES: dict[str, Callable[[], Library]] = {"benchgraph": _benchgraph}
+def _onednn(path: str) -> Library:
+    from benchgraph.onednn import onednn_library
+
+    return onednn_library(path)
+
+
+LIBRARIES: dict[str, Callable[[str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn}
 
 
 def _library(name: str) -> Library:
-    return LIBRARIES[name]()
+    """By NAME or NAME:PATH. Raises BenchgraphError for one that is not there, or cannot be used."""
+    kind, _, path = name.partition(":")
+    return LIBRARIES[kind](path)
+
+
+def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
+    """Make sure, before the first case runs, that every library is there and works. Raises UsageError with the remedy.
+
+    A missing library would fail all its cases, so none of them is begun.
+    """
+    for name in dict.fromkeys(p.globals.library for p in problems if p.globals.mode is not Mode.list):
+        try:
+            bench.library(name)
+        except BenchgraphError as bad:
+            raise UsageError(str(bad), where=f"--library={name}") from bad
 
 
 def _peak(threads: int) -> Probe:

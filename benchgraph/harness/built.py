@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from benchgraph.core.arrays import view
+from benchgraph.core.errors import Unavailable
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array, allocate, plan, storage
+from benchgraph.harness.cold import ColdCache
 from benchgraph.harness.cut import compile_all
 from benchgraph.harness.phases import phase
 from benchgraph.harness.streams import Streams
@@ -46,6 +48,14 @@ def build(graph: Graph, policy: str, partitions: tuple[Partition, ...], library:
     streams = [_bind(graph, partitions, compiled, each) for each in inputs]
     alone = tuple(_work(library, [[s[i]] for s in streams]) for i in range(len(partitions)))
     return Built(policy, partitions, compiled, _work(library, streams), alone)
+
+
+def need_in_process(library: Library, cold: ColdCache, streams: int) -> None:
+    """Raise Unavailable for what can only be made of a library that executes on this process's memory and threads."""
+    if library.is_in_process or not (cold.is_made or streams > 1):
+        return
+    what = f"{library.name} has its memory and threads in another process, where --cold-cache and --num-streams do not reach"
+    raise Unavailable(what, fix="measure it without them")
 
 
 def _bind(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: Inputs) -> list[tuple[Bound, Data]]:

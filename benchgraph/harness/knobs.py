@@ -104,6 +104,16 @@ def _policies(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
+def _library(word: str) -> str:
+    """NAME, or NAME:PATH of one that is a file."""
+    name, colon, path = word.partition(":")
+    if name not in LIBRARY_POLICIES:
+        raise ValueError(did_you_mean(name, LIBRARY_POLICIES) or f"choose among {', '.join(LIBRARY_POLICIES)}")
+    if colon and (name == "benchgraph" or not path):
+        raise ValueError("only onednn has a path" if path else f"give a path after {name}:")
+    return word
+
+
 def _report(word: str) -> tuple[tuple[str, str], ...]:
     """NAME or NAME:FILE; FILE '' means the terminal."""
     name, _, file = word.partition(":")
@@ -140,6 +150,9 @@ def _template(word: str) -> str:
 
 
 USM = "usm"  # the memory kind there is
+
+# The policies that a library has, which are measured when none is named.
+LIBRARY_POLICIES = {"benchgraph": ("fused", "post_ops", "one_op_each"), "onednn": ("fused", "one_op_each")}
 
 # ---- the global knobs ------------------------------------------------------------------------------------------------
 
@@ -183,7 +196,13 @@ class Globals:
         group=MACHINE,
     )
     engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
-    library: str = knob("benchgraph", one_of("benchgraph"), "NAME", "the library under test (benchgraph)", group=MACHINE)
+    library: str = knob(
+        "benchgraph",
+        _library,
+        "NAME[:PATH]",
+        "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's",
+        group=MACHINE,
+    )
     threads: int = knob(
         0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads", group=MACHINE
     )
@@ -293,7 +312,7 @@ class Globals:
     def policies(self) -> tuple[str, ...]:
         if self.policy:
             return self.policy
-        return ("fused", "post_ops", "one_op_each") if self.mode.is_timed else ("fused",)
+        return LIBRARY_POLICIES[self.library.partition(":")[0]] if self.mode.is_timed else ("fused",)
 
     @property
     def has_no_reference(self) -> bool:

@@ -21,6 +21,9 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 def describe(settings: Globals, bench: Bench) -> Machine:
     """The machine; in modes P and F with its measured peaks and memory bandwidth, for the threads of these settings."""
     versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
+    if settings.library != Globals().library:
+        library = bench.library(settings.library)
+        versions |= {library.name: library.version} if library.version else {}
     with override(**({"threads": settings.threads} if settings.threads else {})):
         target = current()
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)

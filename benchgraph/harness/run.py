@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
-from benchgraph.core.errors import BenchgraphError, InvalidGraph, InvalidShape, OutOfMemory
+from benchgraph.core.errors import BenchgraphError, InvalidGraph, InvalidShape, OutOfMemory, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
@@ -81,7 +81,7 @@ def failure(bad: Exception, problem: Problem) -> Result:
     """The status and one-line reason that an exception means."""
     if isinstance(bad, CannotOverride | WrongCount):
         return Result(Status.UNTESTED, str(bad))
-    if isinstance(bad, CannotExpress):
+    if isinstance(bad, CannotExpress | Unavailable):
         return Result(Status.SKIPPED, str(bad))
     if isinstance(bad, BenchgraphError):
         file = str(problem.file or "")

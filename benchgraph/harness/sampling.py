@@ -25,6 +25,13 @@ class Sampler(Protocol):
         """Seconds per execution."""
 
 
+def seconds(chain: Chain, times: int, clock: Callable[[], float]) -> float:
+    """How long so many executions take, by the library's clock if it has one, else by ours."""
+    started = clock()
+    told = chain.run(times)
+    return clock() - started if told is None else told
+
+
 @dataclass(frozen=True)
 class Hot:
     """Many executions back to back: what one leaves in the caches, the next finds. Every run of the chain is `streams` executions."""
@@ -39,9 +46,7 @@ class Hot:
         return self.times * self.streams
 
     def sample(self) -> float:
-        started = self.clock()
-        self.chain.run(self.times)
-        return (self.clock() - started) / self.executions
+        return seconds(self.chain, self.times, self.clock) / self.executions
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,7 @@ class Cold:
 
     def sample(self) -> float:
         self.evict()
-        started = self.clock()
-        self.chain.run(1)
-        return self.clock() - started
+        return seconds(self.chain, 1, self.clock)
 
 
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:

@@ -6,18 +6,17 @@ that the one execution says how long each took. Constants are computed in it, as
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import allocate
-from benchgraph.harness.built import build
+from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.cold import cold_cache
 from benchgraph.harness.cut import cut, flops, traffic
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
+from benchgraph.harness.sampling import seconds
 from benchgraph.harness.streams import threads_per_stream
 from benchgraph.harness.timing import policy_timing
 from benchgraph.library.protocol import Library
@@ -28,6 +27,7 @@ def simulate(problem: Problem, graph: Graph, library: Library, bench: Bench) -> 
     """Execute the graph once under every policy. Raises what cut and compile raise, InvalidArguments for several streams."""
     settings = problem.globals
     threads = threads_per_stream(settings.num_streams, current().cores, is_single=True)
+    need_in_process(library, cold_cache(settings.cold_cache), settings.num_streams)
     cuts = {policy: cut(problem, graph, library, policy) for policy in settings.policies}
     return Result(
         Status.EXECUTED,
@@ -48,9 +48,5 @@ def _once(
     built = build(graph, policy, partitions, library, [{t.id: allocate(t) for t in graph.inputs}])
     if (cache := cold_cache(cold)).is_made:
         bench.evict(cache.victims(built.whole.data, built.whole.chain), cache.tlb_bytes, threads)()
-    stamps = [bench.clock()]
-    for work in built.alone:
-        work.chain.run(1)
-        stamps.append(bench.clock())
-    each = [Timing((after - before,), 1) for before, after in pairwise(stamps)]
-    return policy_timing(built, Timing((stamps[-1] - stamps[0],), 1), each)
+    each = [seconds(work.chain, 1, bench.clock) for work in built.alone]
+    return policy_timing(built, Timing((sum(each),), 1), [Timing((s,), 1) for s in each])

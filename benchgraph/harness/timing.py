@@ -23,7 +23,7 @@ from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
-from benchgraph.harness.built import Built, Work, build, copies, needed_bytes
+from benchgraph.harness.built import Built, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.cold import ColdCache, cold_cache
 from benchgraph.harness.cut import cut, flops, traffic
 from benchgraph.harness.distrust import distrust
@@ -44,6 +44,7 @@ def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> R
     settings = problem.globals
     cold, streams, cores = cold_cache(settings.cold_cache), settings.num_streams, current().cores
     each = threads_per_stream(streams, cores, is_single=cold.is_made)
+    need_in_process(library, cold, streams)
     rng = random.Random(settings.seed)
     with override(threads=each) if streams > 1 else nullcontext():
         return _measure(problem, graph, library, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams))

@@ -20,6 +20,8 @@ class Benchgraph:
     """The Library of this package."""
 
     name: str = "benchgraph"
+    version: str = ""
+    is_in_process: bool = True
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         return partitions(graph, policy)

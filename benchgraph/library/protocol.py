@@ -41,6 +41,14 @@ class Library(Protocol):
     def name(self) -> str:
         """What reports call it."""
 
+    @property
+    def version(self) -> str:
+        """What reports call its release; '' when they name it anyway."""
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether it executes on the caller's memory and thread: what cold caches and streams need."""
+
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         """Cut a shape-inferred graph into partitions, in an order in which they can be executed."""
 
@@ -52,8 +60,11 @@ class Library(Protocol):
 
 
 class Chain(Protocol):
-    def run(self, times: int) -> None:
-        """Execute all steps in order, `times` times, in one native call."""
+    def run(self, times: int) -> float | None:
+        """Execute all steps in order, `times` times, in one native call.
+
+        Returns the seconds that call took, by a clock of the library's own; None: the caller's clock around `run` is as good.
+        """
 
     @property
     def constants(self) -> Sequence[NDArray[np.generic]]:

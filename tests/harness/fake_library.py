@@ -72,6 +72,8 @@ class FakeLibrary:
     unsupported: str = ""
     fails: Exception | None = None
     name: str = "fake"
+    version: str = ""
+    is_in_process: bool = True
     log: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)

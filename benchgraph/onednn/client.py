@@ -1,0 +1,189 @@
+"""The handle of the process in which oneDNN lives: requests, memory to pass tensors through, and what its end means."""
+
+from __future__ import annotations
+
+import atexit
+import mmap
+import os
+import signal
+import sys
+import weakref
+from contextlib import suppress
+from fcntl import F_GETFL, F_SETFL, fcntl
+from multiprocessing.connection import Pipe
+from multiprocessing.reduction import send_handle
+from subprocess import DEVNULL, Popen, TimeoutExpired
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.errors import (
+    BenchgraphError,
+    ExecutionFailed,
+    InvalidArguments,
+    InvalidDataType,
+    InvalidGraph,
+    InvalidGraphOp,
+    InvalidShape,
+    OutOfMemory,
+    Unimplemented,
+)
+from benchgraph.onednn.find import INSTALL, SONAME, surroundings
+from benchgraph.onednn.messages import Answer, Hello, Refusal
+from benchgraph.runtime.call_loop import machine_code
+
+LAST_WORDS_S = 2.0  # for a process whose pipe has closed to end
+WHERE = "onednn"
+SERVER = "benchgraph.onednn.server"
+
+_KINDS = (OutOfMemory, InvalidArguments, Unimplemented, InvalidGraph, InvalidGraphOp, InvalidShape, InvalidDataType)
+_ERRORS: dict[str, type[BenchgraphError]] = {kind.status.name: kind for kind in _KINDS}
+
+
+class Process:
+    """A running oneDNN. Objects in it go when the Remotes that name them do.
+
+    Raises, from __init__ and every request, the error of the status that oneDNN answered; ExecutionFailed when the process died, with the
+    signal. A dead one stays dead: `process` starts another.
+    """
+
+    def __init__(self, path: str, threads: int) -> None:
+        self.path, self.threads, self._forgotten = path, threads, list[int]()
+        self._window: mmap.mmap | None = None
+        self._said = TemporaryFile(buffering=0)  # noqa: SIM115 - stderr, which lives as long as the process
+        fcntl(self._said, F_SETFL, fcntl(self._said, F_GETFL) | os.O_APPEND)  # so that it goes on at the start when it was emptied
+        self.buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._pipe, theirs = Pipe()
+        with theirs:
+            command = [sys.executable, "-P", "-m", SERVER, *map(str, (theirs.fileno(), os.getpid(), path, threads))]
+            environment = surroundings(path, threads) | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+            self._process = Popen(command, stdin=DEVNULL, stderr=self._said, pass_fds=[theirs.fileno()], env=environment)
+        try:
+            self._send(machine_code())
+            hello = self._receive("loading")
+        except BenchgraphError as bad:
+            self.close()
+            if path == SONAME and isinstance(bad, InvalidArguments) and "cannot be loaded" in bad.what:  # the last place to look
+                raise InvalidArguments("no oneDNN is installed", where=WHERE, fix=INSTALL) from bad
+            raise
+        assert isinstance(hello, Hello)
+        self.hello = hello
+
+    @property
+    def version(self) -> str:
+        return ".".join(map(str, self.hello.version))
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, name: str, *arguments: object) -> Any:
+        """Have a method of session.Session called. Returns its result."""
+        forgotten, self._forgotten = self._forgotten, []
+        self._send((forgotten, name, arguments))
+        return self._receive(name)
+
+    def window(self, nbytes: int) -> NDArray[np.uint8]:
+        """The first bytes of the memory that tensors pass through, made larger if it must be."""
+        if self._window is None or len(self._window) < nbytes:
+            file = os.memfd_create("benchgraph-onednn")
+            try:
+                os.ftruncate(file, max(nbytes, mmap.PAGESIZE))
+                self._window = mmap.mmap(file, max(nbytes, mmap.PAGESIZE))
+                self._send((self._forgotten, "window", (len(self._window),)))
+                self._forgotten = []
+                send_handle(self._pipe, file, self._process.pid)
+            except (BrokenPipeError, ConnectionResetError) as bad:
+                raise self._died("window") from bad
+            finally:
+                os.close(file)
+            self._receive("window")
+        return np.frombuffer(self._window, np.uint8, nbytes)
+
+    def forget(self, number: int) -> None:
+        """Have an object destroyed with the next request."""
+        self._forgotten.append(number)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+    def _send(self, message: object) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `_receive` will find
+            self._pipe.send(message)
+
+    def _receive(self, request: str) -> Any:
+        try:
+            answer: Answer | Refusal = self._pipe.recv()
+        except (EOFError, OSError) as bad:
+            raise self._died(request) from bad
+        self._printed()
+        if isinstance(answer, Answer):
+            return answer.value
+        what = answer.what if request == "loading" else f"{self.version} answers {answer.status} to {answer.what}"
+        raise _ERRORS.get(answer.status, ExecutionFailed)(what, where=WHERE, fix=answer.fix)
+
+    def _printed(self) -> str:
+        """What it wrote to stderr since it was last asked; passed on to ours."""
+        if not os.fstat(self._said.fileno()).st_size:
+            return ""
+        self._said.seek(0)
+        text = self._said.read().decode("utf-8", "replace")
+        self._said.truncate(0)
+        sys.stderr.write(text)
+        return text
+
+    def _died(self, request: str) -> BenchgraphError:
+        """What its end means. An exception of oneDNN's own that nobody there caught ends it too, and is a refusal while it compiles."""
+        try:
+            how = _cause(self._process.wait(LAST_WORDS_S))
+        except TimeoutExpired:
+            how = "closed its pipe"
+        words = self._printed()
+        thrown = next((line.split("what():", 1)[1].split(". ")[0].strip() for line in words.splitlines() if "what():" in line), "")
+        self.close()
+        if request == "compile" and how.endswith(signal.SIGABRT.name) and "'dnnl::error'" in words:
+            return Unimplemented(f"{self.version} calls the partition supported, but throws '{thrown}' when it compiles it", where=WHERE)
+        last = f" (it threw '{thrown}')" if thrown else ""
+        return ExecutionFailed(f"{self.path} {how} in '{request}'{last}", where=WHERE, fix="try another version of it")
+
+
+class Remote:
+    """An object in the process, by number; forgotten with this one."""
+
+    def __init__(self, process: Process, number: int) -> None:
+        self.process, self.number = process, number
+        weakref.finalize(self, process.forget, number)
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
+
+
+_processes: dict[str, Process] = {}
+
+
+@atexit.register
+def close_all() -> None:
+    """End every process that `process` has started."""
+    while _processes:
+        _processes.popitem()[1].close()
+
+
+def process(path: str, threads: int) -> Process:
+    """The process that has this file loaded and runs on so many threads: the one that is there, if it lives, else a new one."""
+    found = _processes.get(path)
+    if found is not None and found.is_alive and found.threads == threads:
+        return found
+    if found is not None:
+        found.close()
+    _processes[path] = made = Process(path, threads)
+    return made
