@@ -103,8 +103,8 @@ def test_several_files_are_runs_of_one_side(here: Path) -> None:
     for name, factor in (("a", 1.0), ("a2", 1.001), ("b", 1.002), ("b2", 1.003)):
         save(here / f"{name}.json", {line(i): timed(factor * (1 + i)) for i in range(4)})
     two, one = run("a.json,a2.json", "b.json,b2.json"), run("a.json", "b.json")
-    assert "a side has one run" in one.output
-    assert "a side has one run" not in two.output
+    assert "each side has one run" in one.output
+    assert "each side has one run" not in two.output
     assert two.output.startswith("A = a.json,a2.json, B = b.json,b2.json, mode P\n")
     assert two.output.splitlines()[-1] == "0 regressed, 4 same, 0 newly failing"
 
@@ -303,8 +303,8 @@ def test_a_file_that_was_cut_short_counts_as_far_as_it_goes(here: Path) -> None:
 
 LOOK = """\
 A = a.json, B = b.json, mode P
-note: a side has one run: how runs differ is judged by how cases differ; what all cases of a run
-share shows with A.json,A2.json
+note: each side has one run: how runs differ is judged by how cases differ; only A.json,A2.json
+shows what a run's cases share
 
 case / policy                            |   A ms |   B ms | B / A | 95 % interval | verdict
 -----------------------------------------+--------+--------+-------+---------------+----------------

@@ -129,8 +129,8 @@ def notes(a: Side, b: Side) -> Iterator[str]:
     texts = [f.text for f in (*a.files, *b.files)]
     if len(set(texts)) < len(texts):
         yield "a file stands here twice: a run compared with itself says nothing about how runs differ"
-    if a.mode.is_timed and min(len(a.files), len(b.files)) == 1:
-        yield "a side has one run: how runs differ is judged by how cases differ; what all cases of a run share shows with A.json,A2.json"
+    if a.mode.is_timed and len(a.files) == len(b.files) == 1:
+        yield "each side has one run: how runs differ is judged by how cases differ; only A.json,A2.json shows what a run's cases share"
     if changed := list(_versions(a.files, b.files)):
         yield "versions differ: " + ", ".join(changed)
 

@@ -13,7 +13,7 @@ over them finds a difference between any two runs of one program. Here each run 
    of the signs around the median from round to round, taken over all cases (a case's own, where that is clearly higher), since a single
    series is too short to show it.
 3. Error between runs. What several runs of one side show per case, moderated by what all cases together show (Smyth 2004), since two or
-   three runs say little by themselves. With a single run on a side nothing shows it but the cases: most have not changed, so the spread of
+   three runs say little by themselves. With a single run on each side only the cases show it: most have not changed, so the spread of
    their ratios is noise (Efron 2004, the empirical null), estimated by medians, which changed cases do not move. In any case at least
    ALLOWANCE: what all cases of one run share, only more runs can show. That the level of runs matters most is Kalibera and Jones 2013.
 4. The log ratio B / A then has a t interval, degrees of freedom by Welch and Satterthwaite.
