@@ -229,13 +229,28 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a run stands among others.
+
+    uid: its own, for ever; a run that is resumed goes on under it. started: seconds since 1970 (UTC). commit: what was measured, '' when
+    not known; is_dirty: with changes that were not committed.
+    """
+
+    uid: str
+    started: float
+    commit: str = ""
+    is_dirty: bool = False
+
+
+@dataclass(frozen=True)
 class ResultSet:
-    """A run. machine is None for an empty one."""
+    """A run. machine and origin are None for an empty one, and when nobody asked."""
 
     mode: Mode
     machine: Machine | None
     cases: tuple[CaseResult, ...]
     elapsed_s: float
+    origin: Origin | None = None
 
     @property
     def counts(self) -> Counter[Status]:

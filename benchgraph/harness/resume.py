@@ -13,20 +13,22 @@ from pathlib import Path
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Machine, ResultSet
+from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
 from benchgraph.harness.saved import Stream, is_plain, parse, source
 
 STREAMED = "json"  # the report that grows
 
 
-def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[CaseResult, ...]:
+def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[tuple[CaseResult, ...], Origin | None]:
     """The results in a JSON report that hold for these problems, under the problems' indices; none when there is no such file.
+
+    And the origin of their run, which goes on, if the report says it.
 
     A result holds for one problem of the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments for
     a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them.
     """
     if not file.exists():
-        return ()
+        return (), None
     try:
         found, made_by = parse(file.read_text(encoding="utf-8", errors="replace"))
     except OSError as bad:
@@ -41,7 +43,7 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
         left[case.repro].append(case)
     written = file.stat().st_mtime
     same = [p for p in problems if not (p.file and p.file.stat().st_mtime > written)]
-    return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro])
+    return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro]), found.origin
 
 
 def _differences(then: Machine | None, then_source: str, now: Machine) -> str:
@@ -71,6 +73,19 @@ class Kept:
                 self.streams[path] = Stream(path, begun)
             except OSError as bad:
                 raise InvalidArguments(f"cannot write the file: {bad.strerror}", where=f"--report={name}:{file}") from bad
+
+    def open_one(self, files: Sequence[Path], begun: ResultSet) -> None:
+        """Begin a report in the first of the files that can be written. Raises InvalidArguments when none can."""
+        for path in files:
+            try:
+                self.streams[path] = Stream(path, begun)
+            except OSError as bad:
+                why = bad.strerror
+            else:
+                return
+        raise InvalidArguments(
+            f"cannot keep results while the run lasts: {why}", where=str(files[0]), fix="run in a folder that may be written"
+        )
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
         for path, stream in list(self.streams.items()):

@@ -1,6 +1,6 @@
 """Results on disk: the JSON report, which is also what --resume reads.
 
-    {"schema_version": 3, "mode": "C", "source": "5f0c...", "machine": {...}, "cases": [
+    {"schema_version": 3, "mode": "C", "source": "5f0c...", "origin": {...}, "machine": {...}, "cases": [
     {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -32,6 +33,7 @@ from benchgraph.harness.results import (
     Accuracy,
     CaseResult,
     Machine,
+    Origin,
     PartitionTiming,
     PolicyTiming,
     Result,
@@ -52,17 +54,24 @@ READABLE = (2, SCHEMA_VERSION)  # version 2 said nothing of bandwidth: its timin
 
 def render(results: ResultSet) -> str:
     """The whole document."""
-    return _head(results) + ",".join(_line(c) for c in results.cases) + _tail(results.elapsed_s, results.summary)
+    return assemble(head(results), map(line, results.cases), results.elapsed_s, results.summary)
 
 
-def _head(results: ResultSet) -> str:
+def assemble(head: str, lines: Iterable[str], elapsed_s: float, counted: str = "") -> str:
+    """The document of which these are the parts."""
+    return f'{head[:-1]}, "cases": [' + ",".join(f"\n{text}" for text in lines) + _tail(elapsed_s, counted)
+
+
+def head(results: ResultSet) -> str:
+    """What is said once, as a JSON object."""
     machine = None if results.machine is None else _machine(results.machine)
-    head = {"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": source(), "machine": machine}
-    return f'{json.dumps(head)[:-1]}, "cases": ['
+    origin = {} if results.origin is None else {"origin": asdict(results.origin)}
+    return json.dumps({"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": source(), **origin, "machine": machine})
 
 
-def _line(c: CaseResult) -> str:
-    return f"\n{json.dumps(_case(c))}"
+def line(c: CaseResult) -> str:
+    """A case, as a JSON object."""
+    return json.dumps(_case(c))
 
 
 def _tail(elapsed_s: float, counted: str) -> str:
@@ -176,21 +185,31 @@ def parse(text: str) -> tuple[ResultSet, str]:
         if (version := found["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {' and '.join(map(str, READABLE))}")
         machine = found["machine"] and _read_machine(found["machine"])
+        origin = Origin(**found["origin"]) if "origin" in found else None
         cases = tuple(_read_case(c) for c in found["cases"])
-        return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0)), found["source"]
+        return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0), origin), found["source"]
     except (KeyError, TypeError, ValueError, AttributeError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
+
+
+def is_whole(text: str) -> bool:
+    """Whether the end of a document is there: where `parse` reads it, whether it reads all that was written."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    return True
 
 
 def _document(text: str) -> Json:
     with suppress(json.JSONDecodeError):
         whole: Json = json.loads(text)
         return whole
-    head, *lines = text.split("\n")
-    found: Json = json.loads(f"{head}]}}")
+    first, *rest = text.split("\n")
+    found: Json = json.loads(f"{first}]}}")
     with suppress(json.JSONDecodeError):
-        for line in lines:
-            found["cases"].append(json.loads(line.removesuffix(",")))
+        for row in rest:
+            found["cases"].append(json.loads(row.removesuffix(",")))
     return found
 
 
@@ -273,11 +292,11 @@ class Stream:
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
         """Append a case. Raises OSError."""
-        line = f"{',' if self._counts else ''}{_line(case)}".encode()
+        added = f"{',' if self._counts else ''}\n{line(case)}".encode()
         self._counts[case.result.status] += 1
         # one write, longer than the last line that it replaces, whose numbers hardly change their length
-        os.pwrite(self._file.fileno(), line + _tail(elapsed_s, summary(self._counts)).encode(), self._end)
-        self._end += len(line)
+        os.pwrite(self._file.fileno(), added + _tail(elapsed_s, summary(self._counts)).encode(), self._end)
+        self._end += len(added)
 
     def close(self) -> None:
         self._file.close()
