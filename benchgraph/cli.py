@@ -18,13 +18,14 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Done, Machine, ResultSet
-from benchgraph.harness.resume import Kept, earlier
+from benchgraph.harness.results import CaseResult, Done, ResultSet
+from benchgraph.harness.resume import Kept
 from benchgraph.harness.saved import write_whole
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph --mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json
     benchgraph --matmul --dt=f32,bf16 128x512:512x256
     benchgraph ops [--kind=SoftMax]        the op table, or one row in full
+    benchgraph history [--case=REGEX] [--policy=P] [--since=REF] [--history=URL]        the runs kept by --history, or a case over time
+    benchgraph history --add=FILE [--commit=REF]        put a JSON report into the history
+    benchgraph regressions [--since=REF] [--match=REGEX] [--threshold=5%] [--history=URL]
+               what got slower for good, and between which commits; exit code 1 when something did
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
@@ -115,10 +120,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_ops(words[1:]))
     if words[0] == "show":
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
-    if words[0] == "compare":
-        ctx.exit(_compare(words[1:]))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
+    if words[0] in ("compare", "history", "regressions"):
+        ctx.exit(_look_back(*words))
     try:
         config()
         line = parse(list(words))
@@ -129,10 +134,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         jobs = _workers(line)
         _need_libraries(line, ctx.obj)
     except BenchgraphError as bad:
-        click.echo(f"benchgraph: {bad}", err=True)
+        _warn(str(bad))
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
     for note in line.notes:
-        click.echo(f"benchgraph: {note}", err=True)
+        _warn(note)
     with interruptible():
         code = _run(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
@@ -173,19 +178,23 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
     try:
         click.echo(show(list(words), bench))
     except BenchgraphError as bad:
-        click.echo(f"benchgraph: {bad}", err=True)
+        _warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1
     return 0
 
 
-def _compare(words: tuple[str, ...]) -> int:
-    """Compare saved results. Returns the exit code."""
-    from benchgraph.harness.compare.command import run
-
+def _look_back(command: str, *words: str) -> int:
+    """A question about results of earlier runs. Returns the exit code: 2 when it could not be answered."""
+    if command == "compare":
+        from benchgraph.harness.compare.command import run
+    elif command == "history":
+        from benchgraph.harness.history.command import history as run
+    else:
+        from benchgraph.harness.history.command import regressions as run
     try:
         text, code = run(list(words))
     except BenchgraphError as bad:
-        click.echo(f"benchgraph: {bad}", err=True)
+        _warn(str(bad))
         return 2
     click.echo(text)
     return code
@@ -201,7 +210,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         line = plan(request)
         jobs = _workers(line)
     except BenchgraphError as bad:
-        click.echo(f"benchgraph: {bad}", err=True)
+        _warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1
     with interruptible():
         ran = _run(line, bench, jobs)
@@ -232,6 +241,13 @@ class _Screen:
         while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
             self._show(self.problems[len(self.shown)])
 
+    def take_over(self, held: Sequence[CaseResult], file: str) -> None:
+        """Results of --resume. file: '' for none."""
+        if file:
+            click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
+        for case in held:
+            self.add(Done(case))
+
     def rest(self) -> None:
         """Print those that still wait for one that was not finished."""
         for problem in self.problems:
@@ -260,12 +276,12 @@ class _Ran:
 def _run(line: CommandLine, bench: Bench, jobs: int) -> _Ran:
     """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
     started, screen, machine = bench.clock(), _Screen(line.problems), None
-    kept = Kept(lambda text: click.echo(f"benchgraph: {text}", err=True))
-    todo, interrupted = list[Problem](), False
+    kept, begun, interrupted = Kept(_warn), Begun(), False
     try:
-        machine = _machine(line, bench)
-        todo = _begin(line, machine, kept, screen)
-        with closing(_results(todo, bench, jobs)) as found:
+        machine = machine_of(line, bench)
+        begun = begin(line, machine, kept)
+        screen.take_over(begun.held, line.globals.resume)
+        with closing(_results(begun.todo, bench, jobs)) as found:
             for done in found:
                 kept.add(done.case, bench.clock() - started)
                 screen.add(done)
@@ -274,14 +290,15 @@ def _run(line: CommandLine, bench: Bench, jobs: int) -> _Ran:
     except KeyboardInterrupt:
         interrupted = True
     except BenchgraphError as bad:
-        click.echo(f"benchgraph: {bad}", err=True)
+        _warn(str(bad))
         return _Ran(1)
     finally:
         kept.close()
     screen.rest()
-    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started)
+    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
+    recorded = begun.recording is None or begun.recording.finish(results, click.echo, _warn)
     reported = _report(line.globals, results)
-    ran = {p.index for p in todo}
+    ran = {p.index for p in begun.todo}
     phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
     if len(results.cases) < len(line.problems):
         why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
@@ -289,7 +306,11 @@ def _run(line: CommandLine, bench: Bench, jobs: int) -> _Ran:
     _summary(line.globals, results, phases)
     if interrupted:
         return _Ran(INTERRUPTED)
-    return _Ran(results.exit_code if reported else 1, results.failures)
+    return _Ran(results.exit_code if reported and recorded else 1, results.failures)
+
+
+def _warn(text: str) -> None:
+    click.echo(f"benchgraph: {text}", err=True)
 
 
 def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
@@ -301,28 +322,6 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
     if is_first:
         yield header(problem.globals.perf_template)
     yield from lines(problem.globals.perf_template, problem, case)
-
-
-def _begin(line: CommandLine, machine: Machine | None, kept: Kept, screen: _Screen) -> list[Problem]:
-    """Take over what --resume has, and begin to keep results. Returns the problems that are yet to run. Raises InvalidArguments."""
-    file = line.globals.resume
-    held = earlier(Path(file), machine, line.problems) if machine and file else ()
-    kept.open(line.globals, ResultSet(line.globals.mode, machine, held, 0.0))
-    if file:
-        click.echo(f"{file}: {len(held)} of {len(line.problems)} cases are done already")
-    for case in held:
-        screen.add(Done(case))
-    done = {case.index for case in held}
-    return [p for p in line.problems if p.index not in done]
-
-
-def _machine(line: CommandLine, bench: Bench) -> Machine | None:
-    """Described only when somebody will read it, since measuring the peaks takes a second."""
-    if not line.globals.mode.is_timed and not line.globals.reports:
-        return None
-    from benchgraph.harness.machine import describe
-
-    return describe(line.globals, bench)
 
 
 def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:

@@ -125,6 +125,10 @@ class Config:
         ),
     )
     onednn: str = field(default="", metadata=_flag(str, "libdnnl.so.3 for --library=onednn, or the folder it is in"))
+    history: str = field(
+        default="benchgraph-history.db",
+        metadata=_flag(str, "the history that --history, `benchgraph history` and `benchgraph regressions` mean when they name none"),
+    )
     dump: tuple[str, ...] = field(
         default=(),
         metadata=_flag(_subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"),

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.parsers import Parse, boolean, engine, letters, natural, one_of, pattern, positive, real_between, shard, text
 
@@ -140,6 +141,10 @@ def _cold_cache(word: str) -> str:
     if not re.fullmatch(r"(none|wei|all)(\+tlb(:[1-9]\d*[MG])?)?", word):
         raise ValueError("give none, wei or all, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
     return word
+
+
+def _history(word: str) -> str:
+    return config().history if word == "true" else word
 
 
 def _template(word: str) -> str:
@@ -289,6 +294,18 @@ class Globals:
         merge=lambda old, new: (*old, *new),
     )
     resume: str = knob("", str, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False)
+    history: str = knob(
+        "",
+        _history,
+        "[URL]",
+        "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
+        group=SAY,
+        repro=False,
+        flag=True,
+    )
+    commit: str = knob(
+        "", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph", group=SAY, repro=False
+    )
     summary: str = knob(
         "",
         _summary,

@@ -1,0 +1,69 @@
+"""What a run needs before its first case: the machine, its own place in history, and where results are kept while it lasts.
+
+Modules that need numpy, git or a database are imported inside functions, as in cli.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchgraph.harness.argv import CommandLine
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
+from benchgraph.harness.resume import Kept, earlier
+
+if TYPE_CHECKING:
+    from benchgraph.harness.bench import Bench
+    from benchgraph.harness.history.recording import Recording
+
+
+@dataclass(frozen=True)
+class Begun:
+    """todo: the problems that are yet to run. held: results that --resume has."""
+
+    todo: Sequence[Problem] = ()
+    held: tuple[CaseResult, ...] = ()
+    origin: Origin | None = None
+    recording: Recording | None = None
+
+
+def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
+    """Described only when somebody will read it, since measuring the peaks takes a second."""
+    if not line.globals.mode.is_timed and not line.globals.reports and not line.globals.history:
+        return None
+    from benchgraph.harness.machine import describe
+
+    return describe(line.globals, bench)
+
+
+def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
+    """Take over what --resume has, try the history, and begin to keep results. Raises BenchgraphError."""
+    held, found = tuple[CaseResult, ...](), None
+    if machine and line.globals.resume:
+        held, found = earlier(Path(line.globals.resume), machine, line.problems)
+    origin = found or (_origin(line.globals) if machine else None)
+    recording = _recording(line.globals, origin)
+    begun = ResultSet(line.globals.mode, machine, held, 0.0, origin)
+    kept.open(line.globals, begun)
+    if recording:
+        kept.open_one(recording.files, begun)
+    done = {case.index for case in held}
+    return Begun([p for p in line.problems if p.index not in done], held, origin, recording)
+
+
+def _origin(settings: Globals) -> Origin:
+    from benchgraph.harness.origin import origin
+
+    return origin(settings.commit)
+
+
+def _recording(settings: Globals, origin: Origin | None) -> Recording | None:
+    if not settings.history or origin is None:
+        return None
+    from benchgraph.harness.history.recording import Recording
+
+    return Recording(settings.history, origin)

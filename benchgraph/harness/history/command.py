@@ -1,0 +1,118 @@
+"""The words behind `benchgraph history` and `benchgraph regressions`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchgraph.core.config import config
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, did_you_mean
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.history import report
+from benchgraph.harness.history.database import Database
+from benchgraph.harness.history.series import Chosen, load
+from benchgraph.harness.history.store import append
+from benchgraph.harness.knobs import Globals, knobs_of
+from benchgraph.harness.origin import full
+from benchgraph.harness.parsers import Parse, pattern
+from benchgraph.harness.results import Origin
+from benchgraph.harness.saved import is_whole, parse
+
+THRESHOLD = 0.05  # as in `benchgraph compare`
+
+
+Answer: TypeAlias = tuple[str, int]  # what goes to the terminal, and the exit code
+
+
+def history(given: list[str]) -> Answer:
+    """The runs; with --case the times of a case; with --add a report is put in. Raises BenchgraphError, UsageError for the words."""
+    words = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit")
+    database = Database(words.get("--history") or config().history)
+    if file := words.get("--add"):
+        return _add(database, Path(file), words.get("--commit", ""))
+    found = load(database, _chosen("history", words, "--case"))
+    if "--case" not in words:
+        return report.runs(found), 0
+    if not found.series:
+        fix = "'benchgraph history' lists the runs; those of mode P have times"
+        raise InvalidArguments(f"no times of a case that has '{words['--case']}' in its line", where=database.name, fix=fix)
+    return report.history(found, found.changes(THRESHOLD)), 0
+
+
+def regressions(given: list[str]) -> Answer:
+    """What got slower for good. Raises BenchgraphError, UsageError for the words."""
+    words = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold")
+    threshold = _value("regressions", words, "--threshold", _share, THRESHOLD)
+    database = Database(words.get("--history") or config().history)
+    found = load(database, _chosen("regressions", words, "--match"))
+    changes = found.changes(threshold)
+    slower = any(c.ratio > 1 and c.mended is None for of_one in changes.values() for c in of_one)
+    return report.regressions(found, changes, threshold), int(slower)
+
+
+def _add(database: Database, file: Path, commit: str) -> Answer:
+    """Put a JSON report into the history; what it has already stays as it is. Of a report that was cut short, the whole cases."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        written = file.stat().st_mtime
+    except OSError as bad:
+        raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"history: --add={file}", fix="name another one") from bad
+    try:
+        results = parse(text)[0]
+        made = results.origin or Origin(report.digest(text), written)
+        if commit:
+            made = replace(made, commit=full(commit), is_dirty=False)
+        added = append(database, replace(results, origin=made))
+    except BenchgraphError as bad:
+        raise bad if bad.where else bad.inside(f"history: --add={file}") from bad
+    told = f"{file}: run {added.run} of {database.name}, {added.cases} of {len(results.cases)} cases new there"
+    if is_whole(text):
+        return told, 0
+    fix = f"run the rest with --resume={file}, and add it again"
+    return f"{told}\n{file}: cut short after {len(results.cases)} cases; {fix}", 0
+
+
+def _words(command: str, given: list[str], *options: str) -> dict[str, str]:
+    """Option -> value. Raises UsageError."""
+    found, left = dict[str, str](), list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option not in options:
+            fix = did_you_mean(option, options) or f"there are {', '.join(options)}"
+            raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
+        if not has_value:
+            value = left.pop(0) if left and not left[0].startswith("--") else ""
+        if not value:
+            raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option}=VALUE'")
+        found[option] = value
+    return found
+
+
+def _chosen(command: str, words: dict[str, str], case: str) -> Chosen:
+    """case: the option that chooses cases."""
+    expression = _value(command, words, case, pattern, "")
+    policies = _value(command, words, "--policy", knobs_of(Globals)["--policy"].parse, ())
+    return Chosen(expression, policies, words.get("--since", ""))
+
+
+def _value(command: str, words: dict[str, str], option: str, parse: Parse, default: Any) -> Any:
+    """What an option says, or its default. Raises UsageError."""
+    if option not in words:
+        return default
+    try:
+        return parse(words[option])
+    except ValueError as bad:
+        raise UsageError(f"bad value '{words[option]}'", where=f"{command}: {option}", fix=str(bad)) from bad
+
+
+def _share(word: str) -> float:
+    """As 5% or 0.05."""
+    try:
+        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise ValueError("give a share from 0 to below 1, as in 5% or 0.05")
+    return share

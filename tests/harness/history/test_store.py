@@ -1,0 +1,148 @@
+"""What is appended is read back, from either database, whatever was appended before it or at the same time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.harness.history import store
+from benchgraph.harness.history.database import Database
+from benchgraph.harness.history.store import Appended, append, machines, points, read, runs
+from benchgraph.harness.results import Origin, ResultSet, Status
+from tests.harness.history.made import MACHINE, START, run
+from tests.harness.test_saved import RESULTS
+
+WHOLE = replace(RESULTS, origin=Origin("one", 1.5, "c0ffee", True))
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_run_is_read_back_as_it_was(url: str) -> None:
+    database = Database(url)
+    assert append(database, WHOLE) == Appended(1, 3)
+    assert read(database, 1) == WHOLE
+    assert [(r.id, r.started, r.commit, r.is_dirty, r.versions) for r in runs(database)] == [(1, 1.5, "c0ffee", True, {"python": "3.11"})]
+    assert machines(database) == {1: "Test CPU, 4 cores, avx2, 2 threads"}
+
+
+def test_the_columns_say_what_the_documents_say(url: str) -> None:
+    database = Database(url)
+    append(database, run(0, {"a": {"fused": 0.25, "post_ops": 0.5}}, peak=8e9))
+    assert [(p.policy, p.median_s, p.peak_flops, p.flops) for p in points(database)] == [
+        ("fused", 0.25, 8e9, 1000),
+        ("post_ops", 0.5, 8e9, 1000),
+    ]
+
+
+def test_a_run_is_appended_once(url: str) -> None:
+    database = Database(url)
+    append(database, WHOLE)
+    assert append(database, WHOLE) == Appended(1, 0)
+    assert read(database, 1) == WHOLE
+
+
+def test_a_run_that_went_on_gets_the_cases_it_lacked(url: str) -> None:
+    database = Database(url)
+    append(database, replace(WHOLE, cases=WHOLE.cases[1:2]))
+    assert append(database, WHOLE) == Appended(1, 2)
+    assert read(database, 1) == WHOLE
+
+
+def test_the_order_of_appending_does_not_matter(url: str, tmp_path: Path) -> None:
+    """What is looked back at stands in the order of time, whoever wrote first."""
+    made = [run(i, {"a": {"fused": 0.1 + i}, f"b{i}": {"fused": 0.5}}) for i in range(4)]
+    seen = []
+    for where, order in ((url, made), (str(tmp_path / "other.db"), made[::-1])):
+        database = Database(where)
+        for results in order:
+            append(database, results)
+        started = {r.id: r.started for r in runs(database)}
+        assert list(started.values()) == [r.origin.started for r in made if r.origin]
+        seen.append(sorted((started[p.run], p.repro, p.policy, p.median_s) for p in points(database)))
+    assert seen[0] == seen[1]
+
+
+def test_a_run_is_appended_whole_or_not_at_all(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(url)
+    append(database, run(0, {"a": {"fused": 0.25}}))
+
+    def fail(c: object) -> str:
+        raise BenchgraphError("no")
+
+    done: list[object] = []
+    whole = store.line
+    monkeypatch.setattr(store, "line", lambda c: fail(c) if done else done.append(c) or whole(c))
+    with pytest.raises(BenchgraphError, match="no"):
+        append(database, WHOLE)
+    assert len(done) == 1
+    assert [r.id for r in runs(database)] == [1]
+    assert len(points(database)) == 1
+    assert len(machines(database)) == 1
+
+
+def test_equal_machines_are_one(url: str) -> None:
+    database = Database(url)
+    slower = replace(MACHINE, peak_flops={"f32": 1e9}, versions={"numpy": "3"})
+    for i, machine in enumerate([MACHINE, slower, replace(MACHINE, threads=1), replace(MACHINE, cpu="other")]):
+        append(database, run(i, {"a": {"fused": 0.25}}, machine=machine))
+    assert [r.machine for r in runs(database)] == [1, 1, 2, 3]
+
+
+def test_results_of_nowhere_are_refused(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "h.db"))
+    with pytest.raises(BenchgraphError, match="do not say which machine"):
+        append(database, replace(WHOLE, machine=None))
+
+
+finite = st.floats(min_value=1e-9, max_value=1e9, allow_nan=False)
+words = st.text(st.characters(exclude_categories=()))  # what a command line can hold: lone surrogates, and more
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(words, words, st.sampled_from(Status), st.lists(finite, min_size=1, max_size=3), st.floats(allow_nan=False))))
+def test_whatever_results_hold_is_read_back(tmp_path_factory: pytest.TempPathFactory, drawn: list) -> None:
+    database = Database(str(tmp_path_factory.mktemp("h") / "h.db"))
+    template = WHOLE.cases[0]
+    cases = []
+    for i, (repro, reason, status, samples, number) in enumerate(drawn):
+        timing = replace(template.result.timings[0], timing=replace(template.result.timings[0].timing, samples_s=tuple(samples)))
+        accuracy = replace(template.result.accuracy[0], max_rel=number)
+        result = replace(template.result, status=status, reason=reason, timings=(timing,), accuracy=(accuracy,))
+        cases.append(replace(template, index=i, repro=repro, result=result))
+    results: ResultSet = replace(WHOLE, cases=tuple(cases))
+    append(database, results)
+    assert read(database, 1) == results
+
+
+def test_postgresql_takes_every_text_too(postgresql: str) -> None:
+    odd = replace(WHOLE, cases=(replace(WHOLE.cases[1], repro="--case=\udc80\0é"),))
+    database = Database(postgresql)
+    append(database, odd)
+    assert read(database, 1) == odd
+
+
+WRITER = """
+import sys
+from benchgraph.harness.history.database import Database
+from benchgraph.harness.history.store import append
+from tests.harness.history.made import run
+for i in range(20):
+    database = Database(sys.argv[1])
+    append(database, run(int(sys.argv[2]) + i, {f"{c}": {"fused": 1.0, "post_ops": 2.0} for c in range(5)}))
+"""
+
+
+def test_two_writers_at_once_lose_nothing(url: str) -> None:
+    """Both make the database, too."""
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, str(first)], cwd=ROOT) for first in (0, 1000)]
+    assert [w.wait() for w in writers] == [0, 0]
+    database = Database(url)
+    assert sorted(r.started - START for r in runs(database)) == [86400.0 * (first + i) for first in (0, 1000) for i in range(20)]
+    assert len(points(database)) == 2 * 20 * 5 * 2
+    assert len(machines(database)) == 1
