@@ -63,7 +63,7 @@ def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition
 def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
     if problem.globals.has_no_reference:
         return constant_inputs(graph)
-    make = fill if problem.globals.fill == "integers" else domain
+    make = fill if problem.fill == "integers" else domain
     return load_inputs(graph, make(graph, problem.globals.seed))
 
 

@@ -193,11 +193,11 @@ class Globals:
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
     fill: str = knob(
-        "integers",
+        "",
         one_of("integers", "reals"),
         "{integers,reals}",
-        "data of mode C: benchdnn's, small integers whose sums are exact, with its masks and statistics (default), or reals with full "
-        "mantissas",
+        "data of mode C: benchdnn's, small integers whose sums are exact, with its masks and statistics (the default of every driver but "
+        "fuzz), or reals with full mantissas",
         product=True,
         group=RUN,
     )

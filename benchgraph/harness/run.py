@@ -130,7 +130,7 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
 def _data(problem: Problem, graph: Graph) -> Iterator[str]:
     """What -v says of the inputs: which of them a rule displaces, and what all of them hold."""
     verbose, g = problem.globals.verbose, problem.globals
-    if verbose < PARTITIONS_LEVEL or g.has_no_reference or g.mode.is_timed or g.fill != "integers":
+    if verbose < PARTITIONS_LEVEL or g.has_no_reference or g.mode.is_timed or problem.fill != "integers":
         return
     for planned in plan(graph):
         if planned.rule:
