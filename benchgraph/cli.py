@@ -112,6 +112,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
+    benchgraph report A.json [B.json ...] [-o report.html]        saved results as a page for a browser
     benchgraph fuzz --seed S --count N [--start I] [--ops=MAX] [--tries T] [-o DIR] [OPTIONS]        random graphs, failures shrunk
     """
     if not words:
@@ -122,7 +123,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
-    if words[0] in ("compare", "history", "regressions"):
+    if words[0] in ("compare", "history", "regressions", "report"):
         ctx.exit(_look_back(*words))
     try:
         config()
@@ -189,6 +190,8 @@ def _look_back(command: str, *words: str) -> int:
         from benchgraph.harness.compare.command import run
     elif command == "history":
         from benchgraph.harness.history.command import history as run
+    elif command == "report":
+        from benchgraph.harness.page.command import report as run
     else:
         from benchgraph.harness.history.command import regressions as run
     try:

@@ -1,7 +1,8 @@
-"""How numbers are said. One place, so that a console table and a page about the same run never differ in a digit."""
+"""How numbers and texts are said. One place, so that a console table and a page about the same run never differ in a digit."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from benchgraph.harness.knobs import Mode
@@ -10,6 +11,10 @@ from benchgraph.harness.roofline import Roofline
 
 RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
 HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
+
+
+# What HTML and XML cannot hold, what readers cannot see, and what turns the text around it
+HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -108,3 +113,8 @@ def short(value: float | None, unit: float = 1.0) -> str:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
+
+
+def visible(text: str) -> str:
+    """With \\x1b for an escape, and so on, as Python writes it."""
+    return HIDDEN.sub(lambda found: repr(found[0])[1:-1], text)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from benchgraph.harness.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, judge, moved
+from benchgraph.harness.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, in_turns, judge, moved
 
 PEAK = 1e11
 CHANGED = (Verdict.regressed, Verdict.improved)
@@ -221,3 +221,38 @@ def test_many_cases_need_more_evidence_than_one() -> None:
 
 def test_nothing_to_judge() -> None:
     assert judge([], 0.05) == []
+
+
+# ---- within one run --------------------------------------------------------------------------------------------------
+
+
+def rounds(rng: np.random.Generator, ratio: float, n: int = 20, drift: float = 0.0) -> tuple[list[float], list[float]]:
+    """Times of two policies in the same rounds, which a drift of that size moves together."""
+    clock = np.exp(drift * rng.standard_normal(n).cumsum())
+    a, b = (np.exp(0.02 * rng.standard_normal(n)) * clock for _ in range(2))
+    return list(a), list(ratio * b)
+
+
+def test_intervals_within_a_run_hold_the_ratio_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    found = in_turns([rounds(rng, 1.3) for _ in range(400)])
+    held = np.mean([low <= 1.3 <= high for low, high in found])
+    assert 0.92 <= held <= 0.99
+
+
+def test_what_rounds_share_does_not_widen_an_interval() -> None:
+    rng = np.random.default_rng(1)
+    still, drifting = (in_turns([rounds(rng, 1.3, drift=drift) for _ in range(50)]) for drift in (0.0, 0.05))
+    width = [np.mean([np.log(high / low) for low, high in found]) for found in (still, drifting)]
+    assert width[1] < 1.3 * width[0]
+
+
+def test_exchanging_policies_inverts_the_interval() -> None:
+    a, b = rounds(np.random.default_rng(2), 1.3)
+    ((low, high),), ((inverse_low, inverse_high),) = in_turns([(a, b)]), in_turns([(b, a)])
+    assert (1 / high, 1 / low) == pytest.approx((inverse_low, inverse_high))
+
+
+def test_few_or_unequal_rounds_have_no_interval() -> None:
+    assert in_turns([([1.0] * 4, [1.0] * 4), ([1.0] * 6, [1.0] * 5), ([1.0] * 5, [2.0] * 5)]) == [None, None, (2.0, 2.0)]
+    assert in_turns([]) == []

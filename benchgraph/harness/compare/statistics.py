@@ -224,8 +224,13 @@ class _Signs:
 def _estimate(s: _Series, whole: _Signs) -> _Estimate:
     """whole: of all series there are."""
     signs = whole.or_clearly(_Signs.of((*s.a, *s.b)))
-    first = min(max(float(np.sin(np.pi / 2 * min(signs, 1.0))), 0.0), MOST_CORRELATED)  # of the values, were they normal
+    first = _first(signs)
     return _Estimate(_side(s.a, first), _side(s.b, first), s.drift)
+
+
+def _first(signs: float) -> float:
+    """The correlation of values from round to round, were they normal, from that of their signs."""
+    return min(max(float(np.sin(np.pi / 2 * min(signs, 1.0))), 0.0), MOST_CORRELATED)
 
 
 def _side(series: Sequence[Array], first: float) -> _Side:
@@ -333,3 +338,25 @@ def _verdict(low: float, high: float, margin: float) -> Verdict:
     if high < -margin:
         return Verdict.improved
     return Verdict.same if -margin <= low and high <= margin else Verdict.unknown
+
+
+# ---- within one run --------------------------------------------------------------------------------------------------
+
+
+def in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[tuple[float, float] | None]:
+    """The 95 % intervals of median(b) / median(a), a and b being times that one run took in turns; None for too few rounds.
+
+    What the samples of a round share, as the clock and the neighbours, cancels in their ratio, so the error is that of the median of the
+    rounds' ratios. It is what this run knows: in another one, memory lies elsewhere. pairs: all of the run, for they have the correlation
+    from round to round in common.
+    """
+    series = [np.log(b) - np.log(a) if len(a) == len(b) >= LEAST_ROUNDS else None for a, b in pairs]
+    whole = _Signs.of([x for x in series if x is not None])
+    return [None if x is None else _around(np.median(b) / np.median(a), x, whole) for x, (a, b) in zip(series, pairs, strict=True)]
+
+
+def _around(ratio: np.floating, ratios: Array, whole: _Signs) -> tuple[float, float]:
+    """ratios: logarithms, one per round. whole: of all pairs."""
+    variance, _, df = _median_error(ratios, _first(whole.or_clearly(_Signs.of([ratios]))))
+    half = float(stdtrit(df, 1 - ALPHA / 2)) * math.sqrt(variance)
+    return float(ratio) * math.exp(-half), float(ratio) * math.exp(half)

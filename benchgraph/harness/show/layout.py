@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import mean
+from statistics import fmean
 
 SWEEPS = 12
 SOURCE_WEIGHT = 0.1  # how much a node that nothing leads to pulls at others: inputs make way, and chains stay straight
@@ -74,7 +74,7 @@ def _ordered(layer: Mapping[str, int], steps: Sequence[tuple[str, str]]) -> list
                 continue
             place = {n: p for p, n in enumerate(rows[i + towards])}
             own = {n: p for p, n in enumerate(rows[i])}
-            rows[i].sort(key=lambda n: (mean([place[m] for m in near.get(n, ()) if m in place] or [own[n]]), own[n]))
+            rows[i].sort(key=lambda n: (fmean([place[m] for m in near.get(n, ()) if m in place] or [own[n]]), own[n]))
     return rows
 
 

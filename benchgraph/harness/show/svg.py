@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
+from benchgraph.harness.cells import visible
 from benchgraph.harness.show.layout import Layout, lay_out
 from benchgraph.harness.show.picture import Box, Picture, Wire
 from benchgraph.harness.show.style import INK, LINE, colour
@@ -26,7 +27,7 @@ def svg(picture: Picture) -> str:
     body = [_edge(layout, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
     body += [_box(b, layout, widths, heights, tops, top) for b in picture.boxes]
     body += [_tensor(w, layout, widths, tops, heights, top) for w in picture.wires]
-    title = f"{picture.title}, {picture.policy}"
+    title = ", ".join(part for part in (picture.title, picture.policy) if part)
     longest = max([len(title), *map(len, legend)]) * LETTER
     width = max([longest, *(layout.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
     height = top + (tops[-1] + heights[-1] if tops else 0) + MARGIN
@@ -88,7 +89,7 @@ def _box(b: Box, layout: Layout, widths: dict[str, float], heights: list[float],
     first, *rest = _lines(b)
     texts = [_text(first, x, y + LINE_HEIGHT + 2, INK, "middle", bold=True)]
     texts += [_text(line, x, y + LINE_HEIGHT * (i + 2) + 2, INK, "middle") for i, line in enumerate(rest)]
-    title = f"<title>{escape(b.name)}</title>" if b.name else ""
+    title = f"<title>{escape(visible(b.name))}</title>" if b.name else ""
     return f'<g id="{node}">{title}{shape}{"".join(texts)}</g>'
 
 
@@ -110,4 +111,4 @@ def _legend(legend: list[str]) -> list[str]:
 
 def _text(text: str, x: float, y: float, ink: str, anchor: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{weight}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{weight}>{escape(visible(text))}</text>'

@@ -1,0 +1,362 @@
+"""The plots, drawn by matplotlib as SVG that takes its colours and its font from the page: dark mode and print are the page's matter.
+
+Every plot is drawn twice, for wide and for narrow pages: a picture that is merely scaled down cannot be read on a phone. Marks are links
+to their cases. Nothing in the text depends on when or where it is drawn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TypeAlias
+from warnings import catch_warnings, filterwarnings
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from benchgraph.harness.cells import visible
+from benchgraph.harness.page.view import Case, Run
+from benchgraph.harness.results import PolicyTiming
+
+WIDE, NARROW = 520.0, 340.0  # points, which are the units of the SVG: letters keep about their size on screens of 1400 and 390 pixels
+POINT = 72.0  # to the inch
+LABELLED = 40  # bars with names; of more a sorted curve is drawn, since nobody reads more names
+SERIES = 6  # colours in the page's style sheet; further series use them again
+PARTITIONS = 8  # colours of harness/show/style.py, likewise
+MARKERS = "osD^vP"
+# Colours that only name variables of the style sheet
+INK, MUTED, GRID = "#00aa10", "#00aa11", "#00aa12"
+STYLE: Any = {
+    **mpl.rcParamsDefault,
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name may hold a $
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "legend.handletextpad": 0.3,
+}
+
+Paint: TypeAlias = Callable[[Axes, bool], None]  # True for a wide page
+
+
+@dataclass(frozen=True)
+class Chart:
+    """said: what it shows, for those who do not see it. note: under the plot. wide, narrow: SVG."""
+
+    name: str
+    title: str
+    said: str
+    note: str
+    wide: str
+    narrow: str
+
+
+def charts(run: Run) -> Iterator[Chart]:
+    """The plots that a run has numbers for."""
+    timed = [c for c in run.cases if c.result.timings]
+    if any(_points(c, run.series) for c in timed):
+        yield _roofline(run, timed)
+    if len(run.series) > 1:
+        yield _ratios(run, timed)
+    several = [c for c in timed if any(len(t.partitions) > 1 for t in c.result.timings)]
+    if several:
+        yield _partitions(run, several)
+
+
+# ---- roofline --------------------------------------------------------------------------------------------------------
+
+
+def _points(c: Case, series: Sequence[str]) -> list[tuple[int, float, float]]:
+    """Series, FLOP/B, FLOP/s of a case's policies."""
+    works = [(series.index(t.policy), c.result.roofline(t)) for t in c.result.timings]
+    return [(s, w.intensity, w.flops_per_s) for s, w in works if w.intensity is not None and w.flops_per_s is not None]
+
+
+def _roofs(run: Run, timed: Sequence[Case]) -> tuple[float, list[tuple[str, float]]]:
+    """The best peak in FLOP/s, and bandwidths in bytes/s from slow to fast: of memory, and of the fastest cache that a case used."""
+    machine = run.results.machine
+    peak = max([c.result.peak for c in timed] + list(machine.peak_flops.values() if machine else ()), default=0.0)
+    memory = machine.memory_bandwidth if machine else 0.0
+    fastest = max((s for c in timed for samples in c.result.bandwidth_samples.values() for s in samples), default=0.0)
+    named = [("memory", memory)] if memory else []
+    return peak, [*named, *([("cache", fastest)] if fastest > 1.1 * memory else [])]
+
+
+def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
+    peak, bandwidths = _roofs(run, timed)
+    points = [(c, *p) for c in timed for p in _points(c, run.series)]
+
+    def paint(axes: Axes, wide: bool) -> None:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for s in range(len(run.series)):
+            mine = [(c, x, y) for c, series, x, y in points if series == s]
+            dots = axes.scatter(
+                [x for _, x, _ in mine], [y / 1e9 for _, _, y in mine], s=26, marker=MARKERS[s % len(MARKERS)], linewidths=0.6,
+                color=_colour(s), alpha=0.85, label=_short(run.series[s], 24), zorder=3,
+            )  # fmt: skip
+            dots.set_urls([_link(c, s) for c, _, _ in mine])
+        low, high = axes.get_xlim()
+        low, high = low / 2, high * 2
+        for name, bandwidth in bandwidths:
+            end = min(high, peak / bandwidth) if peak else high
+            if end > low:
+                axes.plot([low, end], [low * bandwidth / 1e9, end * bandwidth / 1e9], color=MUTED, linewidth=1.2)
+                axes.annotate(
+                    f"{name} {bandwidth / 1e9:.3g} GB/s", (low, low * bandwidth / 1e9), (4, 3), textcoords="offset points",
+                    rotation=45, rotation_mode="anchor", transform_rotates_text=True, va="bottom", color=MUTED, fontsize=8.5,
+                )  # fmt: skip
+        if peak:
+            start = min([peak / b for _, b in bandwidths[-1:]] or [low])
+            axes.plot([max(low, start), high], [peak / 1e9] * 2, color=MUTED, linewidth=1.2)
+            axes.annotate(
+                f"peak {peak / 1e9:.3g} GFLOP/s", (high, peak / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
+                color=MUTED, fontsize=8.5,
+            )  # fmt: skip
+        axes.set_xlim(low, high)
+        axes.set_xlabel("arithmetic intensity, FLOP/B")
+        axes.set_ylabel("GFLOP/s")
+        axes.grid(visible=True, which="major")
+        _plain_log(axes)
+        _legend(axes, wide)
+
+    said = f"Roofline: rate over arithmetic intensity of {_counted(len(timed), 'case')}, both on logarithmic axes."
+    return _chart("roofline", "Roofline", said, "Whole graphs, at their median time.", paint, 320.0)
+
+
+def _plain_log(axes: Axes) -> None:
+    """Powers of ten as 0.1, 1, 10: shorter than exponents, and no mathematical letters."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(numticks=8))
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+# ---- ratios ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    case: Case
+    series: int
+    value: float
+    low: float
+    high: float
+
+
+def _found_ratios(run: Run, timed: Sequence[Case]) -> list[_Ratio]:
+    """Of every case and every series but the first, as its row in the table says."""
+    start = next(i for i, g in enumerate(run.groups) if g.heads == run.series[1:])
+    before = sum(len(g.heads) for g in run.groups[:start])
+    found = []
+    for c in timed:
+        for s, cell in enumerate(c.cells[before : before + len(run.series) - 1], 1):
+            if cell.value is not None:
+                low, high = (cell.value, cell.value) if cell.low is None or cell.high is None else (cell.low, cell.high)
+                found.append(_Ratio(c, s, cell.value, low, high))
+    return found
+
+
+def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
+    found = _found_ratios(run, timed)
+    first = run.series[0]
+    few = len(found) <= LABELLED
+    note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
+    said = f"Times over those of {first}, with intervals, of {_counted(len({r.case.key for r in found}), 'case')}."
+    height = 70.0 + 15.0 * (len(found) + 0.6 * len({r.case.key for r in found})) if few else 320.0
+
+    def bars(axes: Axes, wide: bool) -> None:
+        y, names, rows = 0.0, list[tuple[float, str]](), list[tuple[float, _Ratio]]()
+        for key in dict.fromkeys(r.case.key for r in found):
+            mine = [r for r in found if r.case.key == key]
+            names.append((y + (len(mine) - 1) / 2, _short(mine[0].case.name, 34 if wide else 20)))
+            rows += [(y + i, r) for i, r in enumerate(mine)]
+            y += len(mine) + 0.6
+        for at, r in rows:
+            bar = Rectangle((min(r.value, 1.0), at - 0.4), abs(r.value - 1.0), 0.8, color=_colour(r.series), alpha=0.85, linewidth=0)
+            bar.set_url(_link(r.case, r.series))
+            axes.add_patch(bar)
+        axes.add_collection(LineCollection([[(r.low, at), (r.high, at)] for at, r in rows], colors=INK, linewidths=1.3, zorder=4))
+        for s in range(1, len(run.series)):
+            axes.scatter([], [], marker="s", color=_colour(s), label=_short(run.series[s], 24))
+        axes.axvline(1.0, color=MUTED, linewidth=1.2)
+        axes.set_ylim(y - 0.6, -0.8)
+        axes.set_yticks([at for at, _ in names], [name for _, name in names])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(*_range(found))
+        axes.set_xlabel(f"time / {_short(first, 24)}")
+        axes.grid(visible=True, axis="x")
+        _legend(axes, wide)
+
+    def curve(axes: Axes, wide: bool) -> None:
+        axes.set_yscale("log")
+        for s in range(1, len(run.series)):
+            mine = sorted((r for r in found if r.series == s), key=lambda r: r.value)
+            lines = LineCollection([[(i, r.low), (i, r.high)] for i, r in enumerate(mine)], colors=_colour(s), alpha=0.4, linewidths=1.0)
+            axes.add_collection(lines)
+            dots = axes.scatter(
+                range(len(mine)), [r.value for r in mine], s=9, color=_colour(s), linewidths=0, label=_short(run.series[s], 24), zorder=3
+            )
+            dots.set_urls([_link(r.case, s) for r in mine])
+        axes.axhline(1.0, color=MUTED, linewidth=1.2)
+        axes.set_xlabel("cases, each series by itself, from the smallest ratio to the largest")
+        axes.set_ylabel(f"time / {_short(first, 24)}")
+        axes.grid(visible=True, axis="y")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        _legend(axes, wide)
+
+    return _chart("ratios", "Ratios", said, note, bars if few else curve, height)
+
+
+def _range(found: Sequence[_Ratio]) -> tuple[float, float]:
+    """Of all bars, with 1 in it, and of their intervals unless these are much longer: one that says nothing must not hide the rest."""
+    left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
+    reach = max(right - left, 0.2)
+    left, right = (max(min(r.low for r in found), left - reach), min(max(r.high for r in found), right + reach))
+    air = 0.05 * (right - left)
+    return max(left - air, 0.0), right + air
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _partitions(run: Run, several: Sequence[Case]) -> Chart:
+    """Bars made of the times of single partitions."""
+    rows, shown = list[tuple[Case, PolicyTiming]](), 0
+    for c in several:
+        if len(rows) + len(c.result.timings) > LABELLED:
+            break
+        rows += [(c, t) for t in c.result.timings]
+        shown += 1
+    left = len(several) - shown
+    note = "Numbers and colours are the partitions', in order of execution, as in the pictures of the graphs." + (
+        f" {_counted(left, 'more case')} in the table." if left else ""
+    )
+    said = f"Median time of each partition, summed by policy, of {_counted(shown, 'case')}, over the time of {run.series[0]}."
+
+    def paint(axes: Axes, wide: bool) -> None:
+        names, y, last = list[tuple[float, str]](), 0.0, ""
+        for c, t in rows:
+            y += 0.7 if last and c.key != last else 0.0
+            if c.key != last:
+                names.append((y, _short(c.name, 34 if wide else 20)))
+                y += 1
+            first, x = c.result.timings[0].timing.median_s, 0.0
+            for i, p in enumerate(t.partitions):
+                width = p.timing.median_s / first
+                bar = Rectangle((x, y - 0.42), width, 0.84, facecolor=f"#00aa2{i % PARTITIONS}", edgecolor="#00aa13", linewidth=0.8)
+                bar.set_url(_link(c, run.series.index(t.policy)))
+                axes.add_patch(bar)
+                if width > (0.12 if wide else 0.25):
+                    axes.text(x + width / 2, y, str(p.id), ha="center", va="center", fontsize=8, color="#00aa14")
+                x += width
+            axes.annotate(_short(t.policy, 24), (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED)
+            y, last = y + 1, c.key
+        axes.set_ylim(y - 0.3, -0.8)
+        longest = max(sum(p.timing.median_s for p in t.partitions) / c.result.timings[0].timing.median_s for c, t in rows)
+        axes.set_xlim(0, longest * (1.18 if wide else 1.35))
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        for at, name in names:
+            axes.annotate(name, (0, at), (0, -1), textcoords="offset points", va="center", ha="left", color=INK)
+        axes.set_xlabel(f"sum of the partitions' median times / {_short(run.series[0], 24)}")
+        axes.grid(visible=True, axis="x")
+
+    cases = len({c.key for c, _ in rows})
+    return _chart("partitions", "Time per partition", said, note, paint, 50.0 + 15.0 * (len(rows) + 1.7 * cases))
+
+
+# ---- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _chart(name: str, title: str, said: str, note: str, paint: Paint, height: float) -> Chart:
+    wide, narrow = (_svg(paint, width, height, f"{name}{width:.0f}") for width in (WIDE, NARROW))
+    return Chart(name, title, said, note, wide, narrow)
+
+
+def _svg(paint: Paint, width: float, height: float, salt: str) -> str:
+    """salt: other plots of the page must not have the same ids."""
+    out = StringIO()
+    with mpl.rc_context({**STYLE, "svg.hashsalt": salt}), catch_warnings():
+        filterwarnings("ignore", "Glyph")  # that this font lacks: the browser draws the letters, with fonts of its own
+        figure = Figure((width / POINT, height / POINT), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_axisbelow(True)
+        paint(axes, width == WIDE)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _themed(out.getvalue(), salt)
+
+
+def _themed(svg: str, salt: str) -> str:
+    """Without what only files of their own need, with variables for colours, and ids of its own."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg xmlns="http://www.w3.org/2000/svg" \1 aria-hidden="true">', svg, count=1)
+    svg = re.sub(r"#00aa(\d\d)", lambda found: f"var(--c{found[1]})", svg)
+    svg = re.sub(r'xlink:href="#(\w+)\.s(\d+)"', r'href="#\1" data-series="\2" tabindex="-1"', svg)
+    svg = svg.replace("xlink:href", "href").replace(' target="_blank"', "")
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{salt}-\1"', svg)
+    svg = re.sub(r'\bhref="#(?!\w+" data-series)([^"]+)"', rf'href="#{salt}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{salt}-\1)", svg)
+    svg = re.sub(r'<g clip-path="[^"]*">\s*(<use [^>]*/>)\s*</g>', r"\1", svg)  # dots are whole, also on the border
+    return re.sub(r"\n\s*", "\n", _styled(svg, salt))
+
+
+def _styled(svg: str, salt: str) -> str:
+    """With a class for every style that marks have, which is what most of the text would be."""
+    styles = dict[str, str]()
+
+    def shortened(found: re.Match[str]) -> str:
+        name = styles.setdefault(found[2], f"{salt}-{len(styles)}")
+        return f'{found[1]}class="{name}"'
+
+    svg = re.sub(r'(<(?:use|path) [^>]*?)style="([^"]*)"', shortened, svg)
+    svg = re.sub(r'\b(x|y)="(-?\d+\.\d)\d*"', r'\1="\2"', svg)
+    rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    return svg.replace("<defs>", f"<style>{rules}</style>\n<defs>", 1)
+
+
+def _link(c: Case, series: int) -> str:
+    return f"#{c.key}.s{series}"
+
+
+def _colour(series: int) -> str:
+    return f"#00aa0{series % SERIES}"
+
+
+def _legend(axes: Axes, wide: bool) -> None:
+    """Above the plot, where no mark can be."""
+    handles, labels = axes.get_legend_handles_labels()
+    room = (90 if wide else 55) // (max(map(len, labels), default=0) + 5)
+    axes.get_figure(root=True).legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), room)), columnspacing=1.2)  # type: ignore[union-attr]
+
+
+def _short(name: str, length: int) -> str:
+    """The end of a name, which tells cases apart, without the words that all have."""
+    last = visible(name.rsplit("--case=", 1)[-1])
+    return last if len(last) <= length else f"…{last[1 - length :]}"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' if n != 1 else ''}"

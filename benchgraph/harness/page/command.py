@@ -1,0 +1,67 @@
+"""The words behind `benchgraph report A.json B.json -o FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchgraph.core.errors import BenchgraphError, ParseError, did_you_mean
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.page.page import page
+from benchgraph.harness.results import ResultSet
+from benchgraph.harness.saved import parse, write_whole
+
+OPTIONS = ("--output", "-o")
+OUTPUT = "report.html"
+
+
+@dataclass(frozen=True)
+class Request:
+    """files: JSON reports, in the order of the page. output: a file, '-' for the terminal."""
+
+    files: tuple[str, ...]
+    output: str
+
+
+def read(given: Sequence[str]) -> Request:
+    """What the words ask for. Raises UsageError."""
+    files, output, left = list[str](), OUTPUT, list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if not word.startswith("-"):
+            files.append(word)
+            continue
+        if option not in OPTIONS:
+            fix = did_you_mean(option, OPTIONS) or "there is --output, or -o"
+            raise UsageError("unknown option", where=f"report: {option}", fix=fix)
+        output = value if has_value else left.pop(0) if left else ""
+        if not output:
+            raise UsageError("a value is missing", where=f"report: {option}", fix=f"write '{option} FILE'")
+    if not files:
+        raise UsageError("no results to report", where="report", fix="give files that --report=json:FILE wrote")
+    return Request(tuple(files), output)
+
+
+def report(given: Sequence[str]) -> tuple[str, int]:
+    """Make the page. Returns what to print and the exit code; raises UsageError for bad words, BenchgraphError for bad files."""
+    request = read(given)
+    runs = [_run(file) for file in request.files]
+    text = page([(file if len(runs) > 1 else "", results) for file, results in zip(request.files, runs, strict=True)])
+    if request.output == "-":
+        return text, 0
+    try:
+        write_whole(Path(request.output), text)
+    except OSError as bad:
+        raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+    return f"html: {request.output}", 0
+
+
+def _run(file: str) -> ResultSet:
+    try:
+        return parse(Path(file).read_text(encoding="utf-8", errors="replace"))[0]
+    except OSError as bad:
+        raise BenchgraphError(f"cannot read the file: {bad.strerror}", where=file, fix="name a JSON report") from bad
+    except ParseError as bad:
+        raise bad.inside(file) from bad

@@ -1,0 +1,58 @@
+"""The page as text: what the templates make of views, plots and pictures. The same runs give the same text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from benchgraph.harness.cells import HEADS, visible
+from benchgraph.harness.page.charts import charts
+from benchgraph.harness.page.store import Store
+from benchgraph.harness.page.view import ERRORS, Case, accuracy, view
+from benchgraph.harness.results import ResultSet
+from benchgraph.harness.show.style import PARTITIONS
+
+# Cases. A longer page holds their details packed, and needs scripts to show them: browsers read 2,000 cases in a second, not in ten.
+MANY = 300
+
+
+def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
+    """An HTML document about runs and their names, which are '' for a page about a single one."""
+    views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(runs)]
+    store, is_long = Store(), sum(len(run.cases) for run in views) > many
+    details = dict[str, str | int]()
+    for case in (case for run in views for case in run.cases):
+        text = _details(case, store)
+        details[case.key] = store.add(text) if is_long else text
+    drawn = {run.key: list(charts(run)) for run in views}
+    template = _templates().get_template("page.html")
+    return _dense(template.render(runs=views, charts=drawn, details=details, packed=store.packed(), colours=PARTITIONS))
+
+
+def _details(case: Case, store: Store) -> str:
+    """What a case shows when it is opened."""
+    pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
+    template = _templates().get_template("details.html")
+    return _dense(template.render(case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros"), accuracy=accuracy))
+
+
+def _dense(text: str) -> str:
+    """Without empty lines."""
+    return re.sub(r"\n\s*\n+", "\n", text)
+
+
+def _shown(value: Any) -> Any:
+    """What every expression of the templates goes through."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+@cache
+def _templates() -> Environment:
+    loader = PackageLoader("benchgraph.harness.page", ".")
+    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown)
+    found.globals["file"] = lambda name: loader.get_source(found, name)[0]
+    return found

@@ -1,0 +1,225 @@
+"""The page as text; what a browser makes of it is in test_browser.py."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchgraph.cli import main
+from benchgraph.harness.page.page import page
+from benchgraph.harness.plugins import load_report
+from benchgraph.harness.results import ResultSet
+from benchgraph.harness.saved import render
+from tests.page.runs import CHECKED, EMPTY, GRAPH, TIMED, hostile, timed
+
+ROOT = Path(__file__).parents[2]
+CSS = (ROOT / "benchgraph/harness/page/page.css").read_text()
+
+
+def html(results: ResultSet) -> str:
+    return str(load_report("html")(results))
+
+
+def store(text: str) -> list[str]:
+    """What the page holds packed."""
+    packed = re.search(r'id="store">([^<]*)<', text)
+    return json.loads(zlib.decompress(base64.b64decode(packed[1]))) if packed else []
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and the text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.open, self.words = list[tuple[str, dict[str, str | None]]](), list[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, hostile()], ids=["timed", "checked", "empty", "hostile"])
+@pytest.mark.parametrize("many", [0, 300])
+def test_the_page_is_whole_and_names_nothing_outside(results: ResultSet, many: int) -> None:
+    text = page([("", results)], many)
+    found = Tags(text)
+    assert found.open == []
+    ids = [attrs["id"] for _, attrs in found.tags if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    references = [value for _, attrs in found.tags for name, value in attrs.items() if name in ("href", "src", "aria-labelledby")]
+    assert {r.removeprefix("#") for r in references if r} <= set(ids)
+    assert not {"link", "img", "iframe", "base", "object"} & {tag for tag, _ in found.tags}
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert set(re.findall(r"https?://[^\s\"'<)]*", text)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, hostile()], ids=["timed", "checked", "empty", "hostile"])
+def test_the_same_results_give_the_same_page(results: ResultSet) -> None:
+    assert html(results) == html(results)
+
+
+def test_another_process_gives_the_same_page(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(render(TIMED))
+    code = "import sys; from benchgraph.cli import main; main(['report', sys.argv[1], '-o', '-'])"
+    made = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert made.stdout.removesuffix("\n") == html(TIMED)
+
+
+@pytest.mark.parametrize("many", [0, 300])
+def test_hostile_texts_are_text(many: int) -> None:
+    text = page([("", hostile())], many)
+    found = Tags("".join([text, *store(text)]))
+    assert [tag for tag, _ in found.tags].count("script") == 2
+    assert not [attrs for _, attrs in found.tags if any(name.startswith("on") for name in attrs)]
+    words = "".join(found.words)
+    for shown in (
+        "</script><script>document.title='broken'</script>",
+        "'\"&amp;<b>",
+        "{{ 7 * 7 }}{% endraw %}",
+        r"\x00\x1b[31mred\r\n\t\x7f\x9f",
+    ):
+        assert shown in words
+    assert r"\u202egnp.exe\u2066 \ud800 \ufffe" in words
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
+    text.encode()
+
+
+def test_pictures_of_hostile_graphs_are_xml() -> None:
+    for picture in (text for text in store(html(hostile())) if text.startswith("<svg")):
+        ET.fromstring(picture)
+
+
+def test_pictures_are_kept_once_and_show_every_op() -> None:
+    pictures = store(html(TIMED))
+    assert len(pictures) == 3  # three cases with one graph, three policies
+    groups = {g.get("id") for g in ET.fromstring(pictures[0]).iter("{http://www.w3.org/2000/svg}g")}
+    assert {f"op{op.id}" for op in GRAPH.ops} | {f"t{id}" for id in GRAPH.tensors} <= groups
+    assert "not executed" in pictures[0]
+
+
+def test_a_result_without_its_graph_lists_its_partitions() -> None:
+    case = TIMED.cases[0]
+    text = html(replace(TIMED, cases=(replace(case, result=replace(case.result, graph=None)),)))
+    assert store(text) == []
+    assert "<li>single: op 7</li>" in text
+
+
+def test_a_long_page_holds_details_packed() -> None:
+    long, short = page([("", CHECKED)], many=4), page([("", CHECKED)], many=5)
+    assert "Copy</button>" not in long
+    assert sum("Copy</button>" in text for text in store(long)) == short.count("Copy</button>") == 5
+
+
+def test_what_says_nothing_is_not_drawn() -> None:
+    assert "<svg" not in html(CHECKED)
+    one = timed(0, ms=1.0, nbytes=10, ratios=(1.0,), names=("fused",))
+    text = html(replace(TIMED, cases=(one,)))
+    assert re.findall(r'<figure class="chart (\w+)"', text) == ["roofline"]
+    moves = replace(one, result=replace(one.result, flops=0))
+    assert "<svg" not in html(replace(TIMED, cases=(moves,)))
+
+
+def test_series_may_have_any_name() -> None:
+    names = ("benchgraph:fused", "onednn:fused", "torch eager")
+    text = html(replace(TIMED, cases=(timed(0, ms=1.0, nbytes=10**6, names=names),)))
+    assert re.search(r'scope="colgroup" colspan="8">benchgraph:fused<', text)
+    assert re.search(r'data-head="torch eager" data-v="2.5">2.50 <span class="iv">', text)
+
+
+def test_several_runs_have_sections_of_their_own() -> None:
+    text = page([("old/a.json", CHECKED), ("b.json", TIMED)])
+    found = Tags(text)
+    assert [attrs["id"] for tag, attrs in found.tags if tag == "section"] == ["r0", "r1"]
+    assert [attrs["href"] for tag, attrs in found.tags if tag == "a" and "data-series" not in attrs] == ["#r0", "#r1"]
+    assert "old/a.json: mode C, correctness" in text
+
+
+# ---- colours ---------------------------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    """Relative, as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_marks_stand_out_from_their_ground(scheme: str) -> None:
+    """WCAG 2, AA: 4.5:1 for text, 3:1 for what is drawn."""
+    light, dark = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", light)) | (
+        dict(re.findall(r"--([\w-]+): (#\w{6})", dark)) if scheme == "dark" else {}
+    )
+    for name, colour in colours.items():
+        if name in ("ground", "raised", "line", "c14"):
+            continue
+        for ground in ("ground", "raised"):
+            high, low = sorted((luminance(colour), luminance(colours[ground])), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= (3.0 if re.fullmatch(r"c\d\d|focus", name) else 4.5), (name, ground)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def report(*words: str) -> Result:
+    return CliRunner().invoke(main, ["report", *words])
+
+
+def test_the_command_writes_what_the_report_renders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text(render(TIMED))
+    assert report("a.json", "-o", "deep/a.html").output == "html: deep/a.html\n"
+    assert Path("deep/a.html").read_text() == html(TIMED)
+    assert report("a.json").output == "html: report.html\n"
+    assert Path("report.html").read_text() == html(TIMED)
+
+
+def test_the_command_joins_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text(render(TIMED))
+    Path("b.json").write_text(render(CHECKED))
+    assert report("--output=-", "a.json", "b.json").output == page([("a.json", TIMED), ("b.json", CHECKED)]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "report: no results to report; give files that --report=json:FILE wrote"),
+        (["a.json", "-o"], "report: -o: a value is missing; write '-o FILE'"),
+        (["a.json", "--outptu=x"], "report: --outptu: unknown option; did you mean '--output'?"),
+        (["nope.json"], "nope.json: cannot read the file: No such file or directory; name a JSON report"),
+        (["bad.json"], "bad.json: not a JSON report of benchgraph; give a file that --report=json:FILE wrote"),
+        (["a.json", "-o", "bad.json/x"], "bad.json/x: cannot write the file: File exists; name another one"),
+    ],
+)
+def test_what_cannot_be_reported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text(render(CHECKED))
+    Path("bad.json").write_text("{}")
+    result = report(*words)
+    assert (result.stderr, result.stdout, result.exit_code) == (f"benchgraph: {message}\n", "", 2)
