@@ -45,4 +45,4 @@ def build(knobs: Knobs) -> Graph:
     return generate(knobs.case.seed, knobs.case.index, knobs.ops)
 
 
-DRIVER = Driver("fuzz", "random graphs from the op table", Knobs, build)
+DRIVER = Driver("fuzz", "random graphs from the op table", Knobs, build, fill="reals")

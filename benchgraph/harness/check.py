@@ -23,7 +23,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Accuracy, Result, Status
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.partition.ir import Partition
-from benchgraph.reference import Comparison, compare, evaluate, fill, sure_zeros, tolerance
+from benchgraph.reference import Comparison, compare, domain, evaluate, fill, masked, tolerance, zero_limit
 
 
 def initialise(problem: Problem, graph: Graph, library: Library) -> Result:
@@ -63,7 +63,8 @@ def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition
 def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
     if problem.globals.has_no_reference:
         return constant_inputs(graph)
-    return load_inputs(graph, fill(graph, problem.globals.seed))
+    make = fill if problem.fill == "integers" else domain
+    return load_inputs(graph, make(graph, problem.globals.seed))
 
 
 def _every_policy(problem: Problem, graph: Graph, library: Library, success: Status) -> Result:
@@ -108,8 +109,9 @@ def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[C
         live.update(run.outputs)
         if mode is Mode.correctness:
             with phase("reference"):
-                want = evaluate(partition.graph, _elements(partition.inputs, live))
-            verdict = _judge(partition.graph, partition.outputs, live, want, where, verdict)
+                given = _elements(partition.inputs, live)
+                want = evaluate(partition.graph, given)
+            verdict = _judge(partition.graph, given, live, want, where, verdict)
         elif mode is Mode.bitwise:
             verdict = _repeat(run, where, verdict)
         if verdict.errors:
@@ -118,8 +120,9 @@ def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[C
             del live[id]
     if mode is Mode.correctness and len(partitions) > 1:
         with phase("reference"):
-            want = evaluate(graph, _elements(graph.inputs, inputs))
-        verdict = _judge(graph, graph.outputs, live, want, "whole graph", verdict)
+            given = _elements(graph.inputs, inputs)
+            want = evaluate(graph, given)
+        verdict = _judge(graph, given, live, want, "whole graph", verdict)
     return verdict
 
 
@@ -175,19 +178,22 @@ def _bits(array: Array, t: LogicalTensor) -> NDArray[np.uint8]:
 
 
 @phase("compare")
-def _judge(
-    graph: Graph, tensors: Iterable[LogicalTensor], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict
-) -> Verdict:
-    """The verdict with these outputs of the graph added; stops at the first wrong one."""
-    rtol, sure = tolerance(graph), sure_zeros(graph)
-    for t in tensors:
+def _judge(graph: Graph, given: dict[int, Array], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict) -> Verdict:
+    """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs."""
+    rtol = tolerance(graph)
+    for t in graph.outputs:
         c = compare(elements(got[t.id], t), want[t.id], t.dtype, rtol)
-        found = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, c.max_abs, c.max_rel, c.max_ulp, c.l2_rel, c.zero_share)
+        limit = zero_limit(graph, t.id)
+        if c.is_mistrusted(limit):
+            limit = zero_limit(graph, t.id, masked(given.values()))
+        sizes = c.max_abs, c.max_rel, c.max_ulp, c.l2_rel, c.zero_share
+        found = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, *sizes, rtol=rtol, zero_limit=limit)
         verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, found))
         if not c.ok:
             return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {_describe(c)}")
-        if c.is_mistrusted(sure):
-            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {c.zero_share:.0%} zeros prove little")
+        if c.is_mistrusted(limit):
+            share = f"{c.zero_share:.0%} zeros prove little"
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}; at most {limit:.0%} are trusted")
     return verdict
 
 

@@ -192,6 +192,15 @@ class Globals:
         group=RUN,
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
+    fill: str = knob(
+        "",
+        one_of("integers", "reals"),
+        "{integers,reals}",
+        "data of mode C: benchdnn's, small integers whose sums are exact, with its masks and statistics (the default of every driver but "
+        "fuzz), or reals with full mantissas",
+        product=True,
+        group=RUN,
+    )
     repeats_per_prb: int = knob(1, positive, "N", "run every case N times; its status is the first that is not a pass", group=RUN)
     memory_kind: str = knob(
         USM,
@@ -261,7 +270,8 @@ class Globals:
         natural,
         "N",
         "or -vN. 1: which case starts, tracebacks, how far every output is from right, and at the end where the time went; 2: warnings; "
-        "3: the ops of every partition; 7: the graph after all overrides",
+        "3: the ops of every partition, and which inputs a displacement rule fills; 6: what every input holds, and what every output is "
+        "held to; 7: the graph after all overrides",
         group=SAY,
         repro=False,
     )

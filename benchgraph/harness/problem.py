@@ -39,7 +39,7 @@ class Driver:
     shape-inferred graph; or it is bare, a problem descriptor, and build(knobs) does. build raises CannotOverride when the case is good
     but a knob does not fit it, CannotExpress when no op means it. expected(knobs): how many partitions the fused policy should make,
     0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
-    that are not named follow in order of declaration.
+    that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Driver:
     build: Callable[..., Graph]
     expected: Callable[[Any], int] = unchecked
     loops: tuple[str, ...] = ()
+    fill: str = "integers"
 
     @property
     def reads_files(self) -> bool:
@@ -80,6 +81,11 @@ class Problem:
         """A name for files of this problem; not unique."""
         case = self.file.stem if self.file else text(self.knobs.case)
         return f"{self.driver.name}-" + "".join(c if c.isalnum() or c in "_-." else "-" for c in case)
+
+    @property
+    def fill(self) -> str:
+        """What inputs hold: integers or reals."""
+        return self.globals.fill or self.driver.fill
 
     @property
     def expected_partitions(self) -> int:

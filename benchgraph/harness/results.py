@@ -105,7 +105,7 @@ class Accuracy:
 
     where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: largest difference, largest one as a
     share of the right value, and the norm of all differences as a share of the norm of the right values. max_ulp: in units in the last
-    place of the dtype. zero_share: how much of the output was 0.
+    place of the dtype. zero_share: how much of the output was 0. rtol, zero_limit: the relative error and the share of zeros allowed.
     """
 
     where: str
@@ -119,6 +119,13 @@ class Accuracy:
     l2: float
     zero_share: float
     policy: str = ""
+    rtol: float = 0.0
+    zero_limit: float = 1.0
+
+    @property
+    def configuration(self) -> str:
+        """What it was held to."""
+        return f"{self.where}: tensor {self.tensor} {self.dtype}: rtol {self.rtol:.3g}, at most {self.zero_limit:.0%} zeros"
 
     def __str__(self) -> str:
         sizes = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"

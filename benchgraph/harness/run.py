@@ -24,10 +24,12 @@ from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.harness.show.picture import sketch
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
+from benchgraph.reference import plan
 
 Log = Callable[[str], None]
 
-ACCURACY_LEVEL, WARNINGS_LEVEL, PARTITIONS_LEVEL, GRAPH_LEVEL = 1, 2, 3, 7  # of --verbose; where benchdnn says it too, at its level
+# of --verbose; where benchdnn says it too, at its level
+ACCURACY_LEVEL, WARNINGS_LEVEL, PARTITIONS_LEVEL, DATA_LEVEL, GRAPH_LEVEL = 1, 2, 3, 6, 7
 MEMORY_SHARE = 0.75  # benchdnn's: a case that takes more of what is free is skipped
 
 # benchdnn's meaning of a library status, where it is not "these arguments are invalid"
@@ -71,6 +73,8 @@ def _details(result: Result, verbose: int) -> Iterator[str]:
         for policy, partitions in result.partitions.items():
             ops = " ".join("{" + " ".join(map(str, p)) + "}" for p in partitions)
             yield f"[INFO]: {policy}: n_partitions:{len(partitions)}; ops_in_partitions: {ops}"
+    if verbose >= DATA_LEVEL:
+        yield from (f"[COMPARE_CONFIG]: {a.configuration}" for a in result.accuracy)
     if verbose >= ACCURACY_LEVEL:
         yield from (f"[COMPARE]: {a}" for a in result.accuracy)
     if verbose >= WARNINGS_LEVEL:
@@ -113,12 +117,26 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
         graph = problem.graph()
     if problem.globals.verbose >= GRAPH_LEVEL:
         log(print_graph(graph).rstrip())
+    for line in _data(problem, graph):
+        log(line)
     result = _run(problem, graph, bench)
     for _ in range(problem.globals.repeats_per_prb - 1):
         if not result.status.is_pass:
             break
         result = _run(problem, graph, bench)
     return replace(result, graph=sketch(graph)) if result.n_partitions else result
+
+
+def _data(problem: Problem, graph: Graph) -> Iterator[str]:
+    """What -v says of the inputs: which of them a rule displaces, and what all of them hold."""
+    verbose, g = problem.globals.verbose, problem.globals
+    if verbose < PARTITIONS_LEVEL or g.has_no_reference or g.mode.is_timed or problem.fill != "integers":
+        return
+    for planned in plan(graph):
+        if planned.rule:
+            yield f"[DISPLACE]: {planned}"
+        elif verbose >= DATA_LEVEL:
+            yield f"[FILL]: {planned}"
 
 
 def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:

@@ -33,7 +33,7 @@ from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, St
 from benchgraph.harness.sampling import Rounds, Sampler, calibrate, interleave, warmed
 from benchgraph.harness.streams import threads_per_stream
 from benchgraph.library.protocol import Library
-from benchgraph.reference import fill
+from benchgraph.reference import uniform
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single partitions
@@ -54,7 +54,7 @@ def _measure(problem: Problem, graph: Graph, library: Library, session: _Session
     settings = problem.globals
     cuts = {policy: cut(problem, graph, library, policy) for policy in settings.policies}
     with phase("fill"):
-        first = constant_inputs(graph) if settings.has_no_reference else load_inputs(graph, fill(graph, settings.seed, cheap=True))
+        first = constant_inputs(graph) if settings.has_no_reference else load_inputs(graph, uniform(graph, settings.seed))
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
     need, free = session.streams * sum(needed_bytes(graph, parts) for parts in cuts.values()), session.bench.free_bytes()
     groups = [cuts] if need <= MEMORY_SHARE * free else [{policy: parts} for policy, parts in cuts.items()]

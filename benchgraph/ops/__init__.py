@@ -1,7 +1,7 @@
 """The op table: one row (spec.OpSpec) per op kind, one file per op or family. The only place that knows op kinds by name.
 
     unary           ReLU, GELU, Exp ...: one input, element by element
-    unary_backward  their gradients
+    unary_backward  their gradients; unary_gradient_data: what these are tested on
     power           Pow
     prelu           PReLU, PReLUBackward
     binary          Add, Multiply, GreaterEqual ...: two inputs that broadcast
@@ -30,7 +30,8 @@
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
-fills (test data), laws, affine (which dim a movement steps along), formulas (f32 expressions), steps (of decompositions),
+fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement steps along),
+formulas (f32 expressions), steps (of decompositions),
 normalize (what the norms share).
 """
 

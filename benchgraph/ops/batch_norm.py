@@ -23,6 +23,8 @@ from benchgraph.ops.normalize import NOT_CENTRED, STATS, VARIANCES, Gradient, Ro
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
+from benchgraph.ops.strategies import norms
+from benchgraph.ops.strategies.filling import per_port
 
 INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'
 
@@ -38,6 +40,11 @@ def _axes(call: Call) -> tuple[int, ...]:
 
 def _folded(call: Call) -> int:
     return prod(call.ins[0].shape[a] for a in _axes(call))
+
+
+def _zero_limit(call: Call) -> float:
+    """In bf16 a difference of neighbours is often 0."""
+    return 0.99 if call.ins[0].dtype is DType.bf16 else 0.30
 
 
 def _per_channel(call: Call) -> Shape:
@@ -263,7 +270,9 @@ SPECS = (
         reference=_reference_inference,
         flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
-        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
+        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.scale, norms.shift, norms.mean, norms.variance),
+        zero_limit=_zero_limit,
+        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
         samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
         laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
         check=_check_inference,
@@ -281,7 +290,9 @@ SPECS = (
         reference=_reference_training,
         flops=lambda call: TRAINING_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_folded(call)),
-        fill=normalize.per_port(NOT_CENTRED, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.mean, norms.variance, norms.scale, norms.shift),
+        zero_limit=_zero_limit,
+        domain=normalize.per_port(NOT_CENTRED, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
         samples=(
             *_samples(1, 4, 5),
             Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
@@ -310,7 +321,11 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_folded(call)),
-        fill=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
+        fill=per_port(
+            norms.beside_the_mean(lambda call: (call.ins[0].shape, _axes(call))), norms.gradient, norms.mean, norms.variance, norms.scale
+        ),
+        zero_limit=_zero_limit,
+        domain=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
         samples=(
             *_samples(2, 3, 3),
             Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),

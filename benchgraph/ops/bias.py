@@ -18,6 +18,7 @@ from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import reshaped
+from benchgraph.ops.strategies import pointwise, rows
 
 
 def _bias_shape(attrs: Attrs, src: Shape) -> Shape:
@@ -99,7 +100,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: call.outs[0].elements,
         threshold=lambda call: 2.0,  # one correctly rounded addition, as for Add
-        fill=fills.PLAIN,
+        fill=pointwise.binary,
+        zero_limit=lambda call: 0.30,
+        domain=fills.PLAIN,
         samples=(
             Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
             Sample(((2, 5, 3, 3), (5,)), Attrs(data_format="NCX"), why="channel in dim 1"),
@@ -124,7 +127,9 @@ SPECS = (
         reference=lambda call, ins: (real(np.sum(real(ins[0]), axis=_summed_axes(call))),),
         flops=lambda call: call.ins[0].elements,
         threshold=_threshold_backward,
-        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),
+        zero_limit=lambda call: 0.30,
+        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
         samples=(
             Sample(((4, 17),), why="rank 2, a tail"),
             Sample(((2, 5, 3, 7),), Attrs(data_format="NCX"), why="channel in dim 1: sums on both sides of it"),

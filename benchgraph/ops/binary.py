@@ -17,7 +17,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
 from benchgraph.ops.laws import Reals, real, recovers, relation
-from benchgraph.ops.spec import Array, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -91,7 +92,11 @@ def _row(
     types: dict[str, tuple[DType, ...]],
     ports: tuple[str, str, str],
     samples: tuple[Sample, ...] = SAMPLES,
-    fill: Fill = fills.PLAIN,
+    domain: Domain = fills.PLAIN,
+    zero_limit: float = 0.30,
+    computes: Computes | None = None,
+    fills_quantised: bool = True,
+    factors: tuple[float, ...] = (),
     commutative: bool = False,
     product_kind: str = "",
     family: str = "binary",
@@ -110,7 +115,12 @@ def _row(
         reference=_reference(compute),
         flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,
         threshold=lambda call: threshold,
-        fill=fill,
+        fill=pointwise.binary,
+        zero_limit=lambda call: zero_limit,
+        domain=domain,
+        computes=computes,
+        fills_quantised=fills_quantised,
+        factors=factors,
         samples=samples,
         laws=laws,
         commutative=commutative,
@@ -120,13 +130,13 @@ def _row(
     )
 
 
-def _fill_sum(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _summands(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Integers are indices and shifts of them: small, so that a causal mask made of them is neither full nor empty."""
     t = call.ins[port]
     return fills.PLAIN(call, port, rng) if t.dtype.is_float else rng.integers(-16, 16, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
 
 
-def _fill_divide(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _divided(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.away_from_zero(call, port, rng) if port == 1 else fills.PLAIN(call, port, rng)
 
 
@@ -147,8 +157,9 @@ SPECS = (
         types=dict.fromkeys(_T123, _F_S32),
         ports=_T123,
         samples=SAMPLES + _MIXED + _S32,
-        fill=_fill_sum,
+        domain=_summands,
         commutative=True,
+        computes=Computes.sum,
     ),
     _row(
         "Subtract",
@@ -159,7 +170,8 @@ SPECS = (
         types=dict.fromkeys(_T123, _F_S32),
         ports=_T123,
         samples=SAMPLES + _MIXED + _S32,
-        fill=_fill_sum,
+        domain=_summands,
+        computes=Computes.difference,
     ),
     _row(
         "Multiply",
@@ -176,6 +188,7 @@ SPECS = (
         ports=_T123,
         samples=SAMPLES + _MIXED,
         commutative=True,
+        factors=(0.25, 0.5, 1),
     ),
     _row(
         "Divide",
@@ -186,7 +199,8 @@ SPECS = (
         types=_OWN,
         ports=_T123,
         samples=SAMPLES + _MIXED,
-        fill=_fill_divide,
+        domain=_divided,
+        factors=(2, 4, 8),
         product_kind="Multiply",
     ),
     _row(
@@ -203,6 +217,7 @@ SPECS = (
         types=_SAME,
         ports=_TTT,
         family="eltwise",
+        fills_quantised=False,
         finish=lambda gap: binary(BinOp.mul, gap, gap),
     ),
     _row(
@@ -244,6 +259,9 @@ SPECS = (
         types={"T1": _F_S32, "T2": (DType.boolean,)},
         ports=("T1", "T1", "T2"),
         samples=(*SAMPLES, Sample(((6, 17), (6, 1)), dtypes=(DType.s32, DType.s32), why="integers")),
-        fill=fills.stepped(-2, 2, 0.25),
+        domain=fills.stepped(-2, 2, 0.25),
+        zero_limit=0.99,
+        computes=Computes.comparison,
+        fills_quantised=False,
     ),
 )

@@ -12,6 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import same_shape
 
 
@@ -35,7 +36,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (convert(ins[0], call.outs[0].dtype),)
 
 
-def _fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _near_ties(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Multiples of an eighth of dst's step near 1: some are ties, some exact, most neither."""
     return fills.stepped(-2, 2, max(call.outs[0].dtype.eps, DType.f16.eps) / 8)(call, port, rng)
 
@@ -68,7 +69,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=_fill,
+        fill=pointwise.conversion,
+        zero_limit=lambda call: 0.80,
+        domain=_near_ties,
         samples=(
             Sample(((5, 17),), out_dtypes=(DType.bf16,), why="f32 to bf16, a tail"),
             Sample(((33,),), out_dtypes=(DType.f16,), why="f32 to f16"),

@@ -13,6 +13,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
 
 MOST = 64  # sources, as in oneDNN
@@ -78,7 +79,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=pointwise.CONCAT,
+        zero_limit=lambda call: 0.30,
+        domain=fills.PLAIN,
         samples=(
             Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
             Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is one run of memory"),

@@ -25,7 +25,9 @@ from benchgraph.ops.conv_problem import OUT, Problem, Sides, has_kernel_last, pr
 from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, DEPTHWISE, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, channel_axis, check_pads
-from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample, Window
+from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Window
+from benchgraph.ops.strategies import products
+from benchgraph.ops.strategies.filling import exactly
 from benchgraph.tir.ir import Expr
 
 Indices = tuple[Expr, ...]
@@ -106,7 +108,17 @@ class _Kind:
         has_bias = len(call.ins) > 2 and self.inputs[2] == "bias"
         return self.problem(call).flops + (call.outs[0].elements if has_bias else 0)
 
-    def fill(self, call: Call, port: int, rng: np.random.Generator) -> Array:
+    def fill(self, call: Call, port: int) -> Filling:
+        """Integers whose sums are exact: src sparse, or diff_dst where there is one."""
+        if port == 2:
+            return products.bias(call.ins[2].dtype) if self.inputs[2] == "bias" else exactly(np.array(call.outs[0].shape), "the shape")
+        sparse, dense = (1, 0) if self.inputs[1] == "diff_dst" else (0, 1)
+        summed = self.summed(self.problem(call))
+        types = call.ins[sparse].dtype, call.ins[dense].dtype, call.outs[0].dtype
+        operands = products.Operands(products.CONVOLUTION, *types, summed)
+        return operands.sparse() if port == sparse else operands.dense()
+
+    def domain(self, call: Call, port: int, rng: np.random.Generator) -> Array:
         """Weights as MatMul has them, that dst may have the variance of src; a shape is what it says; all else in [-1, 1)."""
         if port == 2 and self.inputs[2] != "bias":
             return np.array(call.outs[0].shape, np.int32)
@@ -155,6 +167,9 @@ class _Kind:
             flops=self.flops,
             threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
             fill=self.fill,
+            zero_limit=lambda call: 0.70,
+            domain=self.domain,
+            fills_quantised=not self.gradient_of,
             samples=self.samples,
             laws=(Law("the sum of the output is that of all products", self.sums_up),),
             check=_check,

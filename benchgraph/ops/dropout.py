@@ -32,7 +32,8 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, UnOp
 
@@ -151,7 +152,7 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
 # ---- data and laws ---------------------------------------------------------------------------------------------------
 
 
-def _fill_number(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _number(call: Call, port: int, rng: np.random.Generator) -> Array:
     return np.asarray(rng.integers(-(2**63), 2**63 - 1, call.ins[port].shape, endpoint=True))
 
 
@@ -182,6 +183,15 @@ def _of(shape: Shape, why: str, dtype: DType = DType.f32, numbers: tuple[Shape, 
     return Sample((shape, *numbers), dtypes=(dtype, *_NUMBERS), out_dtypes=(dtype, DType.u8)[: 1 + mask], why=why)
 
 
+SEED, OFFSET, DROPPED = 123456, 1, 0.5  # benchdnn's
+_NUMBERS_FILL = tuple(filling.constant(n) for n in (SEED, OFFSET, DROPPED))
+
+
+def _operands(call: Call, port: int) -> Filling:
+    """Integers without 0, of which half are dropped."""
+    return _NUMBERS_FILL[port - 1] if port else pointwise.binary(call, 1)
+
+
 SPECS = (
     OpSpec(
         kind="Dropout",
@@ -195,7 +205,9 @@ SPECS = (
         flops=lambda call: call.outs[0].elements,  # the product; the stream is made of integers
         threshold=lambda call: 3.0,
         # a tenth to six tenths of src go: enough is kept to be trusted, enough dropped to be seen
-        fill=normalize.per_port(fills.PLAIN, _fill_number, _fill_number, fills.uniform(0.1, 0.6)),
+        fill=_operands,
+        zero_limit=lambda call: 0.65,
+        domain=normalize.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
         samples=(
             _of((5, 37), "a matrix, groups of four across rows, a tail"),
             _of((2, 3, 16, 16), "attention probabilities"),

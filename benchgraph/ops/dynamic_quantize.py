@@ -16,8 +16,9 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.steps import as_dtype, reshaped
+from benchgraph.ops.strategies import filling, pointwise
 
 _QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
@@ -125,12 +126,20 @@ def _spread(call: Call, operand: Array) -> Reals:
     return values
 
 
-def _fill_zps(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _small_zps(call: Call, port: int, rng: np.random.Generator) -> Array:
     t = call.ins[port]
     return rng.integers(int(max(t.dtype.range[0], -8)), 8, t.shape).astype(t.dtype.numpy)
 
 
 _SCALES = fills.uniform(SCALE / 2, SCALE * 2)
+
+
+def _scales(call: Call, port: int) -> Filling:
+    return filling.constant(2) if call.attrs.get("qtype") == "per_tensor" else filling.choices((1 / 16, 1 / 8, 1 / 4))
+
+
+def _zero_points(call: Call, port: int) -> Filling:
+    return filling.integers(-2, 2) if call.attrs.get("qtype") == "per_group" else filling.constant(1)
 
 
 # ---- DynamicQuantize -------------------------------------------------------------------------------------------------
@@ -160,7 +169,7 @@ def _operand(d: Decomposer, call: Call, value: int) -> int:
     return reshaped(d, as_dtype(d, value, DType.f32), _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
 
 
-def _fill_src(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Numbers that cover the integer range and more on both sides, where they saturate."""
     low, high = call.outs[0].dtype.range
     return fills.uniform((low - 16) * SCALE, (high + 16) * SCALE)(call, port, rng)
@@ -191,7 +200,7 @@ def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tu
     return (reshaped(d, dst, call.outs[0].shape),)
 
 
-def _fill_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _small_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Scales that make dst about as large as other activations, as src is filled over its whole range."""
     reach = call.ins[0].dtype.range[1]
     return fills.uniform(0.25 / reach, 1 / reach)(call, port, rng)
@@ -279,7 +288,9 @@ SPECS = (
         reference=_quantize,
         flops=lambda call: 2 * call.outs[0].elements,  # divide, add
         threshold=lambda call: 4.0,  # a reciprocal, a product and a sum, each rounded once; at a tie dst may then go either way
-        fill=normalize.per_port(_fill_src, _SCALES, _fill_zps),
+        fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
+        zero_limit=lambda call: 0.80,
+        domain=normalize.per_port(_over_the_range, _SCALES, _small_zps),
         samples=_quantize_samples(),
         laws=(Law("in range, and at most half a step from src", _is_nearest),),
         converts=True,
@@ -299,7 +310,9 @@ SPECS = (
         reference=_dequantize,
         flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
         threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-        fill=normalize.per_port(fills.PLAIN, _fill_scales, _fill_zps),
+        fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
+        zero_limit=lambda call: 0.80,
+        domain=normalize.per_port(fills.PLAIN, _small_scales, _small_zps),
         samples=_dequantize_samples(),
         laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
         converts=True,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.spec import Array, Call, Fill
+from benchgraph.ops.spec import Array, Call, Domain
 
 INTEGER_LIMIT = 1000.0  # for s32 and s64: sums and products of a few such numbers stay exact in f32
 
@@ -37,7 +37,7 @@ def reals(low: float, high: float, shape: Shape, rng: np.random.Generator) -> ND
     return unit
 
 
-def uniform(low: float, high: float) -> Fill:
+def uniform(low: float, high: float) -> Domain:
     """Floats uniform in [low, high); integer and boolean ports as `integers` has it."""
 
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -47,7 +47,7 @@ def uniform(low: float, high: float) -> Fill:
     return fill
 
 
-def stepped(low: float, high: float, step: float) -> Fill:
+def stepped(low: float, high: float, step: float) -> Domain:
     """As `uniform`, but floats are multiples of `step`, so that ties and equal operands occur; integers are in [-4, 4]."""
 
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:

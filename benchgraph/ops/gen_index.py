@@ -14,6 +14,8 @@ from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
+from benchgraph.ops.strategies.filling import always
 from benchgraph.tir.build import cast
 from benchgraph.tir.ir import Expr
 
@@ -51,7 +53,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=always(pointwise.ZERO),
+        zero_limit=lambda call: 1.0,  # dst has nothing of src but its shape
+        domain=fills.PLAIN,
         samples=(
             Sample(((5, 17),), Attrs(axis=0), why="rows: every lane of a vector is alike"),
             Sample(((5, 17),), Attrs(axis=1), why="columns: the lanes count up, and there is a tail"),
@@ -65,7 +69,6 @@ SPECS = (
             Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
         ),
         laws=(Law("it counts up from 0 along the axis", _counts_up),),
-        sure_zeros=lambda call: 1.0,
         lower=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), place=_coordinate),
     ),
 )

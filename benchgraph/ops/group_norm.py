@@ -20,6 +20,8 @@ from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, Ro
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import in_steps, reshaped, stored
+from benchgraph.ops.strategies import norms
+from benchgraph.ops.strategies.filling import per_port
 
 FLOPS = 7  # per element: sum, subtract, square, sum, divide, scale, shift
 
@@ -118,7 +120,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_folded(call)),
-        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
+        fill=per_port(norms.paired(lambda call: (_grouped(call), _axes(call))), norms.scale, norms.shift),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
         samples=(
             Sample(((2, 6, 5, 3), (6,), (6,)), _attrs(3), out_dtypes=_F3, why="channels in dim 1, everything else on"),
             Sample(((2, 5, 3, 6), (6,), (6,)), _attrs(3, "NXC"), out_dtypes=_F3, why="channels last"),

@@ -35,6 +35,7 @@ from benchgraph.ops.spec import (
     Window,
 )
 from benchgraph.ops.steps import reshaped
+from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import add, binary, floordiv, mod, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
@@ -114,7 +115,9 @@ def _row(
         reference=reference,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=filling.MOVED,
+        zero_limit=lambda call: 1.0,
+        domain=fills.PLAIN,
         samples=samples,
         laws=(law,),
         lower=lower,

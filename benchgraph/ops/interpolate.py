@@ -27,6 +27,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, select, sub
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -337,7 +338,9 @@ SPECS = (
         reference=_reference,
         flops=lambda call: 0 if _is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
         threshold=_threshold,
-        fill=fills.PLAIN,
+        fill=pointwise.interpolate,
+        zero_limit=lambda call: 0.99,
+        domain=fills.PLAIN,
         samples=_samples(backward=False),
         laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
         check=check,
@@ -355,7 +358,9 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: 2 * (1 if _is_nearest(call) else 2 ** len(_lines(call))) * call.ins[1].elements,
         threshold=_threshold_backward,
-        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        fill=pointwise.interpolate,
+        zero_limit=lambda call: 0.99,
+        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
         samples=_samples(backward=True),
         laws=(Law("adjoint to the interpolation", _is_adjoint),),
         check=check,

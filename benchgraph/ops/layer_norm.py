@@ -21,6 +21,8 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import in_steps, reshaped, stored
+from benchgraph.ops.strategies import norms
+from benchgraph.ops.strategies.filling import per_port
 
 BEGIN = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 7, 14  # per element: sum, subtract, square, sum, divide, scale, shift; the gradients twice that
@@ -223,7 +225,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(folded(call)),
-        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
+        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale, norms.shift),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
         samples=SAMPLES,
         laws=normalize.forward_laws(_rows),
         check=normalize.check_forward,
@@ -250,7 +254,16 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(max(folded(call), call.ins[0].elements // max(folded(call), 1))),
-        fill=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        fill=per_port(
+            norms.beside_the_mean(lambda call: (call.ins[0].shape, row_axes(call))),
+            norms.gradient,
+            norms.mean,
+            norms.variance,
+            norms.scale,
+            norms.shift,
+        ),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
         samples=_BACKWARD_SAMPLES,
         laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
         check=_check_backward,

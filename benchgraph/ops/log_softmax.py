@@ -18,6 +18,7 @@ from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold
+from benchgraph.ops.strategies import filling, rows
 
 AXIS = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 4  # per element: subtract, exp, add, subtract; exp, sum, multiply, subtract
@@ -72,7 +73,7 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     return (d.op("Subtract", diff_dst, part, dtype=call.outs[0].dtype),)
 
 
-def _fill_dst(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _logarithms(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Logarithms of probabilities, but for their rounding to dst's type."""
     t = call.ins[port]
     src: Reals = fills.reals(-2, 2, t.shape, rng).astype(np.float64)
@@ -127,7 +128,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
-        fill=fills.uniform(-4, 4),
+        fill=rows.softmax(lambda call: axis_of(call.attrs, len(call.ins[0].shape))),
+        zero_limit=lambda call: rows.softmax_zeros(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]),
+        domain=fills.uniform(-4, 4),
         samples=_samples(1),
         laws=(
             Law("never positive, and the exponentials sum to 1 along the axis", _exps_sum_to_one),
@@ -147,7 +150,9 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8 + softmax_backward.threshold(call),
-        fill=normalize.per_port(fills.PLAIN, _fill_dst),
+        fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(fills.PLAIN, _logarithms),
         samples=_samples(2),
         laws=(
             Law("sums to 0 along the axis", _sums_to_zero),

@@ -24,8 +24,9 @@ from benchgraph.ops import fills
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Computes, Contraction, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import as_dtype, reshaped
+from benchgraph.ops.strategies import products
 from benchgraph.tir.ir import Expr
 
 _MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")
@@ -83,7 +84,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (dst + real(ins[2]) if len(ins) > 2 else dst,)
 
 
-def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
     """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1) + 2 / K. Integers: their whole range.
 
     Then dst has the variance of src, and what follows a ReLU keeps its positive mean: without the shift, the rows of a narrow last layer
@@ -92,6 +93,14 @@ def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
     k = max(inner_size(call), 1)
     limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == 1 else (1.0, 0.0)
     return fills.uniform(shift - limit, shift + limit)(call, port, rng)
+
+
+def _numbers(call: Call, port: int) -> Filling:
+    """Integers whose sums are exact; src is the sparse one."""
+    if port > 1:
+        return products.bias(call.ins[port].dtype)
+    operands = products.Operands(products.MATMUL, call.ins[0].dtype, call.ins[1].dtype, call.outs[0].dtype, inner_size(call))
+    return operands.sparse() if port == 0 else operands.dense()
 
 
 def streamed(attrs: Attrs) -> tuple[int, ...]:
@@ -214,7 +223,11 @@ SPECS = (
         reference=reference,
         flops=flops,
         threshold=lambda call: 2 * sqrt(inner_size(call)) + 4,
-        fill=fill,
+        fill=_numbers,
+        zero_limit=lambda call: 0.90,
+        computes=Computes.matmul,
+        fills_quantised=True,
+        domain=domain,
         samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
         laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
         streamed=streamed,

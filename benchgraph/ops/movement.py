@@ -13,7 +13,8 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
@@ -27,6 +28,8 @@ def _row(
     samples: tuple[Sample, ...],
     laws: tuple[Law, ...],
     attrs: dict[str, Attr] | None = None,
+    fill: Strategy = filling.MOVED,
+    zero_limit: float = 1.0,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         return (move(call, ins[0]),)
@@ -42,7 +45,9 @@ def _row(
         reference=reference,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=fill,
+        zero_limit=lambda call: zero_limit,
+        domain=fills.PLAIN,
         samples=samples,
         laws=laws,
         lower=lower,

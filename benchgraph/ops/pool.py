@@ -32,6 +32,7 @@ from benchgraph.ops.spatial import (
     windows,
 )
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -300,7 +301,10 @@ SPECS = (
         reference=_reference_avg,
         flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
         threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
-        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        fill=pointwise.pool(signed=False),
+        zero_limit=lambda call: 0.99,
+        fills_quantised=True,
+        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
         samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
         laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
         check=check,
@@ -317,7 +321,10 @@ SPECS = (
         reference=_reference_max,
         flops=lambda call: volume(call) * call.outs[0].elements,
         threshold=lambda call: 0.0,  # it picks
-        fill=fill_apart,
+        fill=pointwise.pool(signed=True),
+        zero_limit=lambda call: 0.99,
+        fills_quantised=True,
+        domain=fill_apart,
         samples=(*GEOMETRIES, *_CEIL, *DILATED),
         laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
         check=check,

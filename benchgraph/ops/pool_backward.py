@@ -39,7 +39,9 @@ from benchgraph.ops.pool import (
     volume,
 )
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import Array, Attr, Call, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.strategies import pointwise
+from benchgraph.ops.strategies.filling import exactly
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -236,8 +238,16 @@ def _max_samples() -> tuple[Sample, ...]:
     return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in whole)
 
 
-def _fill_max(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _apart_for_src(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fill_apart(call, port, rng) if port == SRC else fills.uniform(-1, 3)(call, port, rng)
+
+
+_INTEGERS = pointwise.pool(signed=True)
+
+
+def _integers(call: Call, port: int) -> Filling:
+    is_shape = not call.ins[port].dtype.is_float
+    return exactly(np.array(call.outs[0].shape), "the shape") if is_shape else _INTEGERS(call, port)
 
 
 SPECS = (
@@ -253,7 +263,9 @@ SPECS = (
         reference=_reference_avg,
         flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
         threshold=_threshold,
-        fill=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        fill=_integers,
+        zero_limit=lambda call: 0.99,
+        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
         samples=_avg_samples(),
         laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
         check=check,
@@ -273,7 +285,9 @@ SPECS = (
         reference=_reference_max,
         flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
         threshold=_threshold,
-        fill=_fill_max,
+        fill=_integers,
+        zero_limit=lambda call: 0.99,
+        domain=_apart_for_src,
         samples=_max_samples(),
         laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
         check=check,

@@ -15,6 +15,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.formulas import div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
 from benchgraph.tir.build import f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -63,7 +64,7 @@ def threshold(call: Call) -> float:
     return TRANSCENDENTAL + 2 * abs(_beta(call))
 
 
-def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Sizes in [0.5, 2); of either sign where that has a power."""
     return fills.away_from_zero(call, port, rng) if _beta(call).is_integer() else fills.uniform(0.5, 2)(call, port, rng)
 
@@ -77,6 +78,8 @@ def _logarithms_scale(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...
 
 _SQUARE_ROOT_CUBED = Attrs(beta=1.5)
 
+_SCHEMA = {"beta": Attr("f32", required=True)}
+
 SPECS = (
     OpSpec(
         kind="Pow",
@@ -85,12 +88,14 @@ SPECS = (
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
         types={"T": F},
-        attrs={"beta": Attr("f32", required=True)},
+        attrs=_SCHEMA,
         infer=same_shape,
         reference=reference,
         flops=lambda call: call.outs[0].elements,
         threshold=threshold,
-        fill=fill,
+        fill=pointwise.activation(_SCHEMA),
+        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
+        domain=domain,
         samples=(
             Sample(((17,),), Attrs(beta=2.0), why="a square, one element more than a vector of 16"),
             Sample(((3, 5, 33),), Attrs(beta=0.3), why="no whole number, every dim odd"),

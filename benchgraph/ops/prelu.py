@@ -24,6 +24,7 @@ from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import as_dtype, reshaped, stored
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.ir import BinOp, Expr
 
 FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one with src, and its addition to diff_slope
@@ -128,7 +129,7 @@ def _threshold_backward(call: Call) -> float:
     return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6
 
 
-def _fill_backward(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _centred_gradient(call: Call, port: int, rng: np.random.Generator) -> Array:
     """diff_dst has mean 1: diff_slope is then far from 0, where a relative error means something."""
     return (fills.uniform(-1, 3) if port == 2 else fills.PLAIN)(call, port, rng)
 
@@ -175,7 +176,9 @@ SPECS = (
         reference=_reference,
         flops=lambda call: FLOPS * call.outs[0].elements,
         threshold=lambda call: 2.0,  # one correctly rounded product, as for Multiply
-        fill=fills.PLAIN,
+        fill=pointwise.prelu,
+        zero_limit=lambda call: 0.50,
+        domain=fills.PLAIN,
         samples=(
             *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
             Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
@@ -199,7 +202,9 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
         threshold=_threshold_backward,
-        fill=_fill_backward,
+        fill=pointwise.prelu,
+        zero_limit=lambda call: 0.99,
+        domain=_centred_gradient,
         samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
         laws=(
             Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),

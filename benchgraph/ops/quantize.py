@@ -20,7 +20,9 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.strategies import filling, pointwise
+from benchgraph.ops.strategies.noise import Noise
 
 QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
 _F8 = (DType.f8_e5m2, DType.f8_e4m3)
@@ -118,6 +120,8 @@ def _zps(attrs: Attrs, src: Shape) -> Reals | None:
     return _constant(attrs, zps, src) if any(zps) else None
 
 
+REACH = 64.0  # steps that random numbers go up to
+
 # ---- Quantize --------------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +142,21 @@ def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
 
 
-def _fill_quantize(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _in_steps(call: Call, port: int) -> Filling:
+    """benchdnn's table for conversions in units of the scale, since the scales of files are no powers of two; no ties but 1/2."""
+    table = np.array([2.0**24, -(2.0**24), 0, 0.25, 0.5, 1, 1.25, 2, 16, 64])
+
+    def make(t: TensorType, noise: Noise) -> Array:
+        at = np.arange(t.elements)
+        phase = at % (len(table) + pointwise.REALS)
+        reals = REACH * (2 * noise.unit(at) - 1)
+        steps = np.where(phase < len(table), table[np.minimum(phase, len(table) - 1)], reals).reshape(t.shape)
+        return filling.stored(steps * _scales(call.attrs, t.shape), t.dtype)
+
+    return Filling("2^24, -2^24, 0, 0.25, 0.5, 1, 1.25, 2, 16, 64, reals in [-64, 64), all times the scale", make)
+
+
+def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Numbers that cover the integer range and a little more on both sides, where they saturate; 8-bit floats: [-8, 8) scales."""
     t, dst = call.ins[0], call.outs[0].dtype
     low, high = (dst.range[0] - 2, dst.range[1] + 2) if dst.is_integer else (-8.0, 8.0)
@@ -226,7 +244,9 @@ SPECS = (
         reference=_quantize,
         flops=lambda call: 2 * call.outs[0].elements,  # divide, add
         threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
-        fill=_fill_quantize,
+        fill=_in_steps,
+        zero_limit=lambda call: 0.80,
+        domain=_over_the_range,
         samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
         laws=(Law("in range, and at most half a step from src", _is_nearest),),
         converts=True,
@@ -245,7 +265,9 @@ SPECS = (
         reference=_dequantize,
         flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
         threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-        fill=fills.PLAIN,
+        fill=pointwise.conversion,
+        zero_limit=lambda call: 0.80,
+        domain=fills.PLAIN,
         samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
         laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
         converts=True,

@@ -16,7 +16,8 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decompose, F, Fill, Law, OpSpec, Port, Reduction, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decompose, Domain, F, Law, OpSpec, Port, Reduction, Role, Sample, Strategy
+from benchgraph.ops.strategies import rows
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -64,7 +65,7 @@ def _exact(call: Call) -> float:
     return 0.0
 
 
-def _fill_product(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _factors(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Factors 2**u, u uniform around 0 and narrower the more there are, so that the product stays within a few powers of two."""
     t, width = call.ins[0], min(1.0, 8 / sqrt(max(folded(call), 1)))
     return fills.rounded(np.exp2(fills.reals(-width, width, t.shape, rng)), t.dtype)
@@ -98,7 +99,8 @@ def reduction_row(
     threshold: Callable[[Call], float],
     laws: tuple[Law, ...],
     *,
-    fill: Fill = fills.PLAIN,
+    fill: Strategy | None = None,
+    domain: Domain = fills.PLAIN,
     per_src: int = 1,
     per_dst: int = 0,
 ) -> OpSpec:
@@ -119,7 +121,9 @@ def reduction_row(
         reference=reference,
         flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
         threshold=threshold,
-        fill=fill,
+        fill=fill or rows.total(folded),
+        zero_limit=lambda call: 0.30,
+        domain=domain,
         samples=SAMPLES,
         laws=laws,
         check=check,
@@ -171,7 +175,7 @@ SPECS = (
         lambda x, axes: x.sum(axis=axes),
         _walk,
         (_totals("dst sums to the sum of src", per_element=False),),
-        fill=_NO_CANCELLING,
+        domain=_NO_CANCELLING,
     ),
     reduction_row(
         "ReduceMean",
@@ -179,7 +183,8 @@ SPECS = (
         lambda x, axes: x.mean(axis=axes),
         _walk,
         (_totals("dst times the count sums to the sum of src", per_element=True),),
-        fill=_NO_CANCELLING,
+        fill=rows.total(folded, shift=1),
+        domain=_NO_CANCELLING,
         per_dst=1,
     ),
     reduction_row(
@@ -188,6 +193,7 @@ SPECS = (
         lambda x, axes: x.max(axis=axes, initial=-inf),
         _exact,
         (_bounds("a bound of src from above, and reached", 1),),
+        fill=rows.extreme(1),
     ),
     reduction_row(
         "ReduceMin",
@@ -195,6 +201,7 @@ SPECS = (
         lambda x, axes: x.min(axis=axes, initial=inf),
         _exact,
         (_bounds("a bound of src from below, and reached", -1),),
+        fill=rows.extreme(-1),
     ),
     reduction_row(
         "ReduceProd",
@@ -202,6 +209,7 @@ SPECS = (
         lambda x, axes: x.prod(axis=axes),
         _walk,
         (Law("logarithms add", _logs_add),),
-        fill=_fill_product,
+        fill=rows.product(folded),
+        domain=_factors,
     ),
 )

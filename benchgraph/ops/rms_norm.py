@@ -17,6 +17,8 @@ from benchgraph.ops.layer_norm import BEGIN, first_axis, folded, row_axes
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
+from benchgraph.ops.strategies import norms
+from benchgraph.ops.strategies.filling import per_port
 
 FLOPS = 4  # per element: square, sum, divide, scale
 
@@ -80,7 +82,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(folded(call)),
-        fill=normalize.per_port(NOT_CENTRED, fills.away_from_zero),
+        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero),
         samples=(
             Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
             Sample(((3, 16),), why="no gamma, whole vectors"),

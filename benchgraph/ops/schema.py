@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
@@ -15,9 +17,20 @@ from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample
 
 
 def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
-    """`attrs` with the default of every attribute that is absent and has one; the same object when nothing is absent."""
+    """`attrs` with the default of every attribute that is absent and has one, and f32 attributes rounded to f32, as an op has them.
+
+    The same object when nothing changes.
+    """
     absent = {name: a.default for name, a in row.attrs.items() if a.default is not None and name not in attrs}
-    return Attrs(absent, **attrs) if absent else attrs
+    full = Attrs(absent, **attrs) if absent else attrs
+    rounded = {name: as_f32(v) for name, a in row.attrs.items() if a.type == "f32" and isinstance(v := full.get(name), float)}
+    return full if all(full[name] == v for name, v in rounded.items()) else full.updated(**rounded)
+
+
+def as_f32(number: float) -> float:
+    """The nearest f32 number; infinite beyond their range."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
 
 
 def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:

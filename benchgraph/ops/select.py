@@ -13,7 +13,8 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, broadcast, broadcast_to, equal
 from benchgraph.ops.laws import relation
-from benchgraph.ops.spec import Array, Call, Elementwise, F, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import select
 
 
@@ -48,7 +49,11 @@ SPECS = (
         reference=reference,
         flops=lambda call: call.outs[0].elements,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=pointwise.select,
+        zero_limit=lambda call: 0.30,
+        computes=Computes.choice,
+        fills_quantised=True,
+        domain=fills.PLAIN,
         samples=(
             Sample(((5, 17), (5, 17), (5, 17)), dtypes=_FLOAT_DTYPES, why="equal shapes, a tail"),
             Sample(((1, 1, 7, 7), (2, 3, 7, 7), ()), dtypes=_FLOAT_DTYPES, why="an attention mask: the other source is a scalar"),

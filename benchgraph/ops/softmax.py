@@ -19,8 +19,9 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Computes, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import as_dtype
+from benchgraph.ops.strategies import rows
 
 FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least normal f32
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
@@ -95,7 +96,10 @@ SPECS = (
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
-        fill=fills.uniform(-4, 4),
+        fill=rows.softmax(lambda call: axis_of(call.attrs, len(call.ins[0].shape))),
+        zero_limit=lambda call: rows.softmax_zeros(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]),
+        computes=Computes.softmax,
+        domain=fills.uniform(-4, 4),
         samples=(
             Sample(((4, 17),), why="rows, by the default axis"),
             Sample(((3, 16),), Attrs(axis=-1), why="whole vectors"),

@@ -17,6 +17,7 @@ from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
+from benchgraph.ops.strategies import filling, rows
 
 FLOPS = 4  # per element: multiply, sum, subtract, multiply
 
@@ -45,7 +46,7 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     return (in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
 
 
-def _fill_dst(call: Call, port: int, rng: np.random.Generator) -> Array:
+def _probabilities(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Probabilities: positive numbers whose sums along the axis are 1, but for their rounding to dst's type."""
     t = call.ins[port]
     weights: Reals = np.exp(fills.reals(-2, 2, t.shape, rng).astype(np.float64))
@@ -94,7 +95,9 @@ SPECS = (
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=threshold,
-        fill=normalize.per_port(fills.PLAIN, _fill_dst),
+        fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
+        zero_limit=lambda call: 0.30,
+        domain=normalize.per_port(fills.PLAIN, _probabilities),
         samples=(
             Sample(((4, 17),) * 2, why="rows, by the default axis"),
             Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),

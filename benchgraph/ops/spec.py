@@ -1,8 +1,8 @@
 """What one row of the op table says. Everything the system knows about an op kind is in its row; nothing else lists op kinds.
 
 A row answers: which graphs are legal (schema), what shapes come out (infer), what the numbers are (reference, float64), what it costs
-(flops), how exact it must be (threshold), what data to test it on (fill, samples), what must hold whoever computes it (laws), and how
-it is compiled: `lower`, one of the forms below, or `decompose` into simpler ops, or `unsupported` with the reason.
+(flops), how exact it must be (threshold), what data to test it on (fill, domain, samples), what must hold whoever computes it (laws),
+and how it is compiled: `lower`, one of the forms below, or `decompose` into simpler ops, or `unsupported` with the reason.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import NO_ATTRS, Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.strategies.noise import Noise
 from benchgraph.tir.ir import BinOp, Expr
 
 Array: TypeAlias = NDArray[np.generic]
@@ -44,6 +45,18 @@ class Role(Enum):
     row = "row"
     movement = "movement"
     none = "none"
+
+
+class Computes(Enum):
+    """What an op means to the patterns that displacement knows: attention and gated multilayer perceptrons."""
+
+    matmul = "matmul"
+    sum = "sum"
+    difference = "difference"
+    comparison = "comparison"
+    choice = "choice"
+    exp = "exp"
+    softmax = "softmax"
 
 
 # ---- schema ----------------------------------------------------------------------------------------------------------
@@ -103,6 +116,20 @@ class Law:
 
     name: str
     holds: Callable[[Call, tuple[Array, ...], tuple[Array, ...], float], bool]
+
+
+# ---- what an op is tested on ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Filling:
+    """says: what the data are, for people. make(t, noise): the elements of a tensor of this type, in its numpy dtype.
+
+    Mostly that is the port's own tensor; a displacement rule may have one made further up in the graph, of another shape and dtype.
+    """
+
+    says: str
+    make: Callable[[TensorType, Noise], Array]
 
 
 # ---- how an op is compiled -------------------------------------------------------------------------------------------
@@ -216,7 +243,8 @@ class Decomposer(Protocol):
 Decompose: TypeAlias = Callable[[Decomposer, Call, tuple[int, ...]], tuple[int, ...]]
 Infer: TypeAlias = Callable[[Attrs, tuple[TensorType, ...]], tuple[Shape, ...]]
 Reference: TypeAlias = Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]
-Fill: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
+Strategy: TypeAlias = Callable[[Call, int], Filling]
+Domain: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
 Declared: TypeAlias = tuple[DType, Shape | None]  # what a graph says of a tensor before shapes are inferred
 Check: TypeAlias = Callable[[Attrs, tuple[Declared, ...], tuple[DType, ...]], str]
 Types: TypeAlias = tuple[TensorType, ...]
@@ -232,12 +260,16 @@ class OpSpec:
     infer(attrs, ins) -> the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op
     says nothing about them (Wildcard). Raises InvalidShape. reference: float64 in (integers and booleans stay what they are), float64
     out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call): the relative error allowed,
-    in units of eps(f32), the type that everything is computed in. fill(call, port, rng): test data for one input, float64 or the port's
-    integer type. check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
+    in units of eps(f32), the type that everything is computed in. fill(call, port): what mode C fills an input with, benchdnn's strategy;
+    call may say other dtypes than the op takes, those of quantised operands. domain(call, port, rng): real numbers of the kind that the
+    op meets in use, float64 or the port's integer type. zero_limit(call): the largest share of zeros at which dst is to be trusted.
+    check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
     converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
     sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
+    computes: what the op means to attention patterns. fills_quantised: an operand behind a Dequantize is filled as this op wants it.
+    factors: what an operand is filled with that stands beside a computed one; () for what `fill` says.
     streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one.
     shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
     family: kinds of one family can stand in for each other on the same operands, '' for none; benchdnn's are binary and eltwise.
@@ -255,7 +287,9 @@ class OpSpec:
     reference: Reference
     flops: Callable[[Call], int]
     threshold: Callable[[Call], float]
-    fill: Fill
+    fill: Strategy
+    zero_limit: Callable[[Call], float]
+    domain: Domain
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
     attrs: dict[str, Attr] = field(default_factory=dict)
@@ -271,6 +305,9 @@ class OpSpec:
     refit: Refit | None = None
     is_product: bool = False
     commutative: bool = False
+    computes: Computes | None = None
+    fills_quantised: bool = False
+    factors: tuple[float, ...] = ()
     sure_zeros: Callable[[Call], float] = lambda call: 0.0
     streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
     check: Check | None = None

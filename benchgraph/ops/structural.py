@@ -13,6 +13,7 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.spec import Array, Call, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import filling, pointwise
 
 _NO_LIMIT = (0, sys.maxsize)
 
@@ -44,7 +45,9 @@ SPECS = (
         reference=_no_outputs,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=filling.always(pointwise.ZERO),
+        zero_limit=lambda call: 1.0,
+        domain=fills.PLAIN,
         samples=(
             Sample(((2, 3),), why="marks a tensor"),
             Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor"),
@@ -62,7 +65,9 @@ SPECS = (
         reference=_unknown,
         flops=lambda call: 0,
         threshold=lambda call: 0.0,
-        fill=fills.PLAIN,
+        fill=filling.always(pointwise.ZERO),
+        zero_limit=lambda call: 1.0,
+        domain=fills.PLAIN,
         samples=(
             Sample(((2, 3), (4,)), dtypes=(DType.f32, DType.s8), why="any number of inputs of any type"),
             Sample((), why="nothing at all"),

@@ -19,7 +19,8 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
@@ -52,7 +53,9 @@ def _row(
     attrs: dict[str, Attr] | None = None,
     samples: tuple[Attrs, ...] = (Attrs(),),
     more: tuple[Sample, ...] = (),
-    fill: Fill = fills.PLAIN,
+    domain: Domain = fills.PLAIN,
+    first: tuple[float, ...] = (),
+    computes: Computes | None = None,
     flops: int = 1,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
 ) -> OpSpec:
@@ -73,7 +76,10 @@ def _row(
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
         sure_zeros=lambda call: float(sure_zeros(call.attrs)),
-        fill=fill,
+        fill=pointwise.activation(attrs or {}, first),
+        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
+        domain=domain,
+        computes=computes,
         samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
         laws=laws,
         lower=Elementwise(lambda a, ins: expr(a, ins[0])),
@@ -197,7 +203,7 @@ SPECS = (
         ),
         attrs={"mode": Attr("string", default="gelu_erf", choices=("gelu_erf", "gelu_tanh"))},
         samples=(Attrs(), Attrs(mode="gelu_tanh"), Attrs(mode="gelu_erf")),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
         flops=GELU_FLOPS,
     ),
     _row(
@@ -213,7 +219,7 @@ SPECS = (
         lambda attrs, x: np.exp(-np.logaddexp(0, -x)),
         TRANSCENDENTAL,
         (_bounded("within [0, 1]", 0, 1), INCREASING),
-        fill=fills.uniform(-8, 8),
+        domain=fills.uniform(-8, 8),
     ),
     _row(
         "Exp",
@@ -221,7 +227,8 @@ SPECS = (
         lambda attrs, x: np.exp(x),
         TRANSCENDENTAL,
         (relation("at least 1 + src", lambda ins, dst, slack: dst >= 1 + ins[0] - slack), INCREASING),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
+        computes=Computes.exp,
     ),
     _row(
         "Log",
@@ -229,7 +236,8 @@ SPECS = (
         lambda attrs, x: np.log(x),
         TRANSCENDENTAL,
         (recovers("exp undoes it", lambda ins, dst: np.exp(dst)), INCREASING),
-        fill=fills.uniform(0.125, 8),
+        domain=fills.uniform(0.125, 8),
+        first=pointwise.INFINITIES,
     ),
     _row(
         "Sqrt",
@@ -237,7 +245,7 @@ SPECS = (
         lambda attrs, x: np.sqrt(x),
         ARITHMETIC,
         (recovers("squaring undoes it", lambda ins, dst: np.square(dst)), INCREASING),
-        fill=fills.uniform(0.0625, 4),
+        domain=fills.uniform(0.0625, 4),
     ),
     _row(
         "Square",
@@ -267,7 +275,7 @@ SPECS = (
         (Law("never below -alpha, identity above 0", _is_elu),),
         attrs=_ALPHA,
         samples=(Attrs(alpha=1.0), Attrs(alpha=0.25)),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
     ),
     _row(
         "HardSwish",
@@ -281,7 +289,7 @@ SPECS = (
                 lambda ins, dst, slack: np.abs(dst - np.maximum(ins[0], 0)) * (np.abs(ins[0]) >= 3) <= slack,
             ),
         ),
-        fill=fills.uniform(-5, 5),
+        domain=fills.uniform(-5, 5),
     ),
     _row(
         "HardSigmoid",
@@ -291,7 +299,7 @@ SPECS = (
         (_bounded("within [0, 1]", 0, 1), Law("alpha times src plus beta where it is neither", _is_on_the_line)),
         attrs=_ALPHA | {"beta": Attr("f32", required=True)},
         samples=(Attrs(alpha=0.25, beta=0.5), Attrs(alpha=-1.25, beta=0.125), Attrs(alpha=0.0, beta=1.0)),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
     ),
     _row(
         "SoftPlus",
@@ -301,7 +309,7 @@ SPECS = (
         (Law("log(exp(beta * dst) - 1) / beta is src", _recovers_softplus),),
         attrs={"beta": Attr("f32", default=1.0)},
         samples=(Attrs(), Attrs(beta=-1.0), Attrs(beta=2.5)),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
     ),
     _row(
         "Mish",
@@ -312,7 +320,7 @@ SPECS = (
             _bounded("never below -0.309", -0.309, np.inf),
             relation("src made smaller", lambda ins, dst, slack: (dst * ins[0] >= 0) & (np.abs(dst) <= np.abs(ins[0]) + slack)),
         ),
-        fill=fills.uniform(-4, 4),
+        domain=fills.uniform(-4, 4),
     ),
     _row(
         "Abs",
@@ -327,7 +335,7 @@ SPECS = (
         lambda attrs, x: np.rint(x),
         EXACT,
         (relation("a whole number at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
-        fill=fills.stepped(-20, 20, 0.25),
+        domain=fills.stepped(-20, 20, 0.25),
     ),
     _row(
         "Reciprocal",
@@ -335,6 +343,6 @@ SPECS = (
         lambda attrs, x: np.reciprocal(x),
         ARITHMETIC,
         (recovers("its reciprocal is src", lambda ins, dst: np.reciprocal(dst)),),
-        fill=fills.away_from_zero,
+        domain=fills.away_from_zero,
     ),
 )

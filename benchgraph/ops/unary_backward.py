@@ -18,10 +18,12 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, unary
+from benchgraph.ops import unary, unary_gradient_data
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Fill, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.strategies import pointwise
+from benchgraph.ops.unary_gradient_data import uses_dst
 from benchgraph.tir import build
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -37,43 +39,6 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     if src != diff:
         raise InvalidShape(f"diff_dst {diff} differs from the first input {src}", fix="give both the shape of the forward op's tensors")
     return (src,)
-
-
-def _fill_diff(call: Call, rng: np.random.Generator) -> Reals:
-    """Gradients of size 1/8 to 1/2 with a random sign: none so small that its slope could be anything."""
-    t = call.ins[1]
-    sizes = fills.reals(0.125, 0.5, t.shape, rng)
-    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
-    return fills.rounded(sizes, t.dtype)
-
-
-def _fill_like(forward: OpSpec) -> Fill:
-    """What the forward op is tested on, or, for use_dst, what it makes of that."""
-
-    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
-        if port == 1:
-            return _fill_diff(call, rng)
-        attrs = Attrs({k: v for k, v in call.attrs.items() if k in forward.attrs})
-        before = Call(forward.kind, attrs, call.ins[:1], call.ins[:1])
-        src = forward.fill(before, 0, rng)
-        return fills.rounded(forward.reference(before, (src,))[0], call.ins[0].dtype) if _uses_dst(call.attrs) else src
-
-    return fill
-
-
-def _fill_hard_sigmoid(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Nothing within 2**-8 of a kink, where rounding decides on which side it is: such numbers go half way between the kinks."""
-    src = _fill_like(_FORWARD["HardSigmoid"])(call, port, rng)
-    alpha, beta = call.attrs.real("alpha"), call.attrs.real("beta")
-    if port == 1 or alpha == 0:
-        return src
-    line = alpha * real(src) + beta
-    near_kink = np.minimum(np.abs(line), np.abs(line - 1)) < 2.0**-8
-    return fills.rounded(np.where(near_kink, (0.5 - beta) / alpha, src), call.ins[0].dtype)
-
-
-def _uses_dst(attrs: Attrs) -> bool:
-    return attrs.get("use_dst") is True
 
 
 def _samples(attrs: Attrs) -> tuple[Sample, ...]:
@@ -108,7 +73,8 @@ def _row(
     *,
     attrs: dict[str, Attr] | None = None,
     samples: tuple[tuple[str, Attrs], ...] = (("", Attrs()),),
-    fill: Fill | None = None,
+    domain: Domain | None = None,
+    fill: Strategy | None = None,
     flops: int = FLOPS,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
 ) -> OpSpec:
@@ -132,7 +98,9 @@ def _row(
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
         sure_zeros=lambda call: float(sure_zeros(call.attrs)),
-        fill=fill or _fill_like(forward),
+        fill=fill or unary_gradient_data.pattern_of(forward),
+        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
+        domain=domain or unary_gradient_data.like(forward),
         samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
         laws=laws,
         gradient_of=forward.kind,
@@ -169,7 +137,7 @@ def _clamp(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
 def _elu(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
     """dst + alpha is alpha * e**src."""
     alpha = f32(attrs.real("alpha"))
-    slope = add(v, alpha) if _uses_dst(attrs) else mul(alpha, exp(v))
+    slope = add(v, alpha) if uses_dst(attrs) else mul(alpha, exp(v))
     return where(v, BinOp.gt, 0, diff, mul(diff, slope))
 
 
@@ -185,12 +153,12 @@ def _hard_swish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
 
 
 def _sigmoid(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
-    return mul(diff, mul(v, sub(f32(1), v)) if _uses_dst(attrs) else _bump(v))
+    return mul(diff, mul(v, sub(f32(1), v)) if uses_dst(attrs) else _bump(v))
 
 
 def _tanh(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
     """(1 - dst) * (1 + dst) rather than 1 - dst * dst, which cancels near 1; from src it is 4 times the slope of sigmoid at 2 * src."""
-    slope = mul(sub(f32(1), v), add(f32(1), v)) if _uses_dst(attrs) else mul(f32(4), _bump(mul(f32(2), v)))
+    slope = mul(sub(f32(1), v), add(f32(1), v)) if uses_dst(attrs) else mul(f32(4), _bump(mul(f32(2), v)))
     return mul(diff, slope)
 
 
@@ -243,12 +211,12 @@ def _mish_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
 
 
 def _elu_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
-    slope = v + attrs.real("alpha") if _uses_dst(attrs) else attrs.real("alpha") * np.exp(v)
+    slope = v + attrs.real("alpha") if uses_dst(attrs) else attrs.real("alpha") * np.exp(v)
     return np.where(v > 0, diff, diff * slope)
 
 
 def _sigmoid_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
-    return real(diff * (v - v * v if _uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
+    return real(diff * (v - v * v if uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
 
 
 def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
@@ -266,7 +234,7 @@ def _is_alpha_or_nothing(call: Call, ins: tuple[Array, ...], outs: tuple[Array, 
 
 
 def _undoes_sqrt(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    got, src = real(outs[0]), real(ins[0]) ** (2 if _uses_dst(call.attrs) else 1)
+    got, src = real(outs[0]), real(ins[0]) ** (2 if uses_dst(call.attrs) else 1)
     return near(4 * src * got**2 * np.sign(got), real(ins[1]) ** 2 * np.sign(ins[1]), 8 * rtol)
 
 
@@ -336,7 +304,8 @@ SPECS = (
             ("falling", Attrs(alpha=-1.25, beta=0.125)),
             ("flat", Attrs(alpha=0.0, beta=0.5)),
         ),
-        fill=_fill_hard_sigmoid,
+        domain=unary_gradient_data.off_the_kinks,
+        fill=unary_gradient_data.pattern_off_the_kinks,
     ),
     _row(
         "HardSwishBackward",
@@ -381,8 +350,8 @@ SPECS = (
     ),
     _row(
         "SqrtBackward",
-        lambda attrs, v, diff: div(diff, mul(f32(2), v if _uses_dst(attrs) else _sqrt(v))),
-        lambda attrs, v, diff: diff / (2 * (v if _uses_dst(attrs) else np.sqrt(v))),
+        lambda attrs, v, diff: div(diff, mul(f32(2), v if uses_dst(attrs) else _sqrt(v))),
+        lambda attrs, v, diff: diff / (2 * (v if uses_dst(attrs) else np.sqrt(v))),
         ARITHMETIC,
         (Law("4 * src * diff_src**2 is diff_dst**2, and the signs are equal", _undoes_sqrt),),
         attrs=_USE_DST,
@@ -391,7 +360,7 @@ SPECS = (
     _row(
         "TanhBackward",
         _tanh,
-        lambda attrs, v, diff: diff * (1 - v * v if _uses_dst(attrs) else np.cosh(v) ** -2),
+        lambda attrs, v, diff: diff * (1 - v * v if uses_dst(attrs) else np.cosh(v) ** -2),
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (0.0, 1.0)),),
         attrs=_USE_DST,

@@ -1,12 +1,29 @@
 """What is right: float64 evaluation by the op table's references, the data to try it on, and the comparison. Compiles nothing.
 
 evaluate   every op of a graph in float64
-fill       data for a graph's inputs, the same for the same seed
+fill       data for a graph's inputs, the same for the same seed: benchdnn's integers, and uniform numbers for timing
+displace   inputs that need other data: masks, statistics, quantised operands
+domain     real numbers with full mantissas, of the kind that ops meet in use
 compare    the one place that says which results pass
 """
 
-from benchgraph.reference.compare import Comparison, Point, compare, sure_zeros, tolerance
+from benchgraph.reference.compare import Comparison, Point, compare, masked, tolerance, zero_limit
+from benchgraph.reference.domain import domain
 from benchgraph.reference.evaluate import call_of, evaluate
-from benchgraph.reference.fill import fill
+from benchgraph.reference.fill import Planned, fill, plan, uniform
 
-__all__ = ["Comparison", "Point", "call_of", "compare", "evaluate", "fill", "sure_zeros", "tolerance"]
+__all__ = [
+    "Comparison",
+    "Planned",
+    "Point",
+    "call_of",
+    "compare",
+    "domain",
+    "evaluate",
+    "fill",
+    "masked",
+    "plan",
+    "tolerance",
+    "uniform",
+    "zero_limit",
+]

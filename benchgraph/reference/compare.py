@@ -1,22 +1,24 @@
 """Is `got` what the reference wants? The one place that says what counts as right.
 
 A point of a float tensor passes when any of these holds:
-  - got equals want rounded to the dtype (this covers infinities, and overflow to them), or both are NaN;
-  - |got - want| <= rtol * max(|want|, rms of the finite wants) + slack, where slack is 0.5 eps(dtype) * |want| for types narrower than
-    f32: the one rounding to nearest, and at least one subnormal step. No more: a whole step would let truncation pass. Exact ops (rtol = 0)
-    have no slack.
-The rms makes a small result of large terms (cancellation) answer for the terms and not for itself.
+  - got equals want rounded to the dtype (this covers infinities), or both are NaN;
+  - got is infinite, and want, enlarged by what it may be off, overflows to the same infinity; or the other way round;
+  - |got - want| <= rtol * max(|want|, scale) + slack, where scale is the rms of the wants, or four times their median if that is less,
+    and slack is 0.5 eps(dtype) * |want| for types narrower than f32: the one rounding to nearest, and at least one subnormal step. No
+    more: a whole step would let truncation pass. Exact ops (rtol = 0) have no slack.
+The scale makes a small result of large terms (cancellation) answer for the terms and not for itself. Zeros do not count in the median,
+and numbers beyond half of the dtype's range in neither: those stand for infinity, and nothing is a difference of them.
 
 A point of an integer or boolean tensor passes when it is equal. When there was inexact arithmetic before it (rtol > 0), points that are
 off by one pass too, as long as they are no more than max(1/1024, rtol) of all, or one: sums that differ in their last bits fall on
 different sides of a tie now and then, and only now and then.
 
-Zeros prove little. Output that passes but is nearly all zero is mistrusted (limits after benchdnn's, which differ by op: 90 % for MatMul).
+Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (OpSpec.zero_limit).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite, sqrt
 
@@ -32,8 +34,9 @@ from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
 SHOWN = 10  # failing points that are kept for the report, as in benchdnn
-FLOAT_ZEROS, INTEGER_ZEROS = 0.9, 0.99  # largest share of zeros to trust
-LEAST_ELEMENTS = 10  # fewer elements than that may all be zero
+LEAST_ELEMENTS = 10  # fewer elements than that may all be zero, as in benchdnn
+MEDIANS = 4.0  # a normal distribution's rms is 1.5 medians of its sizes; what is more than this is drawn up by a few large values
+SAMPLED = 1 << 16  # values that the median is estimated from
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,35 @@ class Comparison:
     def ok(self) -> bool:
         return self.errors == 0
 
-    def is_mistrusted(self, sure_zeros: float = 0.0) -> bool:
-        """True when it passes, but on output that is nearly all zero, apart from a share that is 0 whatever the data."""
-        limit = FLOAT_ZEROS if self.dtype.is_float else INTEGER_ZEROS
-        limit = sure_zeros + (1 - sure_zeros) * limit
-        return self.ok and self.dtype is not DType.boolean and self.total >= LEAST_ELEMENTS and self.zero_share > limit
+    def is_mistrusted(self, zero_limit: float) -> bool:
+        """True when it passes, but with a larger share of zeros than this."""
+        return self.ok and self.total >= LEAST_ELEMENTS and self.zero_share > zero_limit
 
 
-def sure_zeros(graph: Graph) -> float:
-    """The share of the outputs of a shape-inferred graph that is 0 whatever the data: the largest that an op of it is sure of."""
-    return max((spec(op.kind).sure_zeros(call_of(op)) for op in graph.ops), default=0.0)
+def masked(arrays: Iterable[Array]) -> float:
+    """The share of -inf in the array that has most of it: a mask, where it leaves nothing of whatever it is added to."""
+    floats = (a for a in arrays if a.ndim > 1 and a.size and a.dtype.kind not in "biu")
+    return max((float(np.mean(a == np.array(-np.inf, a.dtype))) for a in floats), default=0.0)
+
+
+def zero_limit(graph: Graph, tensor: int, sure: float = 0.0) -> float:
+    """The largest share of zeros to be trusted in an output of a shape-inferred graph: what the row of the op that makes it says.
+
+    It holds for what is not 0 for sure. sure: the share of the output that is; more than that when an op of the graph is sure of more.
+    """
+    sure = max((sure, *(spec(op.kind).sure_zeros(call_of(op)) for op in graph.ops)))
+    return sure + (1 - sure) * _own_limit(graph, tensor)
+
+
+def _own_limit(graph: Graph, tensor: int) -> float:
+    """A product is 0 where an operand is, so it may be 0 as often as they may."""
+    maker = graph.producers.get(tensor)
+    if maker is None:
+        return 1.0
+    limit = spec(maker.kind).zero_limit(call_of(maker))
+    if not spec(maker.kind).is_product:
+        return limit
+    return max((limit, *(_own_limit(graph, t.id) for t in maker.inputs if t.id in graph.producers)))
 
 
 def tolerance(graph: Graph) -> float:
@@ -127,11 +149,11 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     if got.shape != want.shape:
         raise ValueError(f"got has shape {got.shape}, want {want.shape}")
     square = sum(_finite_square(w) for _, _, w in _chunks(got, want))
-    rms = sqrt(square / got.size) if got.size else 0.0
+    scale = _scale(want, dtype)
     sums, misses, near = _Sums(), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
         with np.errstate(invalid="ignore", over="ignore"):
-            diff, bad = _failing(g, w, dtype, rtol, rms)
+            diff, bad = _failing(g, w, dtype, rtol, scale)
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
         _add(sums, g, w, diff, bad, close, dtype)
@@ -160,6 +182,21 @@ def _finite_square(values: NDArray[np.float64]) -> float:
     return square if isfinite(square) else float(np.square(values[np.isfinite(values)]).sum())
 
 
+def _scale(want: Array, dtype: DType) -> float:
+    """The size of what the values are sums of; see the module."""
+    square, count, huge = 0.0, 0, dtype.range[1] / 2
+    for _, _, w in _chunks(want, want):
+        ordinary = w[np.abs(w) < huge]
+        square, count = square + float(np.vdot(ordinary, ordinary)), count + ordinary.size
+    if not count:
+        return 0.0
+    step = max(want.size // SAMPLED, 1)
+    sizes = np.abs(np.concatenate([w[start % step :: step] for start, _, w in _chunks(want, want)]))
+    counted = sizes[(sizes > 0) & (sizes < huge)]
+    rms = sqrt(square / count)
+    return min(rms, MEDIANS * float(np.median(counted))) if counted.size else rms
+
+
 def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.float64]]]:
     """(position of the first element, got, want as float64) in row-major order, whatever the strides."""
     start = 0
@@ -169,14 +206,16 @@ def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.fl
         start += g.size
 
 
-def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, rms: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _failing(
+    got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, scale: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """|got - want| and whether the point fails."""
     exact = got.astype(np.float64)
     diff = np.abs(exact - want)
     if not dtype.is_float:
         return diff, diff != 0
     allowed = np.abs(want)
-    np.maximum(allowed, rms, out=allowed)
+    np.maximum(allowed, scale, out=allowed)
     allowed *= rtol
     if rtol > 0 and dtype.bits < DType.f32.bits:
         step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
@@ -184,8 +223,16 @@ def _failing(got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, r
     bad = ~((diff <= allowed) & np.isfinite(want))
     if bad.any():
         rounded = want[bad].astype(dtype.numpy).astype(np.float64)
-        bad[bad] = ~((exact[bad] == rounded) | (np.isnan(exact[bad]) & np.isnan(rounded)))
+        right = (exact[bad] == rounded) | (np.isnan(exact[bad]) & np.isnan(rounded))
+        bad[bad] = ~(right | _both_overflow(exact[bad], want[bad], dtype, rtol))
     return diff, bad
+
+
+def _both_overflow(got: NDArray[np.float64], want: NDArray[np.float64], dtype: DType, rtol: float) -> Array:
+    """One is infinite, the other so near the end of the range that what it may be off makes it so too. Exact ops are never off."""
+    edge = dtype.range[1] * (1 - 2 * rtol - dtype.eps) if rtol > 0 else np.inf
+    are_near = (np.abs(got) >= edge) & (np.abs(want) >= edge) & (np.sign(got) == np.sign(want))
+    return np.asarray(are_near & (np.isinf(got) | np.isinf(want)))
 
 
 def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.float64], bad: Array, close: Array, dtype: DType) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array, Call
@@ -20,21 +22,39 @@ def call_of(op: Op) -> Call:
 def evaluate(graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = ()) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
-    graph: shape-inferred. inputs: an array per graph input, in the tensor's dtype or float64. Floats come back as float64 whatever the
-    tensor's dtype, not rounded to it; integers and booleans in their own type. Everything else is freed after its last use, for one
+    graph: shape-inferred. inputs: an array per graph input, in the tensor's dtype or float64. Floats come back as float64, not rounded to
+    their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
+    of scores in the thousands is another one when they are multiples of 32. Everything else is freed after its last use, for one
     attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape, Unimplemented for an
     op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)
     values = {t.id: _exact(inputs, t.id, t.known_shape) for t in graph.inputs}
+    found = {id: array for id, array in values.items() if id in wanted}
     last_use = {t.id: n for n, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     for n, op in enumerate(graph.order):
         results = spec(op.kind).reference(call_of(op), tuple(values[t.id] for t in op.inputs))
-        values |= {t.id: result for t, result in zip(op.outputs, results, strict=True)}
-        for id in {t.id for t in (*op.inputs, *op.outputs)}:
-            if last_use[id] == n and id not in wanted:
-                del values[id]
-    return {id: values[id] for id in sorted(wanted & values.keys())}
+        made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
+        found |= {id: result for id, (_, result) in made.items() if id in wanted}
+        values |= {id: _stored(result, t) for id, (t, result) in made.items() if last_use[id] > n}
+        for id in {t.id for t in op.inputs}:
+            if last_use[id] == n:
+                values.pop(id, None)
+    return {id: found[id] for id in sorted(found)}
+
+
+def _stored(result: Array, t: LogicalTensor) -> Array:
+    """An op's result as its tensor holds it for the next op: rounded to a narrow float, infinite beyond the range of f32."""
+    if result.dtype.kind != "f" or not t.dtype.is_float:
+        return result
+    with np.errstate(over="ignore", invalid="ignore"):
+        if t.dtype is not DType.f32:
+            return result.astype(t.dtype.numpy).astype(np.float64)
+        beyond = (np.abs(result) >= _F32_OVERFLOW) & np.isfinite(result)
+    return np.where(beyond, np.copysign(np.inf, result), result) if beyond.any() else result
+
+
+_F32_OVERFLOW = DType.f32.range[1] * (1 + DType.f32.eps / 4)  # half way from the largest number to the one that would follow
 
 
 def _exact(inputs: Mapping[int, Array], id: int, shape: tuple[int, ...]) -> Array:

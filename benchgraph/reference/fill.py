@@ -1,115 +1,117 @@
-"""Data for a graph's inputs: what the op that first uses the numbers wants to be tested on.
+"""Data for a graph's inputs.
 
-Movement ops and casts are looked through, so a transposed weight is filled as the MatMul behind the transpose asks. A Dequantize is
-looked through as well: its input gets the integers that stand for the numbers wanted behind it. Integers over the whole range would drive
-every Quantize further down into saturation, where hardly any mistake shows.
+fill      mode C: benchdnn's strategies. A tensor gets what the op that reads it first is tested on, unless a displacement rule claims it
+uniform   timed modes: real numbers in a range that goes with the dtype, quickly made
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
-from benchgraph.graph.ir import Graph, Op
+from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Array, Call, Role
-from benchgraph.reference.evaluate import call_of
-
-Reals: TypeAlias = NDArray[np.float64]
-
-SHARPNESS = 6.0  # spread of the numbers that go into a quantised softmax; with spread 1 the probabilities of a row of 100 all round to 0
-
-
-def fill(graph: Graph, seed: int, *, cheap: bool = False) -> dict[int, Array]:
-    """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
-
-    Each tensor depends on the seed and its id alone. cheap: for timing; the last two dims are filled and repeated over the others, and
-    integers take their whole range. Elements between the strides are 0.
-    """
-    return {t.id: _in_layout(t, _values(graph, t, np.random.default_rng((seed, t.id)), cheap)) for t in graph.inputs}
+from benchgraph.ops.spec import Array, Filling
+from benchgraph.ops.strategies.filling import constant
+from benchgraph.ops.strategies.noise import Noise
+from benchgraph.reference.displace import displaced
+from benchgraph.reference.displace.rule import Displaced
+from benchgraph.reference.evaluate import call_of, evaluate
 
 
 @dataclass(frozen=True)
-class _Use:
-    """An input port of an op."""
+class Planned:
+    """What one input of the graph will hold. reader: the op and port whose strategy it is; rule: the displacement, '' for none."""
 
-    op: Op
-    port: int
+    tensor: LogicalTensor
+    filling: Filling
+    reader: str = ""
+    rule: str = ""
+    derived: Displaced | None = None
 
-
-def _values(graph: Graph, t: LogicalTensor, rng: np.random.Generator, cheap: bool) -> Array:
-    first = _first_use(graph, t.id)
-    if first is None:
-        return np.zeros(t.known_shape)
-    path = [first] if cheap else _path(graph, first)
-    values = _wanted(path[-1], t, rng, cheap)
-    if path[-1].port == 0 and spec(path[-1].op.kind).role is Role.anchor and _feeds_quantised_rows(graph, path[-1].op):
-        values = values.astype(np.float64) * SHARPNESS
-    for use in reversed(path[:-1]):
-        into = use.op.inputs[0]
-        values = np.resize(values, into.known_shape)
-        if spec(use.op.kind).converts and not _is_wide_float(into):
-            values = _quantised(use.op, values, rng)
-    return np.resize(values, _block(t.known_shape) if cheap else t.known_shape)
+    def __str__(self) -> str:
+        t = self.tensor
+        return f"%{t.id} {t.dtype.value}:{'x'.join(map(str, t.known_shape))}: {self.filling.says} ({self.rule or self.reader})"
 
 
-def _first_use(graph: Graph, id: int) -> _Use | None:
-    """The first computing op that reads a tensor; None when none does."""
-    for op in graph.consumers.get(id, ()):
-        if not spec(op.kind).unsupported:
-            return _Use(op, [t.id for t in op.inputs].index(id))
-    return None
+def plan(graph: Graph) -> tuple[Planned, ...]:
+    """What every input of a shape-inferred graph will hold, in the order of graph.inputs."""
+    claimed, found = displaced(graph), list[Planned]()
+    for t in graph.inputs:
+        if t.id in claimed:
+            rule, decision = claimed[t.id]
+            found.append(Planned(t, decision.filling, rule=rule, derived=decision if decision.derive else None))
+        else:
+            found.append(_by_first_reader(graph, t))
+    return tuple(found)
 
 
-def _path(graph: Graph, use: _Use) -> list[_Use]:
-    """From a use through ops that only move or cast the data to the op that computes with it."""
-    path = [use]
-    while _is_transparent(path[-1]):
-        behind = _first_use(graph, path[-1].op.outputs[0].id)
-        if behind is None:
-            break
-        path.append(behind)
-    return path
+def _by_first_reader(graph: Graph, t: LogicalTensor) -> Planned:
+    """The strategy of the first op, in topological order, that computes with the tensor; zeros when none does."""
+    for op in graph.order:
+        ports = [i for i, s in enumerate(op.inputs) if s.id == t.id]
+        if ports and not spec(op.kind).unsupported:
+            row = spec(op.kind)
+            names = (*row.inputs, *(row.inputs[-1:] * len(op.inputs)))  # the last port of a variadic op repeats
+            return Planned(t, row.fill(call_of(op), ports[0]), f"{op.label}, {names[ports[0]].name}")
+    return Planned(t, constant(0), "read by nothing that computes")
 
 
-def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
-    """Does this anchor's result go through a row op and then into a Quantize, with nothing but pointwise and movement ops between?"""
-    use, seen_rows = _Use(anchor, 0), False
-    while (following := _first_use(graph, use.op.outputs[0].id)) is not None:
-        use = following
-        row = spec(use.op.kind)
-        if row.role is Role.row:
-            seen_rows = True
-        elif row.role not in (Role.pointwise, Role.movement):
-            return False
-        elif row.converts and not _is_wide_float(use.op.outputs[0]):
-            return seen_rows
-    return False
+def fill(graph: Graph, seed: int) -> dict[int, Array]:
+    """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
+
+    An element depends on the seed, its tensor's id and its place alone, but for what is derived from other tensors. Elements between
+    the strides are 0.
+    """
+    planned = plan(graph)
+    made = {p.tensor.id: _made(p, seed) for p in planned if p.derived is None}
+    for p in planned:
+        if p.derived is not None and p.derived.derive is not None:
+            made[p.tensor.id] = in_layout(p.tensor, p.derived.derive(_computed(graph, p.derived.of, made)))
+    return {t.id: made[t.id] for t in graph.inputs}
 
 
-def _is_transparent(use: _Use) -> bool:
-    row = spec(use.op.kind)
-    is_cast = row.converts and _is_wide_float(use.op.outputs[0])
-    return (row.role is Role.movement or is_cast) and len(use.op.inputs) == 1
+def _made(p: Planned, seed: int) -> Array:
+    t = TensorType(p.tensor.dtype, p.tensor.known_shape)
+    return in_layout(p.tensor, p.filling.make(t, Noise(seed, p.tensor.id)))
 
 
-def _is_wide_float(t: LogicalTensor) -> bool:
-    """A float to compute with; the 8-bit ones are quantised types."""
-    return t.dtype.is_float and t.dtype.bits > 8
+def _computed(graph: Graph, id: int, inputs: Mapping[int, Array]) -> Array:
+    """What the reference computes for a tensor, from the ops above it."""
+    needed, above = {id}, []
+    for op in reversed(graph.order):
+        if any(t.id in needed for t in op.outputs):
+            above.append(op)
+            needed |= {t.id for t in op.inputs}
+    part = Graph(tuple(reversed(above)))
+    return evaluate(part, inputs, keep=(id,))[id]
 
 
-def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator, cheap: bool) -> Array:
-    """What the op's row wants at this port, as finely divided as the tensor that the data comes from, so that casts have to round."""
-    call = call_of(use.op)
-    t = call.ins[use.port]
-    dtype = source.dtype if t.dtype.is_float and _is_wide_float(source) else t.dtype
-    t = TensorType(dtype, _block(t.shape) if cheap else t.shape)
-    call = replace(call, ins=(*call.ins[: use.port], t, *call.ins[use.port + 1 :]))
-    return spec(use.op.kind).fill(call, use.port, rng)
+# ---- timed modes -----------------------------------------------------------------------------------------------------
+
+WIDEST = 1024.0
+RANGES: dict[DType, tuple[float, float]] = {
+    DType.bf16: (-32, 32), DType.f16: (-8, 8), DType.f8_e4m3: (-2, 2), DType.f8_e5m2: (-2, 2), DType.s8: (-32, 32), DType.u8: (0, 64),
+    DType.s4: (-8, 7), DType.u4: (0, 15), DType.boolean: (0, 1),
+}  # fmt: skip
+
+
+def uniform(graph: Graph, seed: int) -> dict[int, Array]:
+    """As `fill`, for timing: uniform numbers in benchdnn's range of the dtype; the last two dims are made, and repeated over the others."""
+    return {t.id: in_layout(t, _uniform(t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
+
+
+def _uniform(t: LogicalTensor, rng: np.random.Generator) -> Array:
+    low, high = RANGES.get(t.dtype, (-WIDEST, WIDEST))
+    block = _block(t.known_shape)
+    if not t.dtype.is_float:
+        return np.resize(rng.integers(int(low), int(high), block, endpoint=True), t.known_shape)
+    unit = np.asarray(rng.random(block, dtype=np.float32))
+    return np.resize(unit * np.float32(high - low) + np.float32(low), t.known_shape)
 
 
 def _block(shape: Shape) -> Shape:
@@ -117,39 +119,8 @@ def _block(shape: Shape) -> Shape:
     return tuple(min(d, 1) for d in shape[:-2]) + shape[-2:]
 
 
-def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
-    """Input for a dequantising op that comes out near `wanted`.
-
-    The op is affine, so its results for 0 and 1 give scale and offset. Integers are rounded up or down at random, so that weights smaller
-    than one step do not all vanish; numbers that the type cannot reach are scaled down first, and those under its least value mirrored.
-    """
-    call = call_of(op)
-    dtype = call.ins[0].dtype
-    offset = _result(call, 0)
-    scale = np.asarray(_result(call, 1) - offset)  # what numpy computes from arrays of rank 0 is no array
-    scale[scale == 0] = 1.0  # nothing can be reached then, so anything will do
-    steps = np.asarray(wanted.astype(np.float64) / scale)
-    if not dtype.is_integer:
-        return steps
-    low, high = dtype.range
-    reach = float(np.abs(steps).max(initial=0.0))
-    steps *= min(1.0, 0.5 * (high - low) / reach) if reach else 1.0
-    steps -= offset / scale
-    steps += rng.random(steps.shape)
-    np.floor(steps, out=steps)
-    mirrored: Reals = np.abs(steps - low) + low
-    return np.minimum(mirrored, high).astype(dtype.numpy)
-
-
-def _result(call: Call, number: int) -> Reals:
-    """What a one-input op makes of an input full of one number."""
-    src = call.ins[0]
-    (dst,) = spec(call.kind).reference(call, (np.full(src.shape, number, src.dtype.numpy),))
-    return dst.astype(np.float64)
-
-
-def _in_layout(t: LogicalTensor, values: Array) -> Array:
-    """The values in a buffer of the tensor's own, viewed through its strides; repeated where dims are missing."""
+def in_layout(t: LogicalTensor, values: Array) -> Array:
+    """The values in a buffer of the tensor's own, viewed through its strides."""
     dtype = t.dtype.numpy
     buffer = np.zeros(t.storage_elements * dtype.itemsize, np.uint8)
     array: Array = np.ndarray(t.known_shape, dtype, buffer=buffer, strides=[s * dtype.itemsize for s in t.known_strides])

@@ -1,5 +1,6 @@
 """Modes I, R and C on a library that can be told to be wrong."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,7 @@ def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.Mo
     monkeypatch.setattr("benchgraph.harness.check.fill", zeros)
     result = run(FakeLibrary(Clock()))
     assert (result.status, result.errors) == (Status.MISTRUSTED, 0)
-    assert result.reason.endswith("100% zeros prove little")
+    assert re.search(r"100% zeros prove little; at most \d+% are trusted$", result.reason)
 
 
 def test_zeros_that_no_data_could_change_are_trusted() -> None:

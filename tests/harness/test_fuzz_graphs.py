@@ -18,7 +18,7 @@ from benchgraph.harness.fuzz.draw import ANYTHING, MAX_ELEMENTS, MAX_FLOPS, MAX_
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.generate import DATA_SEED, MAX_OPS, generate
 from benchgraph.ops import OPS, spec
-from benchgraph.reference import call_of, fill
+from benchgraph.reference import call_of, domain
 
 COUNT = 40
 TALLY = Tally()
@@ -53,7 +53,7 @@ def test_the_work_is_bounded(index: int) -> None:
 
 def test_results_are_fair_whatever_the_noise() -> None:
     """Noise that the generator has not seen may come upon one graph or another; upon few."""
-    bad = [index for index, graph in enumerate(graphs()) if unfair(graph, fill(graph, DATA_SEED), "other noise than the generator's")]
+    bad = [index for index, graph in enumerate(graphs()) if unfair(graph, domain(graph, DATA_SEED), "other noise than the generator's")]
     assert len(bad) <= COUNT // 20
 
 
@@ -109,7 +109,7 @@ def test_every_kind_that_computes_can_be_drawn() -> None:
 
 def judged(body: str) -> set[int]:
     graph = validate(parse_graph(f"graph engine=cpu fpmath=strict {{ {body} }}"))
-    return unfair(graph, fill(graph, 0), "noise")
+    return unfair(graph, domain(graph, 0), "noise")
 
 
 @pytest.mark.parametrize(

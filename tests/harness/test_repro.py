@@ -58,7 +58,9 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "mode_modifier": st.sampled_from(["", "P", "M", "MP"]),
     "policy": st.lists(st.sampled_from(["fused", "post_ops", "one_op_each"]), unique=True).map(tuple),
     "seed": st.integers(0, 99),
+    "fill": st.sampled_from(["integers", "reals"]),
     "repeats_per_prb": st.integers(1, 99),
+    "memory_kind": st.just("usm"),
     "engine": st.just("cpu"),
     "library": st.just("benchgraph"),
     "threads": st.integers(0, 99),
@@ -105,7 +107,7 @@ def test_every_global_option_when_canonical() -> None:
     said = problem({"canonical": True}, {"case": "x.json"}).repro
     wanted = [k.option for k in knobs_of(Globals).values() if k.repro and k.default not in ("", ())]
     assert [word.partition("=")[0] for word in said.split(" ")] == [*wanted, "--graph", "--case"]
-    assert "--mode=C --seed=0 --repeats-per-prb=1 --engine=cpu " in said
+    assert "--mode=C --seed=0 --repeats-per-prb=1 --memory-kind=usm --engine=cpu " in said
 
 
 def test_a_line_is_taken_apart() -> None:

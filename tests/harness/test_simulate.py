@@ -49,7 +49,7 @@ def test_mode_s_goes_there_and_makes_no_data(monkeypatch: pytest.MonkeyPatch) ->
     def never(*_: object, **__: object) -> None:
         raise AssertionError("mode S writes no inputs")
 
-    for name in ("fill", "constant_inputs", "load_inputs"):
+    for name in ("uniform", "constant_inputs", "load_inputs"):
         monkeypatch.setattr(timing, name, never)
     library, settings = FakeLibrary(Clock()), problem(policy=("fused",))
     monkeypatch.setattr(Problem, "graph", lambda self: two_ops())

@@ -38,6 +38,7 @@ SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "law
     "conv_decompose",
     "conv_depthwise",
     "conv_samples",
+    "unary_gradient_data",
 }
 F32_EPS = DType.f32.eps
 GUARD = 64  # bytes before and after an output that must stay as they are
@@ -53,7 +54,7 @@ every_sample = pytest.mark.parametrize(("row", "sample"), SAMPLES)
 
 def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(row.fill(call, port, rng) for port in range(len(call.ins)))
+    return tuple(row.domain(call, port, rng) for port in range(len(call.ins)))
 
 
 def stored(arrays: tuple[Array, ...], call: Call) -> list[Array]:

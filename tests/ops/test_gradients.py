@@ -54,7 +54,7 @@ def problem_of(row: OpSpec, sample: Sample, seed: int) -> Problem:
     results = tuple(TensorType(DType.f32, s) for s in forward.infer(attrs, types))
     call = Call(forward.kind, attrs, types, results)
     rng = np.random.default_rng(seed)
-    ins = {name: real(forward.fill(call, i, rng)) for i, name in enumerate(shapes)}
+    ins = {name: real(forward.domain(call, i, rng)) for i, name in enumerate(shapes)}
     given_names = {port.name for port, _ in zip(row.inputs, backward.ins, strict=False)}
     neutral = {name: np.ones(a.shape) for name, a in list(ins.items())[least_inputs(forward) :] if name not in given_names}
     return Problem(backward, call, ins | neutral)

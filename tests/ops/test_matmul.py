@@ -62,14 +62,14 @@ def test_the_decomposition_adds_only_what_is_needed() -> None:
 def test_data_keeps_its_variance() -> None:
     made = call((64, 300), (300, 64))
     rng = np.random.default_rng(0)
-    dst = ROW.reference(made, tuple(ROW.fill(made, port, rng) for port in (0, 1)))[0]
+    dst = ROW.reference(made, tuple(ROW.domain(made, port, rng) for port in (0, 1)))[0]
     assert 0.8 < dst.std() / np.sqrt(1 / 3) < 1.25
 
 
 def test_the_threshold_covers_an_f32_product_and_not_a_bf16_one() -> None:
     made = call((64, 1000), (1000, 64))
     rng = np.random.default_rng(0)
-    src, wei = (ROW.fill(made, port, rng) for port in (0, 1))
+    src, wei = (ROW.domain(made, port, rng) for port in (0, 1))
     want = ROW.reference(made, (src, wei))[0]
     allowed = ROW.threshold(made) * DType.f32.eps * np.maximum(np.abs(want), np.sqrt(np.mean(want**2)))
     running = np.zeros((64, 64), np.float32)

@@ -23,7 +23,7 @@ from benchgraph.harness.parsers import Parse, natural, positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
-from benchgraph.reference import fill
+from benchgraph.reference import domain
 
 DRIVER = "fuzz"
 OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
@@ -127,12 +127,12 @@ class _Trial:
     def fails(self, graph: Graph) -> bool:
         """Whether a graph fails in the same way. One that is only wrong must be one that can be right (fair.py)."""
         same = _way(self.run(graph)) == _way(self.failure)
-        return same and not (self.failure.result.errors and unfair(graph, fill(graph, self.problem.globals.seed), str(self.path.name)))
+        return same and not (self.failure.result.errors and unfair(graph, domain(graph, self.problem.globals.seed), str(self.path.name)))
 
     def run(self, graph: Graph) -> CaseResult:
         save(graph, self.path)
         (problem,) = parse(["--graph", "--expected-n-partitions=0", f"--case={self.path}"]).problems
-        problem = replace(problem, globals=replace(self.problem.globals, verbose=0))
+        problem = replace(problem, globals=replace(self.problem.globals, verbose=0, fill=self.problem.fill))
         if not LOST.search(self.failure.result.reason):
             return run_case(problem, self.bench, lambda text: None)
         (done,) = run_isolated([problem], self.bench, 1)

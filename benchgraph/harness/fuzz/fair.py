@@ -30,6 +30,7 @@ SCALE = 64.0  # noise and tolerance are larger by this than in a real run, so th
 MARGIN = 4.0  # a row's threshold is about four times what its op is really off by: a rounding is half an eps, and is allowed two
 STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a rounding
 FORGETS = 0.35  # share of tensors whose error a run forgets
+MOST_ZEROS = 0.9  # share of zeros beyond which a result proves little
 LARGEST = 1e30  # beyond that, squares leave f32
 
 
@@ -44,7 +45,7 @@ class _Value:
 def unfair(graph: Graph, inputs: Mapping[int, Array], seed: str) -> set[int]:
     """Ids of ops whose results are not finite, all but zero, or too sensitive to errors; what depends on those is not looked at.
 
-    graph: shape-inferred. inputs: an array per graph input, as `fill` makes them. seed: of the noise.
+    graph: shape-inferred. inputs: an array per graph input, as `domain` makes them. seed: of the noise.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing, overflow: what comes of them is looked at below
@@ -80,7 +81,7 @@ def _is_usable(t: LogicalTensor, want: Array, sure_zeros: float) -> bool:
         return True
     if t.dtype.is_float and not float(np.abs(want).max()) <= min(LARGEST, t.dtype.range[1]):  # NaN is not
         return False
-    return not compare(want.astype(t.dtype.numpy), want, t.dtype, 1.0).is_mistrusted(sure_zeros)
+    return not compare(want.astype(t.dtype.numpy), want, t.dtype, 1.0).is_mistrusted(sure_zeros + (1 - sure_zeros) * MOST_ZEROS)
 
 
 @dataclass

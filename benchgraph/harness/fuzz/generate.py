@@ -8,11 +8,11 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.fuzz.draw import Tally
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.grow import Growth
-from benchgraph.reference import fill
+from benchgraph.reference import domain
 
 MAX_OPS = 30
 ROUNDS = 4  # how often what was not fair is replaced
-DATA_SEED = 0  # the harness's default --seed: the data on which a graph is fair
+DATA_SEED = 0  # the harness's default --seed: the data, reals, on which a graph is fair
 
 
 def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None = None) -> Graph:
@@ -35,4 +35,4 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
 
 def _unfair(growth: Growth, name: str) -> set[int]:
     graph = growth.graph()
-    return unfair(graph, fill(graph, DATA_SEED), name)
+    return unfair(graph, domain(graph, DATA_SEED), name)

@@ -1,0 +1,123 @@
+"""Norms: data whose statistics are exact. The mean of a group of numbers is a power of two, and the numbers come in pairs on both sides
+of it, as far from it as a few bits say: the sums of the numbers and of their squares then have no more digits than f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, log2, prod
+
+import numpy as np
+
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.spec import Array, Call, Filling, Strategy
+from benchgraph.ops.strategies.filling import CHUNK, by_index, stored
+from benchgraph.ops.strategies.noise import Noise, Positions
+from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
+
+MEANS = 7  # powers of two from 1/4 on
+BITS, LEAST_BITS = 6, 3  # of a number's distance from the mean, over the mean
+
+# What is normalised together: src in a shape of its own (groups of channels are two dims of it), and the axes of that shape
+View = Callable[[Call], tuple[Shape, tuple[int, ...]]]
+
+
+def mean_of(group: Positions) -> Array:
+    return np.asarray(0.25 * np.exp2(group % MEANS))
+
+
+def _bits(digits: int, count: int) -> tuple[int, float]:
+    """How many bits a distance may have when so many squares are summed up, and the share of pairs that may be off the mean."""
+    spare = ACCUMULATOR - (ceil(log2(count)) if count > 1 else 0)
+    bits = min(BITS, digits - 2, spare // 2)
+    if bits >= min(LEAST_BITS, digits - 2):
+        return max(bits, 1), 1.0
+    bits = max(min(LEAST_BITS, digits - 2), 1)
+    return bits, 2.0 ** (spare - 2 * bits)
+
+
+def _arranged(t: TensorType, view: tuple[Shape, tuple[int, ...]], values: Callable[[Positions, Positions], Array]) -> Array:
+    """values(group, position in it) of every element, in the tensor's order."""
+    shape, axes = view
+    kept = tuple(i for i in range(len(shape)) if i not in axes)
+    count = prod(shape[i] for i in axes)
+    made = np.empty(t.elements, t.dtype.numpy)
+    for start in range(0, t.elements, CHUNK):
+        at = np.arange(start, min(start + CHUNK, t.elements))
+        made[start : start + CHUNK] = stored(values(at // count, at % count), t.dtype)
+    there = made.reshape(tuple(shape[i] for i in (*kept, *axes)))
+    return np.ascontiguousarray(np.moveaxis(there, range(len(shape)), (*kept, *axes))).reshape(t.shape)
+
+
+def paired(view: View) -> Strategy:
+    """mean * (1 + f) and mean * (1 - f), f a few random bits; an odd one out is the mean."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        shape, axes = view(call)
+        count = prod(shape[i] for i in axes)
+        bits, density = _bits(DIGITS[call.ins[port].dtype], count)
+
+        def make(t: TensorType, noise: Noise) -> Array:
+            def values(group: Positions, place: Positions) -> Array:
+                pair = group * ((count + 1) // 2) + place // 2
+                size = noise.integers(0, 2**bits - 1, pair) / 2.0**bits
+                if density < 1:
+                    size = size * noise.chance(density, pair, lane=1)
+                is_alone = (count % 2 == 1) & (place == count - 1)
+                sign = np.where(place % 2 == 0, 1.0, -1.0)
+                return np.asarray(mean_of(group) * (1 + np.where(is_alone, 0.0, sign * size)))
+
+            return _arranged(t, (shape, axes), values)
+
+        return Filling(f"means 1/4 to 16, pairs around them by {bits} bits{f', {density:.2%} of them' if density < 1 else ''}", make)
+
+    return strategy
+
+
+def beside_the_mean(view: View) -> Strategy:
+    """For gradients: the mean plus 1 or minus 1, in pairs."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        shape, axes = view(call)
+
+        def make(t: TensorType, noise: Noise) -> Array:
+            return _arranged(t, (shape, axes), lambda group, place: mean_of(group) + np.where(place % 2 == 0, 1.0, -1.0))
+
+        return Filling("means 1/4 to 16, plus or minus 1", make)
+
+    return strategy
+
+
+def _signed_power(low: int, high: int, says: str) -> Filling:
+    def values(at: Positions, noise: Noise) -> Array:
+        return np.exp2(noise.integers(low, high, at)) * np.where(noise.chance(0.5, at, lane=1), -1.0, 1.0)
+
+    return by_index(says, values)
+
+
+_GRADIENT = _signed_power(-3, 0, "powers of two from 1/8 to 1 of either sign")
+_SHIFT = _signed_power(-9, -3, "powers of two from 1/512 to 1/8 of either sign")
+_SCALE = by_index("powers of two from 1/8 to 8", lambda at, noise: 0.125 * np.exp2(at % MEANS))
+_MEAN = by_index("powers of two from 1/4 to 16", lambda at, noise: mean_of(at))
+_VARIANCE = by_index("of 1/4, 1, 4", lambda at, noise: np.exp2(2.0 * (noise.integers(-1, 1, at))))
+
+
+def gradient(call: Call, port: int) -> Filling:
+    return _GRADIENT
+
+
+def shift(call: Call, port: int) -> Filling:
+    return _SHIFT
+
+
+def scale(call: Call, port: int) -> Filling:
+    return _SCALE
+
+
+def mean(call: Call, port: int) -> Filling:
+    """The means of `paired` and `beside_the_mean`, group by group."""
+    return _MEAN
+
+
+def variance(call: Call, port: int) -> Filling:
+    return _VARIANCE

@@ -1,0 +1,133 @@
+"""Softmax and reductions: few numbers of a row count, and these exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import TensorType
+from benchgraph.ops.spec import Array, Call, Filling, Strategy
+from benchgraph.ops.strategies.filling import by_index, choices, integers, stored
+from benchgraph.ops.strategies.noise import Noise, Positions
+from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
+
+# ---- softmax ---------------------------------------------------------------------------------------------------------
+
+EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not taken off shows
+TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most): so many of a row's numbers are its largest, second, third
+
+
+def softmax(axis: Callable[[Call], int]) -> Strategy:
+    """Rows of the type's least number with some near +88 (even rows) or -88 (odd rows): several share the largest one."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        along = axis(call)
+
+        def make(t: TensorType, noise: Noise) -> Array:
+            size = t.shape[along]
+            count = t.elements // size if size else 0
+            rows = np.arange(count)
+            found = np.full((count, size), t.dtype.range[0])
+            sign = np.where(rows % 2 == 0, 1.0, -1.0)
+            start, stride = noise.integers(0, max(size - 1, 0), rows), _stride(size)
+            taken = np.zeros(count, np.int64)
+            places = list[tuple[int, Positions, Positions]]()
+            for lane, (above, fewest, most) in enumerate(TOPS, start=1):
+                number = noise.integers(fewest, most, rows, lane)
+                for pick in range(most):
+                    chosen = np.flatnonzero(pick < number)
+                    places.append((above, chosen, (start + (taken + pick) * stride)[chosen] % max(size, 1)))
+                taken += number
+            for above, chosen, at in reversed(places):  # in a short row places coincide: the largest number wins
+                found[chosen, at] = sign[chosen] * EDGE + above
+            others = tuple(d for i, d in enumerate(t.shape) if i != along)
+            return np.ascontiguousarray(np.moveaxis(stored(found, t.dtype).reshape((*others, size)), -1, along))
+
+        return Filling("the least number, and per row up to 15 near 88 or -88", make)
+
+    return strategy
+
+
+def _stride(size: int) -> int:
+    """A step that visits every place of a row before one comes again, and scatters them: coprime to size, near its golden section."""
+    return next((n for n in range(max(int(0.618 * size), 1), size) if gcd(n, size) == 1), 1)
+
+
+def softmax_zeros(size: int) -> float:
+    """The share of zeros to be trusted: all but the fewest numbers that a row has near the edge."""
+    return max(0.0, 1 - sum(fewest for _, fewest, _ in TOPS) / max(size, 1))
+
+
+RAMP = 128
+
+
+def ramp(sign: int) -> Strategy:
+    """Multiples of 1/128 below 1, of one sign: in a gradient's sums nothing cancels."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        def values(at: Positions, noise: Noise) -> Array:
+            start = noise.integers(0, RAMP - 1, np.zeros(1, np.int64))
+            return sign * ((11 * at + start) % RAMP) / RAMP
+
+        return by_index(f"a ramp of 128 steps from 0 to {sign}", values)
+
+    return strategy
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+LARGEST = 16
+FACTORS = 10  # of a product that are not 1: powers of two whose product every float holds
+
+
+def _sum_density(call: Call, folded: int) -> float:
+    """As for MatMul, with numbers in the place of products."""
+    exact = 2 ** min(DIGITS[call.outs[0].dtype], ACCUMULATOR) // LARGEST
+    return min(1.0, float(exact) / max(folded, 1))
+
+
+def total(folded: Callable[[Call], int], shift: int = 0) -> Strategy:
+    """Integers to 16, as many of them not 0 as dst and the accumulator have digits for; plus shift, for a mean."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        density = _sum_density(call, folded(call))
+        if not shift:
+            return integers(-LARGEST, LARGEST, density, starts_positive=True)
+        plain = integers(-LARGEST, LARGEST, density)
+        return Filling(f"{plain.says}, plus {shift}", lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype))
+
+    return strategy
+
+
+def extreme(sign: int) -> Strategy:
+    """sign 1: for a maximum. Integers to 16 among the numbers that can never be it; a few of a long row."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        def values(dtype: DType) -> Callable[[Positions, Noise], Array]:
+            neutral = dtype.range[0 if sign > 0 else 1]
+            return lambda at, noise: np.where(noise.chance(0.5, at, lane=1), noise.integers(-LARGEST, LARGEST, at), neutral)
+
+        t = call.ins[port].dtype
+        return by_index(f"integers in [-16, 16], half of them {'least' if sign > 0 else 'largest'} numbers", values(t))
+
+    return strategy
+
+
+def product(folded: Callable[[Call], int]) -> Strategy:
+    """Ones, and on the average ten of 1/2, 2 and their negatives per product."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        share = min(1.0, FACTORS / max(folded(call), 1))
+        factors = choices((0.5, 2.0, -0.5, -2.0))
+
+        def make(t: TensorType, noise: Noise) -> Array:
+            made = factors.make(t, noise)
+            kept = noise.chance(share, np.arange(t.elements), lane=2).reshape(t.shape)
+            return np.where(kept, made, np.ones((), made.dtype))
+
+        return Filling(f"1, and {share:.2%} {factors.says}", make)
+
+    return strategy

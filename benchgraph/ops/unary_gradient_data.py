@@ -1,0 +1,85 @@
+"""What the gradients in unary_backward are tested on: the forward op's data, or, for use_dst, what it makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.tensor import TensorType
+from benchgraph.ops import fills, unary
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spec import Array, Call, Domain, Filling, OpSpec, Strategy
+from benchgraph.ops.strategies.filling import stored
+from benchgraph.ops.strategies.noise import Noise
+
+_HARD_SIGMOID = next(row for row in unary.SPECS if row.kind == "HardSigmoid")
+
+
+def diff(call: Call, rng: np.random.Generator) -> Reals:
+    """Gradients of size 1/8 to 1/2 with a random sign: none so small that its slope could be anything."""
+    t = call.ins[1]
+    sizes = fills.reals(0.125, 0.5, t.shape, rng)
+    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
+    return fills.rounded(sizes, t.dtype)
+
+
+def like(forward: OpSpec) -> Domain:
+    """What the forward op is tested on, or, for use_dst, what it makes of that."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        if port == 1:
+            return diff(call, rng)
+        before = Call(forward.kind, _forward_attrs(call, forward), call.ins[:1], call.ins[:1])
+        src = forward.domain(before, 0, rng)
+        return fills.rounded(forward.reference(before, (src,))[0], call.ins[0].dtype) if uses_dst(call.attrs) else src
+
+    return fill
+
+
+def _forward_attrs(call: Call, forward: OpSpec) -> Attrs:
+    return Attrs({k: v for k, v in call.attrs.items() if k in forward.attrs})
+
+
+def off_the_kinks(call: Call, port: int, rng: np.random.Generator) -> Array:
+    """Nothing within 2**-8 of a kink, where rounding decides on which side it is: such numbers go half way between the kinks."""
+    src = like(_HARD_SIGMOID)(call, port, rng)
+    return src if port == 1 else fills.rounded(_moved_off_the_kinks(call.attrs, src), call.ins[0].dtype)
+
+
+def _moved_off_the_kinks(attrs: Attrs, src: Array) -> Array:
+    alpha, beta = attrs.real("alpha"), attrs.real("beta")
+    if alpha == 0:
+        return src
+    line = alpha * real(src) + beta
+    near_kink = np.minimum(np.abs(line), np.abs(line - 1)) < 2.0**-8
+    return np.where(near_kink, (0.5 - beta) / alpha, src)
+
+
+def pattern_of(forward: OpSpec) -> Strategy:
+    """The forward op's pattern for both, or, for use_dst, what it makes of that."""
+
+    def strategy(call: Call, port: int) -> Filling:
+        pattern = forward.fill(call, 0)
+        if port == 1 or not uses_dst(call.attrs):
+            return pattern
+
+        def made(t: TensorType, noise: Noise) -> Array:
+            before = Call(forward.kind, _forward_attrs(call, forward), (t,), (t,))
+            return stored(forward.reference(before, (pattern.make(t, noise),))[0], t.dtype)
+
+        return Filling(f"{forward.kind} of {pattern.says}", made)
+
+    return strategy
+
+
+def pattern_off_the_kinks(call: Call, port: int) -> Filling:
+    pattern = _HARD_SIGMOID.fill(call, port)
+    if port == 1:
+        return pattern
+    return Filling(
+        f"{pattern.says}, off the kinks", lambda t, noise: stored(_moved_off_the_kinks(call.attrs, pattern.make(t, noise)), t.dtype)
+    )
+
+
+def uses_dst(attrs: Attrs) -> bool:
+    return attrs.get("use_dst") is True

@@ -1,0 +1,51 @@
+"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and one more, on data flow and
+properties of rows.
+
+    compressed_attention   keys and values in few bits: small integers
+    gated                  the activation that both products of a gated multilayer perceptron read: tiny and sparse
+    statistics             what softmax left behind for its gradient: computed from the scores
+    bottom_right           lengths in a causal mask that is aligned at its end: the lengths of the scores
+    causal_mask            a mask that is added to scores: -inf above the diagonal, and a row of nothing but -inf
+    implicit_mask          a mask that scores are selected by: -inf where they are not
+    quantised              operands behind a Dequantize: the integers that the op behind it is tested on
+    factors                operands beside a computed one: numbers that neither blow it up nor make it vanish
+    scores                 queries and keys: scores a few units apart (ours)
+
+The first rule that claims a tensor has it. benchdnn applies them partition by partition; here data flows through the whole graph, and so
+do the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchgraph.graph.ir import Graph
+from benchgraph.reference.displace import (
+    bottom_right,
+    causal_mask,
+    compressed_attention,
+    factors,
+    gated,
+    implicit_mask,
+    quantised,
+    scores,
+    statistics,
+)
+from benchgraph.reference.displace.rule import Displaced
+
+Rule = Callable[[Graph], Iterator[Displaced]]
+RULES: dict[str, Rule] = {
+    module.__name__.rpartition(".")[2]: module.find
+    for module in (compressed_attention, gated, statistics, bottom_right, causal_mask, implicit_mask, quantised, factors, scores)
+}
+
+
+def displaced(graph: Graph) -> dict[int, tuple[str, Displaced]]:
+    """Tensor id -> (rule, what it decided), for the graph's inputs that a rule claims."""
+    found: dict[int, tuple[str, Displaced]] = {}
+    inputs = {t.id for t in graph.inputs}
+    for name, rule in RULES.items():
+        for decision in rule(graph):
+            if decision.tensor in inputs:
+                found.setdefault(decision.tensor, (name, decision))
+    return found

@@ -1,0 +1,61 @@
+"""A mask that is added to scores.
+
+Add(s, %mask: [..., M, N]) in front of SoftMax, or of the Subtract that its gradient starts with
+-> %mask: 0 up to the diagonal, -inf above it, and a last row of nothing but -inf, where softmax says what such a row gives;
+   M = 1, which masks padding: 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchgraph.core.tensor import TensorType
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Computes, Filling
+from benchgraph.ops.strategies.filling import constant
+from benchgraph.ops.strategies.noise import Noise
+from benchgraph.reference.displace.rule import Displaced, Source, computing, next_computing, source
+from benchgraph.reference.evaluate import call_of
+
+
+def find(graph: Graph) -> Iterator[Displaced]:
+    for op in computing(graph, Computes.sum):
+        behind = next_computing(graph, op)
+        if behind is None or spec(behind.kind).computes not in (Computes.softmax, Computes.difference):
+            continue
+        operands = [source(graph, t) for t in op.inputs]
+        masks = [s for s in operands if s is not None]
+        if len(masks) == 1 and None in operands and _is_mask(masks[0]):
+            yield Displaced(masks[0].tensor.id, _causal(masks[0].tensor.known_shape[-2], takes_masked_rows(behind)))
+
+
+def _is_mask(found: Source) -> bool:
+    t = found.tensor
+    return t.dtype.is_float and len(t.known_shape) >= 2 and not found.is_moved
+
+
+def takes_masked_rows(op: Op) -> bool:
+    """Does the op give numbers for a row of nothing but -inf? The reference of its row says so."""
+    call = call_of(op)
+    if spec(op.kind).computes is not Computes.softmax:
+        return True
+    one = replace(call, ins=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.ins))
+    one = replace(one, outs=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.outs))
+    return not np.isnan(spec(op.kind).reference(one, (np.full(one.ins[0].shape, -np.inf),))[0]).any()
+
+
+def _causal(rows: int, masks_a_row: bool) -> Filling:
+    if rows == 1:
+        return Filling("0, as padding is masked", constant(0).make)
+
+    def make(t: TensorType, noise: Noise) -> Array:
+        mask = np.where(np.tri(*t.shape[-2:], dtype=np.bool_), 0.0, -np.inf)
+        if masks_a_row:
+            mask[-1:] = -np.inf
+        return np.ascontiguousarray(np.broadcast_to(mask, t.shape)).astype(t.dtype.numpy)
+
+    return Filling(f"-inf above the diagonal{', and in the last row' if masks_a_row else ''}", make)

@@ -1,0 +1,51 @@
+"""Gated multilayer perceptrons: the activation that both products read.
+
+a = MatMul(%x, w1); b = MatMul(%x, w2); g = Multiply(act(a), b); [TypeCast]; dst = MatMul(g, w3)
+-> %x: of 2^-12, 2^-13, 2^-14, three of a row: a and b are then so small that their product's sums stay exact in few digits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Computes, Role
+from benchgraph.ops.strategies.filling import choices
+from benchgraph.reference.displace.rule import Displaced, downstream, source
+
+VALUES, PER_ROW = (2.0**-12, 2.0**-13, 2.0**-14), 3
+
+
+def find(graph: Graph) -> Iterator[Displaced]:
+    for gate in graph.order:
+        if not spec(gate.kind).is_product or not _goes_into_matmul(graph, gate):
+            continue
+        products = [_matmul_above(graph, t.id) for t in gate.inputs]
+        first, second = products
+        if first is None or second is None or first.id == second.id or first.inputs[0].id != second.inputs[0].id:
+            continue
+        found = source(graph, first.inputs[0])
+        if found is not None and not found.is_dequantised:
+            k = max(first.inputs[0].known_shape[-1:], default=1)
+            yield Displaced(found.tensor.id, choices(VALUES, min(1.0, PER_ROW / max(k, 1))))
+
+
+def _matmul_above(graph: Graph, id: int) -> Op | None:
+    """The MatMul that a value was made of by pointwise ops alone, along first computed operands."""
+    made = graph.producers.get(id)
+    while made is not None and spec(made.kind).computes is not Computes.matmul:
+        if spec(made.kind).role is not Role.pointwise:
+            return None
+        made = next((graph.producers[t.id] for t in made.inputs if t.id in graph.producers), None)
+    return made
+
+
+def _goes_into_matmul(graph: Graph, gate: Op) -> bool:
+    for op in downstream(graph, gate):
+        row = spec(op.kind)
+        if row.computes is Computes.matmul:
+            return True
+        if not (row.converts or row.is_product):
+            return False
+    return False

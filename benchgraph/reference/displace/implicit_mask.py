@@ -1,0 +1,30 @@
+"""A mask that scores are selected by.
+
+Select(computed condition, s, %fill) on the way into softmax   -> %fill: -inf
+Select(%condition, s, %fill) on the way into softmax           -> %condition: always s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from benchgraph.graph.ir import Graph
+from benchgraph.ops.spec import Computes, Filling
+from benchgraph.ops.strategies.filling import constant
+from benchgraph.reference.displace.rule import Displaced, computing, softmax_behind, source
+
+CONDITION, CHOICES = 0, (1, 2)
+
+
+def find(graph: Graph) -> Iterator[Displaced]:
+    for op in computing(graph, Computes.choice):
+        computed = [port for port in CHOICES if source(graph, op.inputs[port]) is None]
+        if len(computed) != 1 or softmax_behind(graph, op) is None:
+            continue
+        (kept,) = computed
+        condition, fill = source(graph, op.inputs[CONDITION]), source(graph, op.inputs[3 - kept])
+        if condition is not None:
+            yield Displaced(condition.tensor.id, Filling("always the computed one", constant(float(kept == CHOICES[0])).make))
+        elif fill is not None:
+            yield Displaced(fill.tensor.id, constant(-inf))

@@ -1,0 +1,72 @@
+"""Operands that come quantised.
+
+    MatMul(Dequantize(%src: u8), StaticTranspose(Dequantize(%wei: s8)))
+    -> %src, %wei: what the MatMul is tested on in u8 and s8: sums of few products
+
+Likewise in front of convolutions, pools and binary ops; 8-bit floats only in front of products. Integers count from the Dequantize's zero
+point. An operand of a product that is only moved is what the product wants, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import TensorType
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Call, Filling, Role
+from benchgraph.ops.strategies.noise import Noise
+from benchgraph.reference.displace.rule import Displaced, Source, dequantises, is_wide_float, source
+from benchgraph.reference.evaluate import call_of
+
+OPERANDS = 2  # a product's; its bias is f32
+
+
+def find(graph: Graph) -> Iterator[Displaced]:
+    for op in graph.order:
+        if not spec(op.kind).fills_quantised:
+            continue
+        sources = [source(graph, t) for t in op.inputs]
+        call = quantised_call(op, sources)
+        for port, found in enumerate(sources):
+            if found is not None and _is_claimed(op, found):
+                yield Displaced(found.tensor.id, _from_zero_point(spec(op.kind).fill(call, port), found))
+
+
+def _is_claimed(op: Op, found: Source) -> bool:
+    is_anchor = spec(op.kind).role is Role.anchor
+    if not found.is_dequantised:
+        return is_anchor and bool(found.path) and all(spec(o.kind).role is Role.movement for o in found.path)
+    return not is_wide_float(found.tensor) and (found.tensor.dtype.is_integer or is_anchor)
+
+
+def quantised_call(op: Op, sources: list[Source | None]) -> Call:
+    """The call with the quantised types of its operands; dst is u8 when both operands are integers."""
+    call = call_of(op)
+    ins = tuple(
+        TensorType(s.tensor.dtype, t.shape) if s is not None and s.is_dequantised else t for s, t in zip(sources, call.ins, strict=True)
+    )
+    is_integer = len(ins) >= OPERANDS and all(t.dtype.is_integer and t.dtype.bits == 8 for t in ins[:OPERANDS])
+    outs = tuple(TensorType(DType.u8, t.shape) for t in call.outs) if is_integer else call.outs
+    return replace(call, ins=ins, outs=outs)
+
+
+def _from_zero_point(filling: Filling, found: Source) -> Filling:
+    """The filling with the zero point added that the op which reads the tensor takes off, as far as the type goes."""
+    reader, t = found.path[-1] if found.path else None, found.tensor
+    if reader is None or not dequantises(reader) or not t.dtype.is_integer:
+        return filling
+    call = call_of(reader)
+    if not any(call.attrs.reals("zps")):
+        return filling
+
+    def make(made: TensorType, noise: Noise) -> Array:
+        at_0, at_1 = (np.float64(spec(call.kind).reference(call, (np.full(made.shape, n, made.dtype.numpy),))[0]) for n in (0, 1))
+        zero = np.rint(-at_0 / (at_1 - at_0))  # the op is affine: its zero point follows from two of its results
+        return np.asarray(np.clip(filling.make(made, noise) + zero, *made.dtype.range).astype(made.dtype.numpy))
+
+    return Filling(f"{filling.says}, from the zero point on", make)

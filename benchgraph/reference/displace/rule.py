@@ -1,0 +1,104 @@
+"""What rules decide, and how they look at a graph: up to where an operand comes from, and down the first consumers of first outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Computes, Filling, Role
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """An input of the graph and what it holds instead.
+
+    derive, of: the elements are what derive makes of those of the tensor `of`, which the reference computes; filling then only says so.
+    """
+
+    tensor: int
+    filling: Filling
+    of: int = -1
+    derive: Callable[[Array], Array] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input of the graph that reaches an operand through ops that only move or convert it, which are `path`, nearest first."""
+
+    tensor: LogicalTensor
+    path: tuple[Op, ...]
+
+    @property
+    def is_dequantised(self) -> bool:
+        return any(dequantises(op) for op in self.path)
+
+    @property
+    def is_moved(self) -> bool:
+        return any(spec(op.kind).role is Role.movement for op in self.path)
+
+
+def is_wide_float(t: LogicalTensor) -> bool:
+    """A float to compute with; the 8-bit ones are quantised types."""
+    return t.dtype.is_float and t.dtype.bits > 8
+
+
+def dequantises(op: Op) -> bool:
+    return spec(op.kind).converts and not is_wide_float(op.inputs[0]) and is_wide_float(op.outputs[0])
+
+
+def is_transparent(op: Op) -> bool:
+    """One tensor in, the same numbers out: a movement, a cast, a (de)quantisation with constant scales."""
+    row = spec(op.kind)
+    return (row.role is Role.movement or row.converts) and len(op.inputs) == 1
+
+
+def source(graph: Graph, t: LogicalTensor) -> Source | None:
+    """Where an operand comes from; None when something is computed on the way."""
+    path = list[Op]()
+    while (made := graph.producers.get(t.id)) is not None:
+        if not is_transparent(made):
+            return None
+        path.append(made)
+        t = made.inputs[0]
+    return Source(t, tuple(path))
+
+
+def computing(graph: Graph, what: Computes) -> Iterator[Op]:
+    """The ops that compute this, in topological order."""
+    return (op for op in graph.order if spec(op.kind).computes is what)
+
+
+def first_consumer(graph: Graph, op: Op) -> Op | None:
+    """Of the first output, in topological order; None when nobody computes with it."""
+    readers = {o.id for o in graph.consumers.get(op.outputs[0].id, ())} if op.outputs else set()
+    return next((o for o in graph.order if o.id in readers and not spec(o.kind).unsupported), None)
+
+
+def downstream(graph: Graph, op: Op) -> Iterator[Op]:
+    """The first consumer, its first consumer, and so on."""
+    following = first_consumer(graph, op)
+    while following is not None:
+        yield following
+        following = first_consumer(graph, following)
+
+
+def next_computing(graph: Graph, op: Op) -> Op | None:
+    """The next op downstream that does more than move or convert."""
+    return next((o for o in downstream(graph, op) if not is_transparent(o)), None)
+
+
+def softmax_behind(graph: Graph, op: Op) -> Op | None:
+    """The softmax that op's result goes into through pointwise ops and movements: SoftMax itself, or the Exp of a difference."""
+    before = op
+    for o in downstream(graph, op):
+        row = spec(o.kind)
+        if row.computes is Computes.softmax or (row.computes is Computes.exp and spec(before.kind).computes is Computes.difference):
+            return o
+        if row.role not in (Role.pointwise, Role.movement):
+            return None
+        if not is_transparent(o):
+            before = o
+    return None
