@@ -133,6 +133,13 @@ def test_a_crash_names_the_signal_and_another_process_takes_over(fake: Path) -> 
     assert OneDnn(str(fake)).process.ask("census")[1] == 1
 
 
+def test_a_process_that_hangs_can_be_ended(fake: Path) -> None:
+    process = OneDnn(str(fake)).process
+    os.kill(process._process.pid, signal.SIGSTOP)
+    process.close()
+    assert not process.is_alive
+
+
 def test_an_exception_of_onednns_own_while_it_compiles_is_a_refusal(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Unimplemented, match=r"3\.5\.1 .* throws 'no luck' when it compiles it"):
         compiled(OneDnn(str(fake)), line("Log"))

@@ -107,3 +107,9 @@ def test_two_values_never_share_while_both_are_needed() -> None:
     slot = plan(line).slot
     assert len({slot[1], slot[2]}) == 2
     assert slot[3] not in (slot[1], slot[2])
+
+
+def test_a_value_that_is_read_again_keeps_its_place() -> None:
+    line = [step({0: 8}, {1: 8}), step({1: 8}, {2: 8}), step({2: 8}, {3: 8}), step({1: 8, 3: 8}, {4: 8})]
+    slot = plan(line).slot
+    assert slot[1] not in (slot[2], slot[3])
