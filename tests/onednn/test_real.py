@@ -120,18 +120,26 @@ def test_host_scalars_are_passed_by_value(real: OneDnn) -> None:
 
 def test_several_partitions_as_one_chain_give_what_they_give_one_by_one(real: OneDnn) -> None:
     """A chain computes on its own copies, with layouts and in-place pairs of oneDNN's choice; its outputs stay there."""
-    graph = line("ReLU", "Tanh", "Sigmoid", shape=(64, 64))
+    first, second = [tensor(0, 64, 48), tensor(1, 48, 40)], [tensor(3, 64, 40), tensor(4, 40, 24)]
+    ops = (
+        Op(1, "MatMul", Attrs(), tuple(first), (tensor(2, 64, 40),)),
+        Op(2, "ReLU", Attrs(), (tensor(2, 64, 40),), (tensor(3, 64, 40),)),
+        Op(3, "MatMul", Attrs(), tuple(second), (tensor(5, 64, 24),)),
+    )
+    graph = validate(Graph(ops))
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal((64, 64), np.float32) for _ in range(4)]
+    arrays = {t.id: rng.standard_normal(t.known_shape, np.float32) for t in graph.tensors.values()}
     parts = real.partitions(graph, Policy.one_op_each)
-    steps = [real.compile(p).bind([arrays[p.inputs[0].id]], [arrays[p.outputs[0].id]]) for p in parts]
+    steps = [real.compile(p).bind([arrays[t.id] for t in p.inputs], [arrays[t.id] for t in p.outputs]) for p in parts]
     for step in steps:
         step()
-    want = arrays[3].copy()
+    want = arrays[5].copy()
+    np.testing.assert_allclose(want, np.maximum(arrays[0] @ arrays[1], 0) @ arrays[4], rtol=1e-4, atol=1e-4)
     chain = real.sequence(steps)
     assert chain.run(3) > 0
-    chain._buffers[3].get(arrays[3], graph.tensors[3])
-    np.testing.assert_array_equal(arrays[3], want)
+    arrays[5][...] = 0
+    chain._buffers[5].get(arrays[5], graph.tensors[5])
+    np.testing.assert_allclose(arrays[5], want, rtol=1e-5, atol=1e-5)
 
 
 def test_threads_are_those_that_were_asked_for(real: OneDnn) -> None:
