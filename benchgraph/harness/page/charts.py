@@ -124,14 +124,14 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
                 axes.plot([low, end], [low * bandwidth / 1e9, end * bandwidth / 1e9], color=MUTED, linewidth=1.2)
                 axes.annotate(
                     f"{name} {bandwidth / 1e9:.3g} GB/s", (low, low * bandwidth / 1e9), (4, 3), textcoords="offset points",
-                    rotation=45, rotation_mode="anchor", transform_rotates_text=True, va="bottom", color=MUTED, fontsize=8.5,
+                    rotation=45, rotation_mode="anchor", transform_rotates_text=True, va="bottom", color=MUTED, fontsize=8.5, zorder=5,
                 )  # fmt: skip
         if peak:
             start = min([peak / b for _, b in bandwidths[-1:]] or [low])
             axes.plot([max(low, start), high], [peak / 1e9] * 2, color=MUTED, linewidth=1.2)
             axes.annotate(
                 f"peak {peak / 1e9:.3g} GFLOP/s", (high, peak / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
-                color=MUTED, fontsize=8.5,
+                color=MUTED, fontsize=8.5, zorder=5,
             )  # fmt: skip
         axes.set_xlim(low, high)
         axes.set_xlabel("arithmetic intensity, FLOP/B")
@@ -221,7 +221,9 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
         axes.set_xlabel("cases, each series by itself, from the smallest ratio to the largest")
         axes.set_ylabel(f"time / {_short(first, 24)}")
+        axes.set_ylim(*_decades(found))
         axes.grid(visible=True, axis="y")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
         _legend(axes, wide)
@@ -236,6 +238,13 @@ def _range(found: Sequence[_Ratio]) -> tuple[float, float]:
     left, right = (max(min(r.low for r in found), left - reach), min(max(r.high for r in found), right + reach))
     air = 0.05 * (right - left)
     return max(left - air, 0.0), right + air
+
+
+def _decades(found: Sequence[_Ratio]) -> tuple[float, float]:
+    """The same for a logarithmic axis."""
+    left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
+    reach = max(right / left, 1.2)
+    return max(min(r.low for r in found), left / reach) / 1.05, min(max(r.high for r in found), right * reach) * 1.05
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------

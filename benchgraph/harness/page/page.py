@@ -30,7 +30,8 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
         details[case.key] = store.add(text) if is_long else text
     drawn = {run.key: list(charts(run)) for run in views}
     template = _templates().get_template("page.html")
-    return _dense(template.render(runs=views, charts=drawn, details=details, packed=store.packed(), colours=PARTITIONS))
+    text = template.render(runs=views, charts=drawn, details=details, is_long=is_long, packed=store.packed(), colours=PARTITIONS)
+    return _dense(text)
 
 
 def _details(case: Case, store: Store) -> str:

@@ -1,0 +1,113 @@
+"""The plots: marks stand where their numbers say."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from math import log
+from statistics import median
+
+import pytest
+
+from benchgraph.harness.page.charts import LABELLED, Chart, charts
+from benchgraph.harness.page.view import view
+from benchgraph.harness.results import ResultSet
+from tests.page.runs import TIMED, timed
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(results: ResultSet = TIMED) -> dict[str, Chart]:
+    return {chart.name: chart for chart in charts(view(results))}
+
+
+def links(svg: str) -> list[tuple[str, int, ET.Element]]:
+    """Key of the case, series, and what is drawn, in the order of drawing."""
+    return [(a.attrib["href"][1:], int(a.attrib["data-series"]), a) for a in ET.fromstring(svg).iter(f"{SVG}a")]
+
+
+def dots(svg: str) -> dict[tuple[str, int], tuple[float, float]]:
+    """The middle of every mark, which is a path of its own where there are few."""
+    found = {}
+    for key, series, a in links(svg):
+        use = a.find(f".//{SVG}use")
+        found[key, series] = middle(a) if use is None else (float(use.attrib["x"]), float(use.attrib["y"]))
+    return found
+
+
+def points(a: ET.Element) -> list[tuple[float, float]]:
+    (path,) = a.iter(f"{SVG}path")
+    return [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)(?= *[MLCz]| *$)", path.attrib["d"])]
+
+
+def middle(a: ET.Element) -> tuple[float, float]:
+    x, y = ((max(values) + min(values)) / 2 for values in zip(*points(a), strict=True))
+    return x, y
+
+
+def width(a: ET.Element) -> float:
+    """Of a bar, from left to right."""
+    xs = [x for x, _ in points(a)]
+    return max(xs) - min(xs)
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_the_roofline_has_a_dot_per_policy_where_its_intensity_and_rate_are(size: str) -> None:
+    found = dots(getattr(drawn()["roofline"], size))
+    want = {}
+    for n, case in enumerate(TIMED.cases):
+        for series, t in enumerate(case.result.timings):
+            r = case.result
+            want[f"r0c{n}", series] = (log(r.flops / r.bytes), log(r.flops / median(t.timing.samples_s)))
+    assert found.keys() == want.keys()
+    (x0, y0), (x1, y1) = found["r0c0", 0], found["r0c2", 2]
+    (u0, v0), (u1, v1) = want["r0c0", 0], want["r0c2", 2]
+    for key, (u, v) in want.items():
+        x, y = x0 + (u - u0) * (x1 - x0) / (u1 - u0), y0 + (v - v0) * (y1 - y0) / (v1 - v0)
+        assert found[key] == pytest.approx((x, y), abs=0.3), key
+
+
+def test_the_roofs_are_named_with_what_was_measured() -> None:
+    words = "".join(ET.fromstring(drawn()["roofline"].wide).itertext())
+    for name in ("peak 16 GFLOP/s", "memory 2 GB/s", "cache 5 GB/s"):
+        assert name in words
+
+
+def test_bars_are_as_long_as_ratios_are_away_from_1() -> None:
+    bars = [(key, series, width(a)) for key, series, a in links(drawn()["ratios"].wide)]
+    assert [(key, series) for key, series, _ in bars] == [(f"r0c{n}", s) for n in range(3) for s in (1, 2)]
+    unit = bars[0][2] / 0.25
+    assert [length for *_, length in bars] == pytest.approx([unit * r for r in (0.25, 1.5, 0.25, 1.5, 0.5, 0.0)], abs=0.01)
+
+
+def test_many_ratios_are_sorted_curves_of_all() -> None:
+    count = LABELLED // 2 + 1
+    ratios = [(1.0, 1.0 + (7 * n % count) / 10, 2.0) for n in range(count)]
+    results = replace(TIMED, cases=tuple(timed(n, ms=1.0, nbytes=10**6, ratios=r) for n, r in enumerate(ratios)))
+    found = dots(drawn(results)["ratios"].wide)
+    assert len(found) == 2 * count
+    by_place = sorted((x, y, key) for (key, series), (x, y) in found.items() if series == 1)
+    assert [key for *_, key in by_place] == [f"r0c{n}" for n in sorted(range(count), key=lambda n: ratios[n][1])]
+    heights = [y for _, y, _ in by_place]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_partitions_are_as_long_as_their_share() -> None:
+    bars = [(key, series, width(a)) for key, series, a in links(drawn()["partitions"].wide)]
+    unit = bars[0][2]
+    assert [(series, round(length / unit, 3)) for key, series, length in bars if key == "r0c0"] == [
+        *[(0, 1.0), (1, 0.625), (1, 0.625), (2, 1.25), (2, 1.25)],
+    ]
+
+
+def test_intervals_that_say_nothing_do_not_flatten_the_bars() -> None:
+    """One policy's samples of a case go all ways: its interval is cut, and the other bars keep their length."""
+    case = timed(9, ms=1.0, nbytes=10**6)
+    loud = case.result.timings[1]
+    wild = replace(loud, timing=replace(loud.timing, samples_s=(1e-6, 1e-3, 1.25e-3, 1.25e-3, 1.25e-3, 1.0, 9.0)))
+    timings = (case.result.timings[0], wild, case.result.timings[2])
+    cases = (*TIMED.cases[:3], replace(case, result=replace(case.result, timings=timings)))
+    calm = [width(a) for *_, a in links(drawn()["ratios"].wide)]
+    with_wild = [width(a) for *_, a in links(drawn(replace(TIMED, cases=cases))["ratios"].wide)]
+    assert with_wild[1] > calm[1] / 3
