@@ -67,6 +67,18 @@ def real_between(least: float, most: float) -> Parse:
     return parse
 
 
+def share(word: str) -> float:
+    """A share, as 5% or 0.05."""
+    fix = "give a share of at least 0, as in 5% or 0.05"
+    try:
+        found = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(fix) from None
+    if not 0 <= found < 1:
+        raise ValueError(f"{fix}, and below 1" if found >= 1 else fix)
+    return found
+
+
 def one_of(*choices: str) -> Parse:
     def parse(word: str) -> str:
         if word not in choices:

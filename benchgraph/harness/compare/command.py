@@ -10,7 +10,7 @@ from benchgraph.harness.argv import UsageError
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
-from benchgraph.harness.parsers import pattern
+from benchgraph.harness.parsers import pattern, share
 from benchgraph.harness.saved import write_whole
 
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
@@ -61,25 +61,13 @@ def read_words(given: list[str]) -> Request:
 def _set(request: Request, option: str, value: str) -> None:
     try:
         if option == "--threshold":
-            request.threshold = _threshold(value)
+            request.threshold = share(value)
         elif option == "--match":
             request.match = str(pattern(value))
         else:
             request.reports.append(_report(value))
     except ValueError as bad:
         raise UsageError(f"bad value '{value}'", where=f"compare: {option}", fix=str(bad)) from bad
-
-
-def _threshold(word: str) -> float:
-    """A share, as 5% or 0.05."""
-    fix = "give a share of at least 0, as in 5% or 0.05"
-    try:
-        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
-    except ValueError:
-        raise ValueError(fix) from None
-    if not 0 <= share < 1:
-        raise ValueError(f"{fix}, and below 1" if share >= 1 else fix)
-    return share
 
 
 def _report(word: str) -> tuple[str, str]:

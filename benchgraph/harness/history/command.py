@@ -15,7 +15,7 @@ from benchgraph.harness.history.series import Chosen, load
 from benchgraph.harness.history.store import append
 from benchgraph.harness.knobs import Globals, knobs_of
 from benchgraph.harness.origin import full
-from benchgraph.harness.parsers import Parse, pattern
+from benchgraph.harness.parsers import Parse, pattern, share
 from benchgraph.harness.results import Origin
 from benchgraph.harness.saved import is_whole, parse
 
@@ -43,7 +43,7 @@ def history(given: list[str]) -> Answer:
 def regressions(given: list[str]) -> Answer:
     """What got slower for good. Raises BenchgraphError, UsageError for the words."""
     words = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold")
-    threshold = _value("regressions", words, "--threshold", _share, THRESHOLD)
+    threshold = _value("regressions", words, "--threshold", share, THRESHOLD)
     database = Database(words.get("--history") or config().history)
     found = load(database, _chosen("regressions", words, "--match"))
     changes = found.changes(threshold)
@@ -105,14 +105,3 @@ def _value(command: str, words: dict[str, str], option: str, parse: Parse, defau
         return parse(words[option])
     except ValueError as bad:
         raise UsageError(f"bad value '{words[option]}'", where=f"{command}: {option}", fix=str(bad)) from bad
-
-
-def _share(word: str) -> float:
-    """As 5% or 0.05."""
-    try:
-        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise ValueError("give a share from 0 to below 1, as in 5% or 0.05")
-    return share

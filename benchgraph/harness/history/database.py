@@ -78,6 +78,7 @@ class Database:
         try:
             with self._engine.connect().execution_options(writes=writes) as connection, connection.begin():
                 if writes and connection.dialect.name == "postgresql":
+                    connection.execute(text(f"SET LOCAL lock_timeout = '{PATIENCE_S}s'"))
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
                 yield connection
         except SQLAlchemyError as bad:
@@ -102,7 +103,7 @@ MEANINGS = (
     (r"unable to open database file", "cannot open the file", "name a file in a folder that may be read and written"),
     (r"file is not a database|malformed", "not a SQLite database, or a damaged one", "name another file"),
     (r"readonly database|\[25006\]", "may not be written", "ask for the right to write there, or name another database"),
-    (r"database is locked", f"another program has held it for {PATIENCE_S} s", "end that program"),
+    (r"database is locked|\[55P03\]", f"another program has held it for {PATIENCE_S} s", "end that program"),
     (r"password authentication failed|no password supplied", "the server refuses user or password", "mend them in the URL"),
     (r'database ".*" does not exist', "the server has no such database", "create it with 'createdb', or mend the name in the URL"),
     (r'role ".*" does not exist', "the server does not know the user", "mend the name in the URL"),

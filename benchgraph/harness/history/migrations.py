@@ -114,8 +114,8 @@ def _timings(connection: Connection) -> None:
         Column("flops", BigInteger, nullable=False),
     )
     timing.create(connection)
-    for id, text in connection.execute(select(case.c.id, case.c.document).order_by(case.c.id)).all():
-        found = json.loads(text)
+    for id in connection.execute(select(case.c.id).order_by(case.c.id)).scalars().all():  # documents one by one: all may be gigabytes
+        found = json.loads(connection.execute(select(case.c.document).where(case.c.id == id)).scalar_one())
         peaks = found["peak_samples"]
         rows = [
             {

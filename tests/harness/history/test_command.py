@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import append
+from benchgraph.harness.history.store import append, read
+from benchgraph.harness.saved import render
 from tests.harness.history.made import DAY, MACHINE, START, run
 
 
@@ -61,6 +62,22 @@ def test_a_slowdown_of_ten_percent_is_found_with_its_commits(url: str) -> None:
     assert interval.startswith("+")
     assert (commits, date, note) == ("24ffffffff..25ffffffff", "2026-10-16 14:13", "numpy 2.4.5 -> 2.4.6")
     assert last == "1 regression, 0 improvements beyond 0.05 in 60 series of 40 runs"
+
+
+def reports(where: str, *numbers: int) -> str:
+    """JSON reports of these runs, as compare takes them."""
+    for n in numbers:
+        Path(f"{where}-{n}.json").write_text(render(read(Database(where), n)))
+    return ",".join(f"{where}-{n}.json" for n in numbers)
+
+
+def test_compare_finds_the_same_slowdown_in_six_of_these_runs() -> None:
+    for where, slow, code in (("slow.db", 1.10, 1), ("noise.db", 1.0, 0)):
+        fill(where, slow=slow)
+        result = call("compare", reports(where, 21, 22, 23), reports(where, 38, 39, 40), "--threshold=1%")
+        assert result.exit_code == code, result.output
+        assert call("regressions", f"--history={where}").exit_code == code
+        assert code == 0 or "c7.json" in result.output.partition("Regressed:")[2]
 
 
 def test_noise_alone_is_not_found() -> None:
@@ -179,7 +196,7 @@ def test_each_machine_has_a_picture() -> None:
         (["history", "--case"], "history: --case: a value is missing; write '--case=VALUE'"),
         (["history", "--case=("], "history: --case: bad value '('; "),
         (["history", "--policy=fast"], "history: --policy: bad value 'fast'; "),
-        (["regressions", "--threshold=x"], "regressions: --threshold: bad value 'x'; give a share from 0 to below 1, as in 5% or 0.05"),
+        (["regressions", "--threshold=x"], "regressions: --threshold: bad value 'x'; give a share of at least 0, as in 5% or 0.05"),
         (["regressions", "--history=none.db"], "none.db: there is no history; a run with --history=URL begins one"),
         (["regressions", "--since=never"], "--since: 'never' is no date, no run and no commit of this history; give a date as"),
         (

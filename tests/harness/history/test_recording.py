@@ -341,3 +341,14 @@ def test_what_cannot_be_added(text: str | None, told: str) -> None:
         Path("x.json").write_text(text)
     result = call("history", "--add=x.json", "--history=h.db")
     assert (result.stderr, result.exit_code) == (f"benchgraph: history: --add=x.json: {told}\n", 2)
+
+
+def test_ctrl_c_while_the_database_is_written_leaves_the_results_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(database: Database, results: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recording, "append", interrupt)
+    result = measure("--history=h.db")
+    (file,) = kept()
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"benchgraph: --history: h.db: interrupted; the results are in {file}: add them with")

@@ -146,3 +146,17 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
     assert sorted(r.started - START for r in runs(database)) == [86400.0 * (first + i) for first in (0, 1000) for i in range(20)]
     assert len(points(database)) == 2 * 20 * 5 * 2
     assert len(machines(database)) == 1
+
+
+def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.history.database.PATIENCE_S", 1)
+    with Database(url).writing(), pytest.raises(BenchgraphError) as raised:
+        append(Database(url), WHOLE)
+    assert str(raised.value) == f"{Database(url).name}: another program has held it for 60 s; end that program"
+    append(Database(url), WHOLE)
+
+
+def test_who_reads_waits_for_nobody(url: str) -> None:
+    append(Database(url), WHOLE)
+    with Database(url).writing():
+        assert read(Database(url), 1) == WHOLE
