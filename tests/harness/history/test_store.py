@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import func, select
 
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.history import store
+from benchgraph.harness.history import store, tables
 from benchgraph.harness.history.database import Database
 from benchgraph.harness.history.store import Appended, append, machines, points, read, runs
 from benchgraph.harness.results import Origin, ResultSet, Status
@@ -149,6 +150,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
 
 
 def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(Database(url), run(0, {}))
     monkeypatch.setattr("benchgraph.harness.history.database.PATIENCE_S", 1)
     with Database(url).writing(), pytest.raises(BenchgraphError) as raised:
         append(Database(url), WHOLE)
@@ -156,7 +158,11 @@ def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.M
     append(Database(url), WHOLE)
 
 
-def test_who_reads_waits_for_nobody(url: str) -> None:
-    append(Database(url), WHOLE)
-    with Database(url).writing():
-        assert read(Database(url), 1) == WHOLE
+def test_who_reads_and_who_writes_do_not_wait_for_each_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(Database(url), run(0, {}))
+    monkeypatch.setattr("benchgraph.harness.history.database.PATIENCE_S", 1)
+    with Database(url).reading() as connection:
+        count = select(func.count()).select_from(tables.run)
+        assert connection.execute(count).scalar() == 1
+        append(Database(url), WHOLE)
+        assert [r.id for r in runs(Database(url))] == [2, 1]  # the older one was added later
