@@ -108,6 +108,13 @@ def test_everything_slower_at_once_is_found_in_every_case() -> None:
     assert where(changes(made, 0.05)) == [(i, 24, 25) for i in range(10)]
 
 
+def test_what_is_found_first_does_not_hide_what_is_small() -> None:
+    """Eight large changes raise the level that the ninth, of 1.4 %, must exceed; once they are cut, they no longer do."""
+    made = [slowed(s, 20, 1.5) if i < 8 else s for i, s in enumerate(series(np.random.default_rng(9), Noise(0.01), cases=10))]
+    made[9] = slowed(made[9], 20, 1.014)
+    assert where(changes(made, 0.0)) == [(i, 19, 20) for i in (*range(8), 9)]
+
+
 def test_several_changes_of_one_case_and_what_was_mended() -> None:
     made = series(np.random.default_rng(5), Noise(0.01), cases=5, runs=60)
     made[2] = slowed(slowed(made[2], 15, 1.2, until=30), 45, 1.3)
