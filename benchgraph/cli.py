@@ -1,4 +1,4 @@
-"""The command line. What it reads is in harness/argv.py and harness/knobs.py; here it is shown, run and reported.
+"""The command line. What it reads is in harness/argv.py and harness/knobs.py, how it is run in harness/session.py; here are the commands.
 
 Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer
 at once.
@@ -6,11 +6,6 @@ at once.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,20 +13,14 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
-from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
-from benchgraph.harness.phases import table as phase_table
-from benchgraph.harness.plugins import load_driver, load_report, names
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Done, ResultSet
-from benchgraph.harness.resume import Kept
-from benchgraph.harness.saved import write_whole
+from benchgraph.harness.plugins import load_driver, names
+from benchgraph.harness.screen import warn
+from benchgraph.harness.session import run_line
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
-
-FAILURES_SHOWN = 10  # benchdnn's
 
 
 class _Command(click.Command):
@@ -135,12 +124,12 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         jobs = _workers(line)
         _need_libraries(line, ctx.obj)
     except BenchgraphError as bad:
-        _warn(str(bad))
+        warn(str(bad))
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
     for note in line.notes:
-        _warn(note)
+        warn(note)
     with interruptible():
-        code = _run(line, _bench(ctx.obj), jobs).code
+        code = run_line(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
 
 
@@ -179,7 +168,7 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
     try:
         click.echo(show(list(words), bench))
     except BenchgraphError as bad:
-        _warn(str(bad))
+        warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1
     return 0
 
@@ -197,7 +186,7 @@ def _look_back(command: str, *words: str) -> int:
     try:
         text, code = run(list(words))
     except BenchgraphError as bad:
-        _warn(str(bad))
+        warn(str(bad))
         return 2
     click.echo(text)
     return code
@@ -213,10 +202,10 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         line = plan(request)
         jobs = _workers(line)
     except BenchgraphError as bad:
-        _warn(str(bad))
+        warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1
     with interruptible():
-        ran = _run(line, bench, jobs)
+        ran = run_line(line, bench, jobs)
         try:
             for text in shrink_all(request, line.problems, ran.failures, bench):
                 click.echo(text)
@@ -229,166 +218,3 @@ def _bench(given: Bench | None) -> Bench:
     from benchgraph.harness.bench import Bench
 
     return given or Bench()
-
-
-@dataclass
-class _Screen:
-    """Prints finished cases in the order of their problems, each as soon as all before it have been printed."""
-
-    problems: Sequence[Problem]
-    shown: list[CaseResult] = field(default_factory=list)
-    waiting: dict[int, Done] = field(default_factory=dict)
-
-    def add(self, done: Done) -> None:
-        self.waiting[done.case.index] = done
-        while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
-            self._show(self.problems[len(self.shown)])
-
-    def take_over(self, held: Sequence[CaseResult], file: str) -> None:
-        """Results of --resume. file: '' for none."""
-        if file:
-            click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
-        for case in held:
-            self.add(Done(case))
-
-    def rest(self) -> None:
-        """Print those that still wait for one that was not finished."""
-        for problem in self.problems:
-            if problem.index in self.waiting:
-                self._show(problem)
-
-    def _show(self, problem: Problem) -> None:
-        done = self.waiting.pop(problem.index)
-        for text, err in ((done.out, False), (done.err, True)):
-            if text:
-                click.echo(text, nl=not text.endswith("\n"), err=err)
-        for text in _perf(problem, done.case, is_first=not self.shown):
-            click.echo(text)
-        self.shown.append(done.case)
-        click.echo(done.case.line)
-
-
-@dataclass(frozen=True)
-class _Ran:
-    """What a run came to. code: the exit code."""
-
-    code: int
-    failures: tuple[CaseResult, ...] = ()
-
-
-def _run(line: CommandLine, bench: Bench, jobs: int) -> _Ran:
-    """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
-    started, screen, machine = bench.clock(), _Screen(line.problems), None
-    kept, begun, interrupted = Kept(_warn), Begun(), False
-    try:
-        machine = machine_of(line, bench)
-        begun = begin(line, machine, kept)
-        screen.take_over(begun.held, line.globals.resume)
-        with closing(_results(begun.todo, bench, jobs)) as found:
-            for done in found:
-                kept.add(done.case, bench.clock() - started)
-                screen.add(done)
-                if line.globals.fail_fast and done.case.result.status.is_failure:
-                    break
-    except KeyboardInterrupt:
-        interrupted = True
-    except BenchgraphError as bad:
-        _warn(str(bad))
-        return _Ran(1)
-    finally:
-        kept.close()
-    screen.rest()
-    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
-    recorded = begun.recording is None or begun.recording.finish(results, click.echo, _warn)
-    reported = _report(line.globals, results)
-    ran = {p.index for p in begun.todo}
-    phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
-    if len(results.cases) < len(line.problems):
-        why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
-        click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
-    _summary(line.globals, results, phases)
-    if interrupted:
-        return _Ran(INTERRUPTED)
-    return _Ran(results.exit_code if reported and recorded else 1, results.failures)
-
-
-def _warn(text: str) -> None:
-    click.echo(f"benchgraph: {text}", err=True)
-
-
-def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
-    """benchdnn's perf lines of a timed case, under their header the first time."""
-    if not problem.globals.mode.is_timed:
-        return
-    from benchgraph.harness.perf_template import header, lines
-
-    if is_first:
-        yield header(problem.globals.perf_template)
-    yield from lines(problem.globals.perf_template, problem, case)
-
-
-def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
-    """The finished cases, in the order in which they finish."""
-    from benchgraph.harness.isolate import run_isolated
-
-    with _progress(problems) as step:
-        for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
-            yield done
-            step()
-
-
-def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
-    from benchgraph.harness.run import run_all
-
-    return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
-
-
-@contextmanager
-def _progress(problems: Sequence[Problem]) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal when there are several cases; nothing otherwise."""
-    if len(problems) < 2 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    # lines printed meanwhile go above the bar, unless they go to a file
-    with Progress(console=Console(stderr=True), redirect_stdout=sys.stdout.isatty(), transient=True) as bar:
-        task = bar.add_task("cases", total=len(problems))
-        yield lambda: bar.advance(task)
-
-
-def _report(settings: Globals, results: ResultSet) -> bool:
-    """Render every report asked for, and the table in mode P. False when a file could not be written."""
-    written = True
-    wanted = settings.reports
-    if settings.mode.is_timed and ("console", "") not in wanted:
-        wanted = (("console", ""), *wanted)
-    for name, file in wanted:
-        text = load_report(name)(results)
-        if not file:
-            click.echo(text)
-            continue
-        try:
-            write_whole(Path(file), text)
-            click.echo(f"{name} report: {file}")
-        except OSError as bad:
-            click.echo(f"benchgraph: --report={name}:{file}: cannot write the file: {bad.strerror}", err=True)
-            written = False
-    return written
-
-
-def _summary(settings: Globals, results: ResultSet, phases: str) -> None:
-    """benchdnn's closing lines."""
-    failures = results.failures
-    if failures and "failures" not in settings.summary.split("+"):
-        click.echo("=== Failed cases summary (--summary=no-failures to disable) ===")
-        for case in failures[:FAILURES_SHOWN]:
-            click.echo(case.line)
-        if len(failures) > FAILURES_SHOWN:
-            click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
-        click.echo("=" * 30)
-    if settings.verbose:
-        click.echo(phases)
-    click.echo(results.summary)
-    click.echo(f"total: {results.elapsed_s:.2f}s;")

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
+settings.load_profile("untimed")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from benchgraph.cli import _progress, main
+from benchgraph.cli import main
 from benchgraph.core.config import table
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
 from benchgraph.harness.knobs import Globals, knobs_of
 from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.screen import progress
 from benchgraph.partition.ir import Policy
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 
@@ -139,7 +140,7 @@ def test_a_progress_bar_on_a_terminal_and_only_for_several_cases(cases: Path, mo
     for words in (["--graph", "--case=good.json"], ["--graph", "--mb=1,2", "--case=good.json"]):
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-        with _progress(parse(words).problems) as step:
+        with progress(parse(words).problems) as step:
             step()
         shown.append(terminal.getvalue())
     assert shown[0] == ""

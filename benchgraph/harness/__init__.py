@@ -5,14 +5,16 @@
     batch      batch files, and where files are found
     plugins    drivers/, reports/, inputs/: found and loaded by path
     problem    a driver with its knobs fixed: repro line, graph
-    run        one problem after another; errors become statuses
+    session    a command line run, from its first case to its reports; screen.py: what it prints meanwhile
+    run        one problem after another; failure.py: what status an error becomes
     isolate    --jobs: problems in worker processes (worker.py); errors and deaths become statuses
     interrupt  Ctrl-C
     saved      the JSON report, written while cases finish; resume.py takes its results over
     phases     where a case's time goes
+    contenders libraries under their policies, compared on the same data; differ.py: who is right
     cut        partitions of a policy, compiled; flops and bytes
     check      modes I, R, C: against the float64 reference
-    timing     mode P: policies interleaved, raw samples
+    timing     mode P: contenders interleaved, raw samples
     buffers    aligned memory for tensors, reused between partitions
     show       the partitioned graph, drawn
     compare    two sides of saved results

@@ -59,7 +59,7 @@ def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
 
     A missing library would fail all its cases, so none of them is begun.
     """
-    for name in dict.fromkeys(p.globals.library for p in problems if p.globals.mode is not Mode.list):
+    for name in dict.fromkeys(name for p in problems if p.globals.mode is not Mode.list for name in p.globals.library):
         try:
             bench.library(name)
         except BenchgraphError as bad:

@@ -1,4 +1,4 @@
-"""A graph under one policy, compiled and bound to memory: what is then executed, and timed."""
+"""A graph as one contender runs it, compiled and bound to memory: what is then executed, and timed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array, allocate, plan, storage
 from benchgraph.harness.cold import ColdCache
+from benchgraph.harness.contenders import Contender
 from benchgraph.harness.cut import compile_all
 from benchgraph.harness.phases import phase
 from benchgraph.harness.streams import Streams
@@ -32,9 +33,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Built:
-    """A graph under one policy, ready to run: as a whole, and each partition alone."""
+    """A graph as one contender runs it, ready to run: as a whole, and each partition alone."""
 
-    policy: str
+    label: str
     partitions: tuple[Partition, ...]
     compiled: list[Compiled]
     whole: Work
@@ -42,12 +43,13 @@ class Built:
 
 
 @phase("execute")
-def build(graph: Graph, policy: str, partitions: tuple[Partition, ...], library: Library, inputs: Sequence[Inputs]) -> Built:
+def build(graph: Graph, contender: Contender, partitions: tuple[Partition, ...], inputs: Sequence[Inputs]) -> Built:
     """Compile once; for the inputs of each stream lay out the values between partitions, and bind. Nothing is executed."""
-    compiled = compile_all(partitions, library, policy)
+    library = contender.library
+    compiled = compile_all(partitions, library, contender.side.policy)
     streams = [_bind(graph, partitions, compiled, each) for each in inputs]
     alone = tuple(_work(library, [[s[i]] for s in streams]) for i in range(len(partitions)))
-    return Built(policy, partitions, compiled, _work(library, streams), alone)
+    return Built(contender.label, partitions, compiled, _work(library, streams), alone)
 
 
 def need_in_process(library: Library, cold: ColdCache, streams: int) -> None:

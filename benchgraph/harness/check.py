@@ -7,7 +7,7 @@ named; with several partitions the graph's outputs are also judged against the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +16,46 @@ from benchgraph.core.arrays import elements, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, storage, turn_bits
+from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.differ import differences
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Accuracy, Result, Status
-from benchgraph.library.protocol import Compiled, Library
+from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import Comparison, compare, domain, evaluate, fill, masked, tolerance, zero_limit
 
 
-def initialise(problem: Problem, graph: Graph, library: Library) -> Result:
+def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
     """Mode I: cut and compile."""
-    result = _described(Status.INITIALIZED, graph)
-    for policy in problem.globals.policies:
-        partitions = cut(problem, graph, library, policy)
-        compile_all(partitions, library, policy)
-        result = _with_partitions(result, policy, partitions)
-    return result
+    result, hearing = _described(Status.INITIALIZED, graph), Hearing(problem, contenders)
+    for c in contenders:
+        with hearing.of(c):
+            partitions = cut(problem, graph, c.library, c.side)
+            compile_all(partitions, c.library, c.side.policy)
+            result = _with_partitions(result, c.label, partitions)
+            hearing.passed(c, Status.INITIALIZED)
+    return replace(result, told=tuple(hearing.told))
 
 
-def run_once(problem: Problem, graph: Graph, library: Library) -> Result:
+def run_once(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
     """Mode R: cut, compile and execute, on inputs that hold one constant; nothing is compared."""
-    return _every_policy(problem, graph, library, Status.EXECUTED)
+    return _every_contender(problem, graph, contenders, Status.EXECUTED)
 
 
-def run_twice(problem: Problem, graph: Graph, library: Library) -> Result:
+def run_twice(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
     """Mode B. FAILED at the first tensor that a second execution on the same data does not repeat to the bit, else EXECUTED."""
-    return _every_policy(problem, graph, library, Status.EXECUTED)
+    return _every_contender(problem, graph, contenders, Status.EXECUTED)
 
 
-def check(problem: Problem, graph: Graph, library: Library) -> Result:
-    """Mode C. FAILED at the first wrong tensor, MISTRUSTED when an output is nearly all zeros, else PASSED."""
-    return _every_policy(problem, graph, library, Status.PASSED)
+def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
+    """Mode C. FAILED at the first wrong tensor, MISTRUSTED when an output is nearly all zeros, else PASSED.
+
+    Of several libraries the first decides; how they differ is told.
+    """
+    return _every_contender(problem, graph, contenders, Status.PASSED)
 
 
 def _described(status: Status, graph: Graph) -> Result:
@@ -67,33 +74,61 @@ def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
     return load_inputs(graph, make(graph, problem.globals.seed))
 
 
-def _every_policy(problem: Problem, graph: Graph, library: Library, success: Status) -> Result:
-    result, mode = _described(success, graph), problem.globals.mode
+def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Contender], success: Status) -> Result:
+    """The first wrong one of the library under test ends it, unless there are witnesses to be heard."""
+    result, mode, hearing = _described(success, graph), problem.globals.mode, Hearing(problem, contenders)
     inputs: dict[int, Array] = {}
-    for policy in problem.globals.policies:
-        partitions = cut(problem, graph, library, policy)
-        compiled = compile_all(partitions, library, policy)
-        result = _with_partitions(result, policy, partitions)
-        with phase("fill"):
-            inputs = inputs or _inputs(problem, graph)
-        verdict = _execute(graph, partitions, compiled, inputs, mode)
-        accuracy = tuple(replace(a, policy=policy) for a in verdict.accuracy)
-        result = replace(result, total=result.total + verdict.total, accuracy=(*result.accuracy, *accuracy))
-        if verdict.errors:
-            return replace(result, status=Status.FAILED, errors=verdict.errors, reason=f"{policy}: {verdict.reason}")
-        if verdict.reason:
-            result = replace(result, status=Status.MISTRUSTED, reason=f"{policy}: {verdict.reason}")
-    return result
+    outputs: dict[str, dict[int, Array]] = {}
+    for c in contenders:
+        with hearing.of(c):
+            partitions = cut(problem, graph, c.library, c.side)
+            compiled = compile_all(partitions, c.library, c.side.policy)
+            result = _with_partitions(result, c.label, partitions)
+            with phase("fill"):
+                inputs = inputs or _inputs(problem, graph)
+            verdict = _execute(graph, partitions, compiled, inputs, mode)
+            outputs[c.label] = verdict.outputs
+            result = _with_verdict(result, c, verdict)
+            hearing.passed(c, verdict.status or success, verdict.reason)
+        if result.status is Status.FAILED and not hearing.is_several:
+            break
+    if mode is Mode.correctness and hearing.is_several:
+        with phase("reference"):
+            want = evaluate(graph, _elements(graph.inputs, inputs))
+        with phase("compare"):
+            result = replace(result, differences=differences(graph, outputs, want))
+    return replace(result, told=tuple(hearing.told))
+
+
+def _with_verdict(result: Result, contender: Contender, verdict: Verdict) -> Result:
+    """What a contender's outputs are off by; and of the library under test, what that says of the case."""
+    accuracy = tuple(replace(a, policy=contender.label) for a in verdict.accuracy)
+    result = replace(result, accuracy=(*result.accuracy, *accuracy))
+    if contender.side.is_witness:
+        return result
+    result = replace(result, total=result.total + verdict.total)
+    if verdict.status is None or result.status is Status.FAILED:
+        return result
+    return replace(result, status=verdict.status, errors=verdict.errors, reason=f"{contender.label}: {verdict.reason}")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """errors and total: sums over tensors. reason is set for a wrong tensor, and, with no errors, for one that is not to be trusted."""
+    """errors and total: sums over tensors. reason is set for a wrong tensor, and, with no errors, for one that is not to be trusted.
+
+    outputs: of the graph, as far as they were computed.
+    """
 
     errors: int = 0
     total: int = 0
     reason: str = ""
     accuracy: tuple[Accuracy, ...] = ()
+    outputs: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status | None:
+        """None: nothing is against it."""
+        return Status.FAILED if self.errors else Status.MISTRUSTED if self.reason else None
 
 
 def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: dict[int, Array], mode: Mode) -> Verdict:
@@ -115,15 +150,15 @@ def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[C
         elif mode is Mode.bitwise:
             verdict = _repeat(run, where, verdict)
         if verdict.errors:
-            return verdict
+            break
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
-    if mode is Mode.correctness and len(partitions) > 1:
+    if mode is Mode.correctness and len(partitions) > 1 and not verdict.errors:
         with phase("reference"):
             given = _elements(graph.inputs, inputs)
             want = evaluate(graph, given)
         verdict = _judge(graph, given, live, want, "whole graph", verdict)
-    return verdict
+    return replace(verdict, outputs={id: array for id, array in live.items() if id in keep})
 
 
 def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[int, Array]:

@@ -105,14 +105,15 @@ def _policies(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def _library(word: str) -> str:
-    """NAME, or NAME:PATH of one that is a file."""
-    name, colon, path = word.partition(":")
-    if name not in LIBRARY_POLICIES:
-        raise ValueError(did_you_mean(name, LIBRARY_POLICIES) or f"choose among {', '.join(LIBRARY_POLICIES)}")
-    if colon and (name == "benchgraph" or not path):
-        raise ValueError("only onednn has a path" if path else f"give a path after {name}:")
-    return word
+def _libraries(word: str) -> tuple[str, ...]:
+    """NAME, or NAME:PATH of one that is a file; several joined by commas."""
+    for each in (chosen := tuple(word.split(","))):
+        name, colon, path = each.partition(":")
+        if name not in LIBRARY_POLICIES:
+            raise ValueError(did_you_mean(name, LIBRARY_POLICIES) or f"choose among {', '.join(LIBRARY_POLICIES)}")
+        if colon and (name == "benchgraph" or not path):
+            raise ValueError("only onednn has a path" if path else f"give a path after {name}:")
+    return tuple(dict.fromkeys(chosen))
 
 
 def _report(word: str) -> tuple[tuple[str, str], ...]:
@@ -165,6 +166,20 @@ RUN, MEASURE, CHOOSE, SAY, MACHINE = "What is done", "How long it is measured", 
 
 
 @dataclass(frozen=True)
+class Side:
+    """One of the things that a case compares: a library under a policy.
+
+    label: what results call it: the policy alone where there is one library. is_witness: of a library other than the first named, which
+    is the one under test; what a witness gets wrong is told, and is not held against the case.
+    """
+
+    library: str
+    policy: str
+    label: str
+    is_witness: bool = False
+
+
+@dataclass(frozen=True)
 class Globals:
     """What every driver shares. policy () means the mode's own choice, see `policies`."""
 
@@ -210,11 +225,12 @@ class Globals:
         group=MACHINE,
     )
     engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
-    library: str = knob(
-        "benchgraph",
-        _library,
-        "NAME[:PATH]",
-        "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's",
+    library: tuple[str, ...] = knob(
+        ("benchgraph",),
+        _libraries,
+        "NAME[:PATH][,...]",
+        "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
+        "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
         group=MACHINE,
     )
     threads: int = knob(
@@ -337,9 +353,26 @@ class Globals:
 
     @property
     def policies(self) -> tuple[str, ...]:
+        """The policies of the library under test."""
+        return self._policies_of(self.library[0])
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The libraries under their policies. A policy that one of several libraries has not is left out there."""
+        if len(self.library) == 1:
+            return tuple(Side(self.library[0], policy, policy) for policy in self.policies)
+        names = [library.partition(":")[0] for library in self.library]
+        found = []
+        for library, name in zip(self.library, names, strict=True):
+            label = name if names.count(name) == 1 else library
+            known = LIBRARY_POLICIES[name]
+            found += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in self._policies_of(library) if p in known]
+        return tuple(found)
+
+    def _policies_of(self, library: str) -> tuple[str, ...]:
         if self.policy:
             return self.policy
-        return LIBRARY_POLICIES[self.library.partition(":")[0]] if self.mode.is_timed else ("fused",)
+        return LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
 
     @property
     def has_no_reference(self) -> bool:

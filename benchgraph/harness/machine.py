@@ -21,8 +21,8 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 def describe(settings: Globals, bench: Bench) -> Machine:
     """The machine; in modes P and F with its measured peaks and memory bandwidth, for the threads of these settings."""
     versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
-    if settings.library != Globals().library:
-        library = bench.library(settings.library)
+    for name in settings.library if settings.library != Globals().library else ():
+        library = bench.library(name)
         versions |= {library.name: library.version} if library.version else {}
     with override(**({"threads": settings.threads} if settings.threads else {})):
         target = current()

@@ -133,6 +133,44 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What became of one contender of several libraries."""
+
+    label: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output of the graph that a library gets wrong by the reference, where several were run on the same data.
+
+    errors: wrong points of total, max_abs: the largest difference from the reference, values: at one wrong point, `index`, where the
+    reference has `want`; each by contender.
+    """
+
+    tensor: int
+    dtype: str
+    total: int
+    errors: dict[str, int]
+    max_abs: dict[str, float]
+    index: tuple[int, ...]
+    want: float
+    values: dict[str, float]
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """The contenders that are within tolerance everywhere."""
+        return tuple(label for label, errors in self.errors.items() if not errors)
+
+    def __str__(self) -> str:
+        wrong = [f"{n} off at {e} of {self.total} by up to {self.max_abs[n]:.3g}" for n, e in self.errors.items() if e]
+        said = ", ".join([*(f"{name} is right" for name in self.right), *wrong])
+        values = ", ".join(f"{name} {value:.9g}" for name, value in self.values.items())
+        return f"tensor {self.tensor} {self.dtype}: {said}; at {list(self.index)} reference {self.want:.9g}, {values}"
+
+
+@dataclass(frozen=True)
 class Result:
     """What a mode has to say of one problem.
 
@@ -141,7 +179,7 @@ class Result:
     accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples; bandwidth_samples: bytes/s at
     which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
     warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
-    graph: what was run, as far as pictures show it; None where no graph could be made.
+    graph: what was run, as far as pictures show it; None where no graph could be made. told, differences: of several libraries.
     """
 
     status: Status
@@ -162,6 +200,18 @@ class Result:
     warnings: tuple[str, ...] = ()
     no_memory: bool = False
     graph: Sketch | None = None
+    told: tuple[Told, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """The contenders of several libraries whose every output is right."""
+        return tuple(t.label for t in self.told if t.status.is_pass or t.status is Status.MISTRUSTED)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Those that had an output wrong. Who is neither right nor wrong could not be run."""
+        return tuple(t.label for t in self.told if any(a.errors and a.policy == t.label for a in self.accuracy))
 
     @property
     def peak(self) -> float:

@@ -9,17 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
-from benchgraph.core.errors import BenchgraphError, InvalidGraph, InvalidShape, OutOfMemory, Unavailable
-from benchgraph.core.errors import Status as ErrorStatus
+from benchgraph.core.errors import InvalidGraph, InvalidShape, OutOfMemory
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import memory_needed
 from benchgraph.harness.check import check, initialise, run_once, run_twice
+from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import WrongCount
+from benchgraph.harness.failure import failure
 from benchgraph.harness.knobs import USM, Globals, Mode, knobs_of
 from benchgraph.harness.phases import phase, timed
-from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
+from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.harness.show.picture import sketch
 from benchgraph.harness.simulate import simulate
@@ -31,13 +32,6 @@ Log = Callable[[str], None]
 # of --verbose; where benchdnn says it too, at its level
 ACCURACY_LEVEL, WARNINGS_LEVEL, PARTITIONS_LEVEL, DATA_LEVEL, GRAPH_LEVEL = 1, 2, 3, 6, 7
 MEMORY_SHARE = 0.75  # benchdnn's: a case that takes more of what is free is skipped
-
-# benchdnn's meaning of a library status, where it is not "these arguments are invalid"
-STATUS_OF = {
-    ErrorStatus.unimplemented: Status.UNIMPLEMENTED,
-    ErrorStatus.runtime_error: Status.FAILED,
-    ErrorStatus.out_of_memory: Status.SKIPPED,
-}
 
 
 def run_all(problems: Sequence[Problem], bench: Bench, log: Log) -> Iterator[CaseResult]:
@@ -79,23 +73,6 @@ def _details(result: Result, verbose: int) -> Iterator[str]:
         yield from (f"[COMPARE]: {a}" for a in result.accuracy)
     if verbose >= WARNINGS_LEVEL:
         yield from (f"[WARNING]: {w}" for w in result.warnings)
-
-
-def failure(bad: Exception, problem: Problem) -> Result:
-    """The status and one-line reason that an exception means."""
-    if isinstance(bad, CannotOverride | WrongCount):
-        return Result(Status.UNTESTED, str(bad))
-    if isinstance(bad, CannotExpress | Unavailable):
-        return Result(Status.SKIPPED, str(bad))
-    if isinstance(bad, BenchgraphError):
-        file = str(problem.file or "")
-        named = bad if file in bad.where else bad.inside(file)
-        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named), no_memory=bad.status is ErrorStatus.out_of_memory)
-    if isinstance(bad, MemoryError):
-        return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
-    first = next(iter(str(bad).splitlines()), "")
-    hint = "" if problem.globals.verbose else "; run with -v for the traceback"
-    return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")
 
 
 def _settings(problem: Problem) -> AbstractContextManager[Config]:
@@ -147,14 +124,14 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.SKIPPED, lack)
     if mode.is_timed and all(op.kind == END for op in graph.ops):
         return Result(Status.SKIPPED, "nothing to measure: no op of the graph computes anything")
-    library = bench.library(problem.globals.library)
+    contenders = contenders_of(problem, bench)
     try:
         if mode is Mode.simulation:
-            return simulate(problem, graph, library, bench)
+            return simulate(problem, graph, contenders, bench)
         if mode.is_timed:
-            return measure(problem, graph, library, bench)
+            return measure(problem, graph, contenders, bench)
         how = {Mode.init: initialise, Mode.run: run_once, Mode.correctness: check, Mode.bitwise: run_twice}
-        return how[mode](problem, graph, library)
+        return how[mode](problem, graph, contenders)
     except WrongCount:
         raise
     except (InvalidGraph, InvalidShape) as bad:  # benchdnn: the library, not the harness, has something against the case

@@ -32,6 +32,7 @@ from benchgraph.harness.results import (
     SCHEMA_VERSION,
     Accuracy,
     CaseResult,
+    Difference,
     Machine,
     Origin,
     PartitionTiming,
@@ -40,6 +41,7 @@ from benchgraph.harness.results import (
     ResultSet,
     Status,
     Timing,
+    Told,
     summary,
 )
 from benchgraph.harness.roofline import Roofline
@@ -127,6 +129,8 @@ def _case(c: CaseResult) -> Json:
         "peak_samples": list(r.peak_samples),
         "bandwidth_samples": [{"bytes": size, "samples": list(found)} for size, found in r.bandwidth_samples.items()],
         "timings": {t.policy: _policy(t, r) for t in r.timings},
+        "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.told],
+        "differences": [asdict(d) for d in r.differences],
         "warnings": list(r.warnings),
     }
 
@@ -237,6 +241,8 @@ def _read_case(d: Json) -> CaseResult:
         bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
         cold_cache=d.get("cold_cache", "none"),
         num_streams=d.get("num_streams", 1),
+        told=tuple(Told(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
+        differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         warnings=tuple(d["warnings"]),
         graph=_read_graph(found) if (found := d.get("graph")) else None,
     )

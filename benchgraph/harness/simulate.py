@@ -6,12 +6,15 @@ that the one execution says how long each took. Constants are computed in it, as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.cold import cold_cache
+from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import cut, flops, traffic
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
@@ -19,33 +22,37 @@ from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import seconds
 from benchgraph.harness.streams import threads_per_stream
 from benchgraph.harness.timing import policy_timing
-from benchgraph.library.protocol import Library
 from benchgraph.partition.ir import Partition
 
 
-def simulate(problem: Problem, graph: Graph, library: Library, bench: Bench) -> Result:
-    """Execute the graph once under every policy. Raises what cut and compile raise, InvalidArguments for several streams."""
+def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:
+    """Execute the graph once for every contender. Raises what cut and compile raise, InvalidArguments for several streams."""
     settings = problem.globals
     threads = threads_per_stream(settings.num_streams, current().cores, is_single=True)
-    need_in_process(library, cold_cache(settings.cold_cache), settings.num_streams)
-    cuts = {policy: cut(problem, graph, library, policy) for policy in settings.policies}
+    hearing, cuts, timings = Hearing(problem, contenders), dict[str, int](), list[PolicyTiming]()
+    for c in contenders:
+        need_in_process(c.library, cold_cache(settings.cold_cache), settings.num_streams)
+        with hearing.of(c):
+            parts = cut(problem, graph, c.library, c.side)
+            timings.append(_once(graph, c, parts, bench, settings.cold_cache, threads))
+            cuts[c.label] = len(parts)
+            hearing.passed(c, Status.EXECUTED)
     return Result(
         Status.EXECUTED,
-        n_partitions={policy: len(parts) for policy, parts in cuts.items()},
+        n_partitions=cuts,
         flops=flops(graph.ops),
         bytes=traffic(graph),
         input_bytes=sum(t.nbytes for t in graph.inputs),
-        timings=tuple(_once(graph, policy, parts, library, bench, settings.cold_cache, threads) for policy, parts in cuts.items()),
+        timings=tuple(timings),
         cold_cache=settings.cold_cache,
+        told=tuple(hearing.told),
     )
 
 
 @phase("execute")
-def _once(
-    graph: Graph, policy: str, partitions: tuple[Partition, ...], library: Library, bench: Bench, cold: str, threads: int
-) -> PolicyTiming:
-    """Build one policy, execute it once, and let its memory go."""
-    built = build(graph, policy, partitions, library, [{t.id: allocate(t) for t in graph.inputs}])
+def _once(graph: Graph, contender: Contender, partitions: tuple[Partition, ...], bench: Bench, cold: str, threads: int) -> PolicyTiming:
+    """Build for one contender, execute it once, and let its memory go."""
+    built = build(graph, contender, partitions, [{t.id: allocate(t) for t in graph.inputs}])
     if (cache := cold_cache(cold)).is_made:
         bench.evict(cache.victims(built.whole.data, built.whole.chain), cache.tlb_bytes, threads)()
     each = [seconds(work.chain, 1, bench.clock) for work in built.alone]

@@ -23,8 +23,9 @@ from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
-from benchgraph.harness.built import Built, Work, build, copies, need_in_process, needed_bytes
+from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.cold import ColdCache, cold_cache
+from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import cut, flops, traffic
 from benchgraph.harness.distrust import distrust
 from benchgraph.harness.phases import phase
@@ -32,42 +33,44 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import Rounds, Sampler, calibrate, interleave, warmed
 from benchgraph.harness.streams import threads_per_stream
-from benchgraph.library.protocol import Library
+from benchgraph.partition.ir import Partition
 from benchgraph.reference import uniform
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single partitions
 
 
-def measure(problem: Problem, graph: Graph, library: Library, bench: Bench) -> Result:
-    """Time the graph under every policy of the problem. Raises what cut and compile raise, InvalidArguments for streams that cannot be."""
+def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:
+    """Time the graph under every contender. Raises what cut and compile raise, InvalidArguments for streams that cannot be."""
     settings = problem.globals
     cold, streams, cores = cold_cache(settings.cold_cache), settings.num_streams, current().cores
     each = threads_per_stream(streams, cores, is_single=cold.is_made)
-    need_in_process(library, cold, streams)
+    for c in contenders:
+        need_in_process(c.library, cold, streams)
     rng = random.Random(settings.seed)
     with override(threads=each) if streams > 1 else nullcontext():
-        return _measure(problem, graph, library, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams))
+        return _measure(problem, graph, contenders, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams))
 
 
-def _measure(problem: Problem, graph: Graph, library: Library, session: _Session) -> Result:
-    settings = problem.globals
-    cuts = {policy: cut(problem, graph, library, policy) for policy in settings.policies}
+def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
+    settings, hearing, cuts = problem.globals, Hearing(problem, contenders), dict[Contender, tuple[Partition, ...]]()
+    for c in contenders:
+        with hearing.of(c):
+            cuts[c] = cut(problem, graph, c.library, c.side)
     with phase("fill"):
         first = constant_inputs(graph) if settings.has_no_reference else load_inputs(graph, uniform(graph, settings.seed))
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
     need, free = session.streams * sum(needed_bytes(graph, parts) for parts in cuts.values()), session.bench.free_bytes()
-    groups = [cuts] if need <= MEMORY_SHARE * free else [{policy: parts} for policy, parts in cuts.items()]
+    groups = [cuts] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in cuts.items()]
     budget_s, timings = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
-        built = (build(graph, name, parts, library, inputs) for name, parts in group.items())
-        timings += session.measure(list(built), traffic(graph), budget_s)
+        timings += session.measure(_built(graph, group, inputs, hearing), traffic(graph), budget_s)
     notes = list(_notes(session, graph))
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = Result(
         Status.EXECUTED,
-        n_partitions={policy: len(parts) for policy, parts in cuts.items()},
+        n_partitions={c.label: len(parts) for c, parts in cuts.items()},
         flops=flops(graph.ops),
         bytes=traffic(graph),
         input_bytes=sum(t.nbytes for t in graph.inputs),
@@ -77,7 +80,17 @@ def _measure(problem: Problem, graph: Graph, library: Library, session: _Session
         cold_cache=settings.cold_cache,
         num_streams=session.streams,
     )
-    return replace(result, warnings=(*notes, *distrust(result)))
+    return replace(result, warnings=(*notes, *distrust(result)), told=tuple(hearing.told))
+
+
+def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], hearing: Hearing) -> list[Built]:
+    """What of a group can be compiled; nobody else holds it."""
+    found = []
+    for c, parts in group.items():
+        with hearing.of(c):
+            found.append(build(graph, c, parts, inputs))
+            hearing.passed(c, Status.EXECUTED)
+    return found
 
 
 def _notes(session: _Session, graph: Graph) -> Iterator[str]:
@@ -137,4 +150,4 @@ def policy_timing(built: Built, whole: Timing, alone: Sequence[Timing]) -> Polic
         PartitionTiming(i, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing)
         for i, (p, c, timing) in enumerate(zip(built.partitions, built.compiled, alone, strict=True))
     ]
-    return PolicyTiming(built.policy, whole, tuple(parts))
+    return PolicyTiming(built.label, whole, tuple(parts))

@@ -15,6 +15,10 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import current
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.contenders import Contender
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Result
+from benchgraph.library.protocol import Library
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.partition.ir import Partition, Policy
@@ -180,3 +184,8 @@ def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
         bandwidth=bandwidth,
         evict=evict,
     )
+
+
+def held(how: Callable[..., Result], problem: Problem, graph: Graph, library: Library, *more: object) -> Result:
+    """What a mode makes of a problem under this library."""
+    return how(problem, graph, [Contender(side, library) for side in problem.globals.sides], *more)

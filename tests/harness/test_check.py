@@ -16,7 +16,7 @@ from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
-from tests.harness.fake_library import Clock, FakeLibrary
+from tests.harness.fake_library import Clock, FakeLibrary, held
 
 
 def graph() -> Graph:
@@ -34,7 +34,7 @@ def problem(expected: int = 1, **settings: object) -> Problem:
 
 
 def run(library: FakeLibrary, **settings: object) -> Result:
-    return check(problem(**settings), graph(), library)
+    return held(check, problem(**settings), graph(), library)
 
 
 ALL = ("fused", "post_ops", "one_op_each")
@@ -114,7 +114,7 @@ def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.Mo
 def test_zeros_that_no_data_could_change_are_trusted() -> None:
     b = GraphBuilder()
     b.op("GenIndex", b.input((1, 20)), axis=0)
-    result = check(problem(), b.graph(), FakeLibrary(Clock()))
+    result = held(check, problem(), b.graph(), FakeLibrary(Clock()))
     assert (result.status, result.reason) == (Status.PASSED, "")
 
 
@@ -138,24 +138,24 @@ def test_a_partition_nobody_can_compile_is_unimplemented() -> None:
 
 def test_the_partition_count_is_an_assertion_on_the_fused_policy() -> None:
     with pytest.raises(WrongCount) as bad:
-        check(problem(expected=2), graph(), FakeLibrary(Clock()))
+        held(check, problem(expected=2), graph(), FakeLibrary(Clock()))
     assert str(bad.value) == (
         "expected number of partitions (2) doesn't coincide with the actual number of partitions (1); "
         "use --expected-n-partitions=1 if that is right, 0 not to check"
     )
-    assert check(problem(expected=2, policy=("one_op_each",)), graph(), FakeLibrary(Clock())).status is Status.PASSED
-    assert check(problem(expected=0), graph(), FakeLibrary(Clock())).status is Status.PASSED
+    assert held(check, problem(expected=2, policy=("one_op_each",)), graph(), FakeLibrary(Clock())).status is Status.PASSED
+    assert held(check, problem(expected=0), graph(), FakeLibrary(Clock())).status is Status.PASSED
 
 
 def test_mode_i_compiles_and_does_not_execute() -> None:
     library = FakeLibrary(Clock())
-    assert initialise(problem(), graph(), library).status is Status.INITIALIZED
+    assert held(initialise, problem(), graph(), library).status is Status.INITIALIZED
     assert library.log == []
 
 
 def test_mode_i_reports_what_compile_raises() -> None:
     with pytest.raises(OutOfMemory):
-        initialise(problem(), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
+        held(initialise, problem(), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
 
 
 def test_accuracy_of_every_output_is_kept_when_it_passes_too() -> None:
@@ -229,9 +229,9 @@ def test_mode_b_finds_an_execution_that_does_not_repeat() -> None:
         return a + 1e-6 * (next(count) >= 3) if kind == "Add" else a
 
     settings = problem(mode=Mode.bitwise, policy=("one_op_each",))
-    assert run_twice(settings, graph(), FakeLibrary(Clock())).status is Status.EXECUTED
+    assert held(run_twice, settings, graph(), FakeLibrary(Clock())).status is Status.EXECUTED
     count = iter([0, 9])
-    result = run_twice(settings, graph(), FakeLibrary(Clock(), spoil=drift))
+    result = held(run_twice, settings, graph(), FakeLibrary(Clock(), spoil=drift))
     assert (result.status, result.errors > 0) == (Status.FAILED, True)
     assert "partition 2 (fake): tensor 5: " in result.reason
     assert " of 64 values differ from one execution to the next; first at position " in result.reason
@@ -246,11 +246,11 @@ def test_mode_r_executes_on_one_constant() -> None:
 
     b = GraphBuilder()
     b.op("Abs", b.input((4,)))
-    assert run_once(problem(mode=Mode.run), b.graph(), FakeLibrary(Clock(), spoil=note)).status is Status.EXECUTED
+    assert held(run_once, problem(mode=Mode.run), b.graph(), FakeLibrary(Clock(), spoil=note)).status is Status.EXECUTED
     assert seen == [np.frombuffer(b"\x3f" * 4, np.float32)[0]]
 
 
 def test_mode_r_executes_once_and_compares_nothing() -> None:
     library = FakeLibrary(Clock(), spoil=lambda kind, a: a + 1)
-    result = run_once(problem(mode=Mode.run), graph(), library)
+    result = held(run_once, problem(mode=Mode.run), graph(), library)
     assert (result.status, result.total, library.log) == (Status.EXECUTED, 0, ["MatMul ReLU Add"])

@@ -60,9 +60,9 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.integers(0, 99),
     "fill": st.sampled_from(["integers", "reals"]),
     "repeats_per_prb": st.integers(1, 99),
-    "memory_kind": st.just("usm"),
+    "memory_kind": st.sampled_from(["usm", "buffer", "usm_device", "usm_shared"]),
     "engine": st.just("cpu"),
-    "library": st.just("benchgraph"),
+    "library": st.sampled_from([("benchgraph",), ("onednn",), ("benchgraph", "onednn:/opt/libdnnl.so.3")]),
     "threads": st.integers(0, 99),
     "isa": st.sampled_from(["auto", "avx512", "avx2", "portable"]),
     "max_ms_per_prb": st.floats(10, 60000),
@@ -83,7 +83,7 @@ def test_no_knob_is_forgotten() -> None:
     assert [k.name for k in knobs_of(Globals).values() if k.repro or k.name == "canonical"] == list(GLOBALS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.fixed_dictionaries(GLOBALS), st.fixed_dictionaries(KNOBS))
 def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]) -> None:
     first = problem(shared, own)
@@ -94,7 +94,7 @@ def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]
             assert getattr(again.globals, k.name) == getattr(first.globals, k.name), k.option
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.fixed_dictionaries(KNOBS))
 def test_defaults_are_left_out(own: dict[str, Any]) -> None:
     said = problem({}, own).repro.split(" ")

@@ -15,7 +15,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Status, Timing
 from benchgraph.harness.run import run_case
 from benchgraph.harness.simulate import simulate
-from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench
+from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held
 
 
 def two_ops() -> Graph:
@@ -31,7 +31,7 @@ def problem(**settings: object) -> Problem:
 
 def test_every_policy_is_executed_exactly_once() -> None:
     library = FakeLibrary(Clock())
-    result = simulate(problem(policy=("fused", "one_op_each")), two_ops(), library, fake_bench(library))
+    result = held(simulate, problem(policy=("fused", "one_op_each")), two_ops(), library, fake_bench(library))
     assert library.events == ["1 x MatMul ReLU", "1 x MatMul", "1 x ReLU"]
     assert library.log == []
     fused, one_op_each = result.timings
@@ -60,7 +60,7 @@ def test_mode_s_goes_there_and_makes_no_data(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_one_execution_may_be_cold() -> None:
     library = FakeLibrary(Clock())
-    result = simulate(problem(policy=("fused",), cold_cache="all"), two_ops(), library, fake_bench(library))
+    result = held(simulate, problem(policy=("fused",), cold_cache="all"), two_ops(), library, fake_bench(library))
     assert library.events == ["evict 4 0", "1 x MatMul ReLU"]
     assert result.timings[0].timing.samples_s == (pytest.approx(CALL_S + 2 * OP_S),)
 
@@ -68,4 +68,4 @@ def test_the_one_execution_may_be_cold() -> None:
 def test_one_execution_has_one_stream() -> None:
     library = FakeLibrary(Clock())
     with pytest.raises(InvalidArguments, match="too short to start several streams at once"):
-        simulate(problem(num_streams=2), two_ops(), library, fake_bench(library))
+        held(simulate, problem(num_streams=2), two_ops(), library, fake_bench(library))

@@ -20,7 +20,7 @@ from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.streams import Streams, threads_per_stream
 from benchgraph.harness.timing import measure
-from tests.harness.fake_library import BANDWIDTH, CALL_S, OP_S, PEAK, Bound, Clock, FakeLibrary, fake_bench
+from tests.harness.fake_library import BANDWIDTH, CALL_S, OP_S, PEAK, Bound, Clock, FakeLibrary, fake_bench, held
 
 PATIENCE_S = 30.0
 
@@ -109,7 +109,7 @@ def test_mode_p_times_executions_that_are_finished(monkeypatch: pytest.MonkeyPat
     library, driver = FakeLibrary(Clock()), load_driver("graph")
     settings = Globals(mode=Mode.performance, policy=("fused",), num_streams=2, fix_times_per_prb=3)
     with override(threads=5, runtime="seq"):
-        result = measure(Problem(0, driver, settings, driver.knobs(), Path()), relu(), library, fake_bench(library))
+        result = held(measure, Problem(0, driver, settings, driver.knobs(), Path()), relu(), library, fake_bench(library))
     assert library.threads == [2]
     (timing,) = (t.timing for t in result.timings)
     assert timing.samples_s == (pytest.approx(CALL_S + OP_S),) * 3

@@ -13,7 +13,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, interleave
 from benchgraph.harness.timing import measure
-from tests.harness.fake_library import BANDWIDTH, CALL_S, COMPILE_S, MEMORY, MEMORY_BYTES, OP_S, PEAK, Clock, FakeLibrary, fake_bench
+from tests.harness.fake_library import BANDWIDTH, CALL_S, COMPILE_S, MEMORY, MEMORY_BYTES, OP_S, PEAK, Clock, FakeLibrary, fake_bench, held
 
 
 class Steady:
@@ -42,7 +42,7 @@ def problem(**settings: object) -> Problem:
 
 def run(clock: Clock, free_bytes: int = 1 << 40, **settings: object) -> Result:
     library = FakeLibrary(clock)
-    return measure(problem(**settings), two_ops(), library, fake_bench(library, free_bytes))
+    return held(measure, problem(**settings), two_ops(), library, fake_bench(library, free_bytes))
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(30e-3, 1), (21e-3, 1), (11e-3, 2), (9e-3, 4), (10e-6, 2048)])
@@ -207,7 +207,7 @@ def test_data_are_made_cold_before_every_execution_and_not_on_the_clock(word: st
     """Of the whole: the MatMul reads src and wei and writes acc, the ReLU reads acc and writes dst; each has a constant of its own."""
     library = FakeLibrary(Clock())
     settings = problem(cold_cache=word, policy=("one_op_each",), fix_times_per_prb=5)
-    result = measure(settings, two_ops(), library, fake_bench(library))
+    result = held(measure, settings, two_ops(), library, fake_bench(library))
     whole, alone = library.events[:11], library.events[11:]
     assert whole == ["1 x MatMul + ReLU", *[evict, "1 x MatMul + ReLU"] * 5]
     assert alone[:2] == ["1 x MatMul", "1 x ReLU"]
@@ -219,7 +219,7 @@ def test_data_are_made_cold_before_every_execution_and_not_on_the_clock(word: st
 
 def test_hot_data_are_left_alone() -> None:
     library = FakeLibrary(Clock())
-    measure(problem(fix_times_per_prb=1), two_ops(), library, fake_bench(library))
+    held(measure, problem(fix_times_per_prb=1), two_ops(), library, fake_bench(library))
     assert not [event for event in library.events if "evict" in event]
 
 
@@ -234,5 +234,5 @@ def test_without_constants_cold_weights_are_none() -> None:
     b = GraphBuilder()
     b.op("ReLU", b.input((4, 8)))
     library = FakeLibrary(Clock())
-    result = measure(problem(cold_cache="wei", fix_times_per_prb=1), b.graph(), library, fake_bench(library))
+    result = held(measure, problem(cold_cache="wei", fix_times_per_prb=1), b.graph(), library, fake_bench(library))
     assert result.warnings[0] == "--cold-cache=wei: no input of the graph is constant, so none of the data were cold"

@@ -118,6 +118,8 @@ def test_a_measured_case() -> None:
                 ],
             }
         },
+        "told": [],
+        "differences": [],
         "warnings": ["loud"],
     }
 

@@ -158,7 +158,7 @@ def test_programs_are_the_same_in_place(program) -> None:
     assert_marks_hold(program())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(functions())
 def test_random_programs_are_the_same_in_place(f: Func) -> None:
     assert_marks_hold(f)

@@ -100,7 +100,7 @@ def functions(draw: st.DrawFn) -> Func:
     return Maker(draw).function()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(functions(), st.sampled_from(list(ISAS.values())), st.sampled_from([1, 4, 64]))
 def test_pipeline_preserves_meaning(original: Func, isa, cores: int) -> None:
     target = replace(TARGET, isa=isa, cores=cores)

@@ -96,7 +96,7 @@ def _grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(st.recursive(_leaves, _grow, max_leaves=8))
 def test_simplified_index_has_the_same_value_everywhere(e: Expr) -> None:
     simple = simplify_expr(e, {name: (0, extent - 1) for name, extent in EXTENTS.items()})

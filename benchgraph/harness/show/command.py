@@ -81,7 +81,7 @@ def show(given: list[str], bench: Bench) -> str:
     (problem,) = problems
     (policy,) = problem.globals.policies
     graph = problem.graph()
-    partitions = bench.library(problem.globals.library).partitions(graph, Policy(policy))
+    partitions = bench.library(problem.globals.library[0]).partitions(graph, Policy(policy))
     title = " ".join([f"--{problem.driver.name}", *words(problem.knobs)])
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
     drawn = FORMATS[request.format](picture)

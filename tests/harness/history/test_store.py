@@ -105,7 +105,7 @@ finite = st.floats(min_value=1e-9, max_value=1e9, allow_nan=False)
 words = st.text(st.characters(exclude_categories=()))  # what a command line can hold: lone surrogates, and more
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(words, words, st.sampled_from(Status), st.lists(finite, min_size=1, max_size=3), st.floats(allow_nan=False))))
 def test_whatever_results_hold_is_read_back(tmp_path_factory: pytest.TempPathFactory, drawn: list) -> None:
     database = Database(str(tmp_path_factory.mktemp("h") / "h.db"))

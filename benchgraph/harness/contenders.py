@@ -1,0 +1,65 @@
+"""What a case compares: one or more libraries under their policies, on the same data.
+
+The first library named is under test, and its status is the case's. The others are witnesses: where one of them cannot run a case, or
+gets it wrong, that is told beside the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.failure import failure
+from benchgraph.harness.knobs import Side
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Status, Told
+from benchgraph.library.protocol import Library
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A side with its library; each is its own, as libraries are."""
+
+    side: Side
+    library: Library
+
+    @property
+    def label(self) -> str:
+        return self.side.label
+
+
+def contenders_of(problem: Problem, bench: Bench) -> tuple[Contender, ...]:
+    """Libraries are made anew, so that every case compiles cold. Raises BenchgraphError for one that is not there."""
+    libraries = {name: bench.library(name) for name in problem.globals.library}
+    return tuple(Contender(side, libraries[side.library]) for side in problem.globals.sides)
+
+
+@dataclass
+class Hearing:
+    """Collects what becomes of every contender. told: empty where there is but one library."""
+
+    problem: Problem
+    contenders: Sequence[Contender]
+    told: list[Told] = field(default_factory=list)
+
+    @property
+    def is_several(self) -> bool:
+        return any(c.side.is_witness for c in self.contenders)
+
+    @contextmanager
+    def of(self, contender: Contender) -> Iterator[None]:
+        """What goes wrong inside is told of a witness, and raised for the library under test."""
+        try:
+            yield
+        except Exception as bad:
+            if not contender.side.is_witness:
+                raise
+            found = failure(bad, self.problem)
+            self.told.append(Told(contender.label, found.status, found.reason))
+
+    def passed(self, contender: Contender, status: Status, reason: str = "") -> None:
+        """Note how a contender did that ran."""
+        if self.is_several:
+            self.told.append(Told(contender.label, status, reason))

@@ -1,0 +1,58 @@
+"""Where libraries differ on the same data, and who is right: each is held to the float64 reference of the whole graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from benchgraph.core.arrays import elements
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import Array
+from benchgraph.harness.results import CaseResult, Difference
+from benchgraph.reference import Comparison, compare, tolerance
+
+
+def differences(graph: Graph, got: dict[str, dict[int, Array]], want: dict[int, Array]) -> tuple[Difference, ...]:
+    """The graph's outputs that some library gets wrong by more than the ops may add up to. got: by contender, then by tensor.
+
+    Two libraries that are both within tolerance may differ by twice that, which says nothing against either. want: elements.
+    """
+    rtol = tolerance(graph)
+    found = []
+    for t in graph.outputs:
+        arrays = {label: elements(outputs[t.id], t) for label, outputs in got.items() if t.id in outputs}
+        held = {label: compare(array, want[t.id], t.dtype, rtol) for label, array in arrays.items()}
+        if any(not c.ok for c in held.values()):
+            index = _worst(held)
+            values = {label: float(array[index]) for label, array in arrays.items()}
+            errors = {label: c.errors for label, c in held.items()}
+            offs = {label: c.max_abs for label, c in held.items()}
+            found.append(Difference(t.id, t.dtype.value, t.type.elements, errors, offs, index, float(want[t.id][index]), values))
+    return tuple(found)
+
+
+def _worst(held: dict[str, Comparison]) -> tuple[int, ...]:
+    """The first wrong point of who has most of them."""
+    return max(held.values(), key=lambda c: c.errors).points[0].index
+
+
+def lines(case: CaseResult) -> Iterator[str]:
+    """What to say below the status line: of witnesses that did not pass, and of outputs that differ."""
+    for told in case.result.told:
+        if not told.status.is_pass:
+            yield f"  {told.label}: {told.status.value}" + (f": {told.reason}" if told.reason else "")
+    for d in case.result.differences:
+        yield f"  {d}"
+
+
+def summary(cases: Iterable[CaseResult]) -> str:
+    """How often the libraries agreed, and who was right where they did not; '' for a run of one library."""
+    heard = [c.result for c in cases if c.result.told]
+    if not heard:
+        return ""
+    judged = [r for r in heard if len(r.right) + len(r.wrong) == len(r.told)]
+    right = Counter(" and ".join(r.right) or "nobody" for r in judged if r.wrong)
+    parts = [f"{sum(not r.wrong for r in judged)} agree", *(f"{name} right: {count}" for name, count in sorted(right.items()))]
+    if missing := len(heard) - len(judged):
+        parts.append(f"not run by all: {missing}")
+    return f"libraries compared in {len(heard)} cases: " + ", ".join(parts)

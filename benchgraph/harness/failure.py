@@ -1,0 +1,33 @@
+"""What an exception means: a status of benchdnn's and a reason of one line."""
+
+from __future__ import annotations
+
+from benchgraph.core.errors import BenchgraphError, Unavailable
+from benchgraph.core.errors import Status as ErrorStatus
+from benchgraph.harness.cut import WrongCount
+from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
+from benchgraph.harness.results import Result, Status
+
+# benchdnn's meaning of a library status, where it is not "these arguments are invalid"
+STATUS_OF = {
+    ErrorStatus.unimplemented: Status.UNIMPLEMENTED,
+    ErrorStatus.runtime_error: Status.FAILED,
+    ErrorStatus.out_of_memory: Status.SKIPPED,
+}
+
+
+def failure(bad: Exception, problem: Problem) -> Result:
+    """The status and one-line reason that an exception means."""
+    if isinstance(bad, CannotOverride | WrongCount):
+        return Result(Status.UNTESTED, str(bad))
+    if isinstance(bad, CannotExpress | Unavailable):
+        return Result(Status.SKIPPED, str(bad))
+    if isinstance(bad, BenchgraphError):
+        file = str(problem.file or "")
+        named = bad if file in bad.where else bad.inside(file)
+        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named), no_memory=bad.status is ErrorStatus.out_of_memory)
+    if isinstance(bad, MemoryError):
+        return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
+    first = next(iter(str(bad).splitlines()), "")
+    hint = "" if problem.globals.verbose else "; run with -v for the traceback"
+    return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")

@@ -1,0 +1,113 @@
+"""What a run prints: cases as they finish, a progress bar, and the closing lines, all as benchdnn has them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import click
+
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Done, ResultSet
+
+FAILURES_SHOWN = 10  # benchdnn's
+
+
+def warn(text: str) -> None:
+    click.echo(f"benchgraph: {text}", err=True)
+
+
+@dataclass
+class Screen:
+    """Prints finished cases in the order of their problems, each as soon as all before it have been printed."""
+
+    problems: Sequence[Problem]
+    shown: list[CaseResult] = field(default_factory=list)
+    waiting: dict[int, Done] = field(default_factory=dict)
+
+    def add(self, done: Done) -> None:
+        self.waiting[done.case.index] = done
+        while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
+            self._show(self.problems[len(self.shown)])
+
+    def take_over(self, held: Sequence[CaseResult], file: str) -> None:
+        """Results of --resume. file: '' for none."""
+        if file:
+            click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
+        for case in held:
+            self.add(Done(case))
+
+    def rest(self) -> None:
+        """Print those that still wait for one that was not finished."""
+        for problem in self.problems:
+            if problem.index in self.waiting:
+                self._show(problem)
+
+    def _show(self, problem: Problem) -> None:
+        done = self.waiting.pop(problem.index)
+        for text, err in ((done.out, False), (done.err, True)):
+            if text:
+                click.echo(text, nl=not text.endswith("\n"), err=err)
+        for text in _perf(problem, done.case, is_first=not self.shown):
+            click.echo(text)
+        self.shown.append(done.case)
+        click.echo(done.case.line)
+        for text in _told(done.case):
+            click.echo(text)
+
+
+def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
+    """benchdnn's perf lines of a timed case, under their header the first time."""
+    if not problem.globals.mode.is_timed:
+        return
+    from benchgraph.harness.perf_template import header, lines
+
+    if is_first:
+        yield header(problem.globals.perf_template)
+    yield from lines(problem.globals.perf_template, problem, case)
+
+
+def _told(case: CaseResult) -> Iterator[str]:
+    """What several libraries have to say of a case."""
+    if case.result.told:
+        from benchgraph.harness.differ import lines
+
+        yield from lines(case)
+
+
+@contextmanager
+def progress(problems: Sequence[Problem]) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal when there are several cases; nothing otherwise."""
+    if len(problems) < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # lines printed meanwhile go above the bar, unless they go to a file
+    with Progress(console=Console(stderr=True), redirect_stdout=sys.stdout.isatty(), transient=True) as bar:
+        task = bar.add_task("cases", total=len(problems))
+        yield lambda: bar.advance(task)
+
+
+def summarise(settings: Globals, results: ResultSet, phases: str) -> None:
+    """benchdnn's closing lines."""
+    failures = results.failures
+    if failures and "failures" not in settings.summary.split("+"):
+        click.echo("=== Failed cases summary (--summary=no-failures to disable) ===")
+        for case in failures[:FAILURES_SHOWN]:
+            click.echo(case.line)
+        if len(failures) > FAILURES_SHOWN:
+            click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
+        click.echo("=" * 30)
+    if settings.verbose:
+        click.echo(phases)
+    if any(c.result.told for c in results.cases):
+        from benchgraph.harness.differ import summary
+
+        click.echo(summary(results.cases))
+    click.echo(results.summary)
+    click.echo(f"total: {results.elapsed_s:.2f}s;")

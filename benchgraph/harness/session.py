@@ -1,0 +1,110 @@
+"""A command line run from its first case to its reports.
+
+Modules that need numpy, llvmlite or multiprocessing are imported inside functions: a misspelt option answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.harness.argv import CommandLine
+from benchgraph.harness.begin import Begun, begin, machine_of
+from benchgraph.harness.interrupt import INTERRUPTED
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.phases import table as phase_table
+from benchgraph.harness.plugins import load_report
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Done, ResultSet
+from benchgraph.harness.resume import Kept
+from benchgraph.harness.saved import write_whole
+from benchgraph.harness.screen import Screen, progress, summarise, warn
+
+if TYPE_CHECKING:
+    from benchgraph.harness.bench import Bench
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run came to. code: the exit code."""
+
+    code: int
+    failures: tuple[CaseResult, ...] = ()
+
+
+def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
+    """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
+    started, screen, machine = bench.clock(), Screen(line.problems), None
+    kept, begun, interrupted = Kept(warn), Begun(), False
+    try:
+        machine = machine_of(line, bench)
+        begun = begin(line, machine, kept)
+        screen.take_over(begun.held, line.globals.resume)
+        with closing(_results(begun.todo, bench, jobs)) as found:
+            for done in found:
+                kept.add(done.case, bench.clock() - started)
+                screen.add(done)
+                if line.globals.fail_fast and done.case.result.status.is_failure:
+                    break
+    except KeyboardInterrupt:
+        interrupted = True
+    except BenchgraphError as bad:
+        warn(str(bad))
+        return Ran(1)
+    finally:
+        kept.close()
+    screen.rest()
+    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
+    recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
+    reported = _report(line.globals, results)
+    ran = {p.index for p in begun.todo}
+    phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
+    if len(results.cases) < len(line.problems):
+        why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
+        click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
+    summarise(line.globals, results, phases)
+    if interrupted:
+        return Ran(INTERRUPTED)
+    return Ran(results.exit_code if reported and recorded else 1, results.failures)
+
+
+def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
+    """The finished cases, in the order in which they finish."""
+    from benchgraph.harness.isolate import run_isolated
+
+    with progress(problems) as step:
+        for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
+            yield done
+            step()
+
+
+def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
+    from benchgraph.harness.run import run_all
+
+    return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
+
+
+def _report(settings: Globals, results: ResultSet) -> bool:
+    """Render every report asked for, and the table in mode P. False when a file could not be written."""
+    written = True
+    wanted = settings.reports
+    if settings.mode.is_timed and ("console", "") not in wanted:
+        wanted = (("console", ""), *wanted)
+    for name, file in wanted:
+        text = load_report(name)(results)
+        if not file:
+            click.echo(text)
+            continue
+        try:
+            write_whole(Path(file), text)
+            click.echo(f"{name} report: {file}")
+        except OSError as bad:
+            click.echo(f"benchgraph: --report={name}:{file}: cannot write the file: {bad.strerror}", err=True)
+            written = False
+    return written
