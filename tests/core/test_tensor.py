@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
@@ -121,7 +121,6 @@ def test_the_memory_size_is_the_largest_dim_times_stride(shape: Shape, strides: 
     assert LogicalTensor(7, dtype, shape, strides).get_mem_size() == want
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=4), st.randoms(use_true_random=False))
 def test_the_memory_size_suffices(dims: list[int], random: Random) -> None:
     """Whatever element the strides reach lies inside."""
