@@ -5,15 +5,13 @@ This module and what it imports stay free of numpy, so that `benchgraph --help` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
 from typing import Any
 
-from benchgraph.core.config import config
-from benchgraph.core.errors import did_you_mean
+from benchgraph.harness import values
 from benchgraph.harness.parsers import Parse, boolean, engine, letters, natural, one_of, pattern, positive, real_between, shard, text
 
 
@@ -95,70 +93,7 @@ def _mode(word: str) -> Mode:
         raise ValueError(f"choose one of {', '.join(m.value for m in Mode)}") from None
 
 
-def _policies(word: str) -> tuple[str, ...]:
-    from benchgraph.partition.ir import Policy  # imports numpy, so only when a policy is named
-
-    known = [p.value for p in Policy]
-    for name in (chosen := tuple(word.split(","))):
-        if name not in known:
-            raise ValueError(did_you_mean(name, known) or f"choose among {', '.join(known)}")
-    return tuple(dict.fromkeys(chosen))
-
-
-def _libraries(word: str) -> tuple[str, ...]:
-    """NAME, or NAME:PATH of one that is a file; several joined by commas."""
-    for each in (chosen := tuple(word.split(","))):
-        name, colon, path = each.partition(":")
-        if name not in LIBRARY_POLICIES:
-            raise ValueError(did_you_mean(name, LIBRARY_POLICIES) or f"choose among {', '.join(LIBRARY_POLICIES)}")
-        if colon and (name == "benchgraph" or not path):
-            raise ValueError("only onednn has a path" if path else f"give a path after {name}:")
-    return tuple(dict.fromkeys(chosen))
-
-
-def _report(word: str) -> tuple[tuple[str, str], ...]:
-    """NAME or NAME:FILE; FILE '' means the terminal."""
-    name, _, file = word.partition(":")
-    if not name:
-        raise ValueError("give NAME or NAME:FILE")
-    return ((name, file),)
-
-
-def _summary(word: str) -> str:
-    """Parts joined by +, each with or without no-; what says nothing is on. Kept as the parts that are off, joined by +."""
-    known = ("failures", "impl", "impl-csv")
-    off = set[str]()
-    for part in word.split("+"):
-        if (name := part.removeprefix("no-")) not in known:
-            near = did_you_mean(part, [*known, *(f"no-{k}" for k in known)])
-            raise ValueError(near or f"combine {', '.join(known)} by +, each perhaps with no- in front")
-        off = off | {name} if part != name else off - {name}
-    return "+".join(sorted(off))
-
-
-def _cold_cache(word: str) -> str:
-    if word.startswith("custom"):
-        raise ValueError("custom means data that are named in benchdnn's own source; choose wei or all")
-    if not re.fullmatch(r"(none|wei|all)(\+tlb(:[1-9]\d*[MG])?)?", word):
-        raise ValueError("give none, wei or all, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
-    return word
-
-
-def _history(word: str) -> str:
-    return config().history if word == "true" else word
-
-
-def _template(word: str) -> str:
-    from benchgraph.harness.perf_template import check
-
-    check(word)
-    return word
-
-
 USM = "usm"  # the memory kind there is
-
-# The policies that a library has, which are measured when none is named.
-LIBRARY_POLICIES = {"benchgraph": ("fused", "post_ops", "one_op_each"), "onednn": ("fused", "one_op_each")}
 
 # ---- the global knobs ------------------------------------------------------------------------------------------------
 
@@ -201,7 +136,7 @@ class Globals:
     )
     policy: tuple[str, ...] = knob(
         (),
-        _policies,
+        values.policies,
         "P[,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all)",
         group=RUN,
@@ -227,7 +162,7 @@ class Globals:
     engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
     library: tuple[str, ...] = knob(
         ("benchgraph",),
-        _libraries,
+        values.libraries,
         "NAME[:PATH][,...]",
         "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
@@ -257,7 +192,7 @@ class Globals:
     fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead", group=MEASURE, fixed_by=(Mode.simulation,))
     cold_cache: str = knob(
         "none",
-        _cold_cache,
+        values.cold_cache,
         "{none,wei,all}[+tlb[:SIZE]]",
         "what is flushed from the caches before every execution, each of which is then a sample: nothing (default), constants and what was "
         "computed from them, all inputs and outputs of partitions too; tlb touches other pages, SIZE in M or G (default 1G)",
@@ -292,7 +227,7 @@ class Globals:
         repro=False,
     )
     perf_template: str = knob(
-        "def", _template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
+        "def", values.template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
     )
     jobs: int = knob(
         0,
@@ -312,7 +247,7 @@ class Globals:
     )
     report: tuple[tuple[str, str], ...] = knob(
         (),
-        _report,
+        values.report,
         "NAME[:FILE]",
         "write a report at the end, to FILE if given; json:FILE grows while cases finish; may be repeated",
         group=SAY,
@@ -322,7 +257,7 @@ class Globals:
     resume: str = knob("", str, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False)
     history: str = knob(
         "",
-        _history,
+        values.history,
         "[URL]",
         "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
         group=SAY,
@@ -334,7 +269,7 @@ class Globals:
     )
     summary: str = knob(
         "",
-        _summary,
+        values.summary,
         "[no-]failures[+...]",
         "list the failed cases at the end (default) or not; [no-]impl and [no-]impl-csv are tables that benchdnn leaves empty for graphs",
         group=SAY,
@@ -365,14 +300,14 @@ class Globals:
         found = []
         for library, name in zip(self.library, names, strict=True):
             label = name if names.count(name) == 1 else library
-            known = LIBRARY_POLICIES[name]
+            known = values.LIBRARY_POLICIES[name]
             found += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in self._policies_of(library) if p in known]
         return tuple(found)
 
     def _policies_of(self, library: str) -> tuple[str, ...]:
         if self.policy:
             return self.policy
-        return LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
+        return values.LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
 
     @property
     def has_no_reference(self) -> bool:

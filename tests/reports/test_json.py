@@ -86,6 +86,8 @@ def test_a_measured_case() -> None:
                 "max_ulp": 2.0,
                 "l2": 0.125,
                 "zero_share": 0.0,
+                "rtol": 0.0,
+                "zero_limit": 1.0,
                 "policy": "fused",
             },
         ],
