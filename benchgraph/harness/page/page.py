@@ -16,7 +16,7 @@ from benchgraph.harness.page.view import ERRORS, Case, accuracy, view
 from benchgraph.harness.results import ResultSet
 from benchgraph.harness.show.style import PARTITIONS
 
-# Cases. A longer page holds their details packed, and needs scripts to show them: browsers read 2,000 cases in a second, not in ten.
+# Cases. A longer page holds their details packed, and needs scripts to show them: 2,000 cases then take a browser two seconds, not ten.
 MANY = 300
 
 
