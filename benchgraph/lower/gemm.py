@@ -73,9 +73,10 @@ class GemmNest:
         assert domain is not None
         rest = domain.extents[len(spans) : -1]
         spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
-        n, block = domain.extents[-1], self._column_block(stage.ops)
+        n = domain.extents[-1]
+        block = self._column_block(stage.ops) or max(n, 1)
         return self._by_columns(
-            n, block or n, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block or n))).emit(stage.ops)
+            n, block, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
         )
 
     def _column_block(self, ops: tuple[Op, ...]) -> int:
@@ -89,7 +90,7 @@ class GemmNest:
         parts: list[Stmt] = []
         if full:
             parts.append(For(no, Const(full), body(no, nb), LoopKind.parallel if self.node.split_n else LoopKind.serial))
-        if tail:
+        if tail or not full:  # what is folded over no columns at all still has its initial value
             parts.append(body(Const(full), tail))
         return seq(*parts)
 

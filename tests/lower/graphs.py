@@ -427,3 +427,10 @@ def gradients_channels_first(b: GraphBuilder) -> None:
     x = b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
     y = b.op("AvgPoolBackward", diff_dst, data_format="NCX", exclude_pad=True, src_shape=(1, 2, 6, 41), **POOL)
     b.op("Multiply", b.op("Add", x, y), b.input((41,)))
+
+
+@case
+def nothing_summed(b: GraphBuilder) -> None:
+    """A sum over no columns in the nest of a product: it is 0, and somebody has to write that."""
+    norm = b.op("ReduceL2", b.input((2, 0)), axes=[-1], keep_dims=True)
+    b.op("MatMul", b.input((2, 2)), b.input((2, 1)), norm)
