@@ -39,10 +39,15 @@ def workers_of(line: CommandLine) -> int:
     return jobs
 
 
+def share_of_threads(jobs: int) -> int:
+    """Threads of compiled code in each of so many workers."""
+    return max(current().cores // jobs, 1)
+
+
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[Done]:
     """Run the problems in so many processes, and give each result when it is there. No process outlives the iterator."""
     memory = _memory(bench)
-    crew = _Crew(Setup(bench, replace(config(), threads=max(current().cores // jobs, 1))))
+    crew = _Crew(Setup(bench, replace(config(), threads=share_of_threads(jobs))))
     starved = list[Problem]()
     try:
         for problem, done in crew.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):

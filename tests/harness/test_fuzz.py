@@ -10,21 +10,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from click.testing import Result as Output
 
 from benchgraph import ops
 from benchgraph.cli import main
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import PropertyType, dense_strides
 from benchgraph.graph import Graph, load, parse_graph, validate
 from benchgraph.graph.ir import END, Op
 from benchgraph.harness.argv import parse
-from benchgraph.harness.fuzz.command import Request, read
+from benchgraph.harness.fuzz.command import Request, _as_it_ran, read, shrink_all
 from benchgraph.harness.fuzz.generate import generate
 from benchgraph.harness.fuzz.shrink import complexity, shrink
+from benchgraph.harness.isolate import share_of_threads
 from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.ir import Expr
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
@@ -32,7 +36,7 @@ from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 REGRESSIONS = data_dir("inputs") / "graph" / "regressions"
 
 
-def fuzz(*words: str, library: FakeLibrary | None = None) -> Result:
+def fuzz(*words: str, library: FakeLibrary | None = None) -> Output:
     bench = None if library is None else fake_bench(library)
     return CliRunner().invoke(main, ["fuzz", *words], obj=bench, prog_name="benchgraph")
 
@@ -51,7 +55,12 @@ def test_it_runs_graphs_of_a_seed_each_of_which_runs_alone() -> None:
 def test_the_other_words_go_to_every_graph() -> None:
     request = read(["--count=2", "--policy=fused,post_ops", "-o", "found", "--jobs", "2", "--tries", "7"])
     assert request == Request(count=2, output="found", tries=7, rest=("--policy=fused,post_ops", "--jobs=2"))
-    assert request.words == ["--fuzz", "--policy=fused,post_ops", "--jobs=2", "0:0", "0:1"]
+    assert request.words == ["--fuzz", "--policy=fused,post_ops", "--jobs=2", "--library=benchgraph", "0:0", "0:1"]
+
+
+def test_every_library_is_asked_for_every_graph() -> None:
+    request = read(["--count=2", "--library=benchgraph,other"])
+    assert request.words == ["--fuzz", "--library=benchgraph", "0:0", "0:1", "--library=other", "0:0", "0:1"]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +108,25 @@ def test_a_failure_becomes_a_case_that_fails_alone(tmp_path: Path) -> None:
     again = CliRunner().invoke(main, repro, obj=fake_bench(library))
     assert "0:FAILED" in again.output
     assert fuzz("--seed=1", "--count=1", f"--start={index}", "--ops=8", "--tries=0", library=library).output.count("shrunk") == 0
+
+
+@pytest.mark.parametrize("name", ["benchgraph", "other"])
+def test_what_another_library_does_not_implement_is_no_failure_to_look_into(name: str, tmp_path: Path) -> None:
+    problem = parse(["--fuzz", "1:0"]).problems[0]
+    problem = replace(problem, globals=replace(problem.globals, library=name))
+    refused = CaseResult(0, problem.repro, 0.0, Result(Status.UNIMPLEMENTED, "no kernel"))
+    bench = fake_bench(FakeLibrary(Clock()))
+    told = list(shrink_all(Request(output=str(tmp_path), tries=1), [problem], [refused], bench))
+    assert len(told) == (name == "benchgraph")
+
+
+@pytest.mark.parametrize(
+    ("words", "threads"), [([], config().threads), (["--jobs=2"], share_of_threads(2)), (["--threads=3", "--jobs=2"], 3)]
+)
+def test_a_failure_is_shrunk_with_the_threads_it_ran_with(words: list[str], threads: int) -> None:
+    """Code depends on them, and workers have fewer."""
+    (problem,) = parse(["--fuzz", *words, "1:0"]).problems
+    assert _as_it_ran(problem).globals.threads == threads
 
 
 def test_a_refusal_is_shrunk_to_the_refused_op(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
@@ -18,7 +19,8 @@ from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.shrink import TRIES, shrink
-from benchgraph.harness.isolate import run_isolated
+from benchgraph.harness.isolate import run_isolated, share_of_threads
+from benchgraph.harness.knobs import Globals
 from benchgraph.harness.parsers import Parse, natural, positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Status
@@ -33,7 +35,9 @@ OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
     "--tries": ("tries", natural),
     "--output": ("output", str),
     "-o": ("output", str),
+    "--library": ("libraries", lambda word: tuple(dict.fromkeys(word.split(",")))),
 }
+OURS = Globals().library  # it computes every op; from any other, UNIMPLEMENTED is an answer and no failure to look into
 LOST = re.compile(r"worker process|no result within")  # reasons for which the process had to go: tried again in a process of its own
 
 
@@ -41,7 +45,7 @@ LOST = re.compile(r"worker process|no result within")  # reasons for which the p
 class Request:
     """The graphs start, start + 1 ... of a seed. tries: executions that shrinking a failure may take, 0 for not shrinking at all.
 
-    output: the folder for shrunk cases. rest: words that hold for every graph.
+    output: the folder for shrunk cases. libraries: each of them is asked for every graph. rest: words that hold for every graph.
     """
 
     seed: int = 0
@@ -49,13 +53,14 @@ class Request:
     start: int = 0
     tries: int = TRIES
     output: str = "."
+    libraries: tuple[str, ...] = (OURS,)
     rest: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
         """The command line without `fuzz` that runs these graphs."""
-        places = range(self.start, self.start + self.count)
-        return [f"--{DRIVER}", *self.rest, *(f"{self.seed}:{index}" for index in places)]
+        places = [f"{self.seed}:{index}" for index in range(self.start, self.start + self.count)]
+        return [f"--{DRIVER}", *self.rest, *(word for name in self.libraries for word in (f"--library={name}", *places))]
 
 
 def read(given: Sequence[str]) -> Request:
@@ -97,8 +102,11 @@ def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence
     by_index = {p.index: p for p in problems}
     for failure in failures if request.tries else ():
         problem = by_index[failure.index]
-        place = problem.knobs.case
-        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}.json"
+        place, library = problem.knobs.case, problem.globals.library
+        if library != OURS and failure.result.status is Status.UNIMPLEMENTED:
+            continue
+        of = "" if library == OURS else f"-{library}"
+        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}{of}.json"
         try:
             yield _shrunk(problem, failure, path, request.tries, bench)
         except (BenchgraphError, OSError) as bad:
@@ -108,11 +116,18 @@ def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence
 def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench: Bench) -> str:
     """Write the smallest graph that fails as this problem did. Returns the lines that say so and how to run it alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    trial = _Trial(problem, failure, path, bench)
+    trial = _Trial(_as_it_ran(problem), failure, path, bench)
     found = shrink(problem.graph(), trial.fails, tries)
     case = trial.run(found.graph)
     ops = "1 op" if len(found.graph.ops) == 1 else f"{len(found.graph.ops)} ops"
     return f"shrunk in {found.tries} tries to {ops}: {case.line}"
+
+
+def _as_it_ran(problem: Problem) -> Problem:
+    """The problem as it stands for another driver, with the number of threads that its worker had, for code depends on it."""
+    settings = problem.globals
+    threads = settings.threads or (config().threads if not settings.jobs else share_of_threads(settings.jobs))
+    return replace(problem, globals=replace(settings, threads=threads, verbose=0, fill=problem.fill))
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,7 @@ class _Trial:
     def run(self, graph: Graph) -> CaseResult:
         save(graph, self.path)
         (problem,) = parse(["--graph", "--expected-n-partitions=0", f"--case={self.path}"]).problems
-        problem = replace(problem, globals=replace(self.problem.globals, verbose=0, fill=self.problem.fill))
+        problem = replace(problem, globals=self.problem.globals)
         if not LOST.search(self.failure.result.reason):
             return run_case(problem, self.bench, lambda text: None)
         (done,) = run_isolated([problem], self.bench, 1)

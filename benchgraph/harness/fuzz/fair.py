@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,18 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Array, Call, Role
+from benchgraph.ops.spec import Array, Call, Reduction, Role
 from benchgraph.reference import call_of, compare
+from benchgraph.tir.ir import BinOp
 
-RUNS = 6
+RUNS = 8
 SCALE = 64.0  # noise and tolerance are larger by this than in a real run, so that a step that noise can reach in one of many runs is seen
 MARGIN = 4.0  # a row's threshold is about four times what its op is really off by: a rounding is half an eps, and is allowed two
 STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a rounding
 FORGETS = 0.35  # share of tensors whose error a run forgets
 MOST_ZEROS = 0.9  # share of zeros beyond which a result proves little
 LARGEST = 1e30  # beyond that, squares leave f32
+SMALL = 2.0**-10  # of an input: a result that is smaller everywhere may be what is left of numbers that cancel
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,12 @@ def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator)
         call = call_of(op)
         wants = spec(op.kind).reference(call, tuple(exact[t.id] for t in op.inputs))
         sure = spec(op.kind).sure_zeros(call)
-        if all(_is_usable(t, want, sure) for t, want in zip(op.outputs, wants, strict=False)) and all(
-            r.passes(op, call, wants) for r in runs
-        ):
+        largest = max((float(np.abs(_reals(exact[t.id])).max(initial=0.0)) for t in op.inputs), default=0.0)
+        least = SMALL * largest if spec(op.kind).threshold(call) else 0.0
+        usable = _stays_in_range(call, largest) and all(
+            _is_usable(t, want, least, sure) for t, want in zip(op.outputs, wants, strict=False)
+        )
+        if usable and all(r.passes(op, call, wants) for r in runs):
             exact |= {t.id: want for t, want in zip(op.outputs, wants, strict=False)}
         else:
             bad.add(op.id)
@@ -75,18 +81,30 @@ def _reals(a: Array) -> Array:
     return a if a.dtype.kind in "biu" else a.astype(np.float64)
 
 
-def _is_usable(t: LogicalTensor, want: Array, sure_zeros: float) -> bool:
-    """Finite, storable, and worth comparing."""
+def _stays_in_range(call: Call, largest_input: float) -> bool:
+    """Whether what a product of many numbers comes to on the way is sure to fit into f32, in whatever order they are multiplied."""
+    how = spec(call.kind).lower
+    if not (isinstance(how, Reduction) and how.op is BinOp.mul) or not call.outs[0].elements:
+        return True
+    return call.ins[0].elements / call.outs[0].elements * log(max(largest_input, 1.0)) <= log(LARGEST)
+
+
+def _is_usable(t: LogicalTensor, want: Array, least: float, sure_zeros: float) -> bool:
+    """Finite, storable, and worth comparing: more than the last bits of what was added (at least `least`), and not zeros alone."""
     if not want.size:
         return True
-    if t.dtype.is_float and not float(np.abs(want).max()) <= min(LARGEST, t.dtype.range[1]):  # NaN is not
-        return False
+    if t.dtype.is_float:
+        size = float(np.abs(want).max())
+        if not size <= min(LARGEST, t.dtype.range[1]) or size < least:  # the former is false for NaN
+            return False
     return not compare(want.astype(t.dtype.numpy), want, t.dtype, 1.0).is_mistrusted(sure_zeros + (1 - sure_zeros) * MOST_ZEROS)
 
 
 @dataclass
 class _Run:
-    """One evaluation with noise. Every other run has that of storing in narrow types, the first two forget nothing."""
+    """One evaluation with noise. Every other run has that of storing in narrow types, the first one what storing really does: numbers that
+    differed become equal. The first two forget nothing.
+    """
 
     rng: np.random.Generator
     number: int
@@ -96,7 +114,7 @@ class _Run:
         """Take one op further. False when a result does not pass."""
         ins = [self.values[t.id] for t in op.inputs]
         threshold = spec(op.kind).threshold(call)
-        gots = spec(op.kind).reference(call, tuple(v.array for v in ins))
+        gots = spec(op.kind).reference(call, tuple(self._near_ties(op, v.array, threshold) for v in ins))
         own = SCALE * threshold * DType.f32.eps + sum(_steps(op, t) for t in op.outputs)
         since = {id: rtol for v in ins for id, rtol in v.since.items()} | {op.id: own}
         for t, got, want in zip(op.outputs, gots, wants, strict=False):
@@ -107,10 +125,17 @@ class _Run:
             if self.number > 1 and self.rng.random() < FORGETS:
                 self.values[t.id] = _Value(want)
             elif self.number % 2 == 0 and t.dtype.is_float and t.dtype.bits < DType.f32.bits:
-                self.values[t.id] = _Value(self._noisy(noisy, STORED * t.dtype.eps, own_size=True), since)
+                off = self._noisy(noisy, STORED * t.dtype.eps, own_size=True) if self.number else noisy.astype(t.dtype.numpy)
+                self.values[t.id] = _Value(off.astype(np.float64), since)
             else:
-                self.values[t.id] = _Value(noisy, since)
+                self.values[t.id] = _Value(_in_f32(noisy), since)
         return True
+
+    def _near_ties(self, op: Op, values: Array, threshold: float) -> Array:
+        """An operand, off by what the op errs by before it rounds to whole numbers: data on a grid may lie where it goes either way."""
+        if values.dtype.kind != "f" or not any(t.dtype.is_integer for t in op.outputs):
+            return values
+        return self._noisy(values, threshold * DType.f32.eps, own_size=True)
 
     def _noisy(self, values: Array, share: float, *, own_size: bool) -> NDArray[np.float64]:
         """Off by up to this share of the element's size, or, unless own_size, of the rms if that is larger: sums are off by what they add.
@@ -122,6 +147,11 @@ class _Run:
         if not own_size and exact.size:
             sizes = np.maximum(sizes, np.sqrt(np.mean(np.square(exact)))) * (exact != 0)
         return np.asarray(exact + sizes * self.rng.uniform(-share, share, exact.shape))
+
+
+def _in_f32(values: Array) -> Array:
+    """Floats as everything is computed with: what f32 cannot hold is infinite, or zero."""
+    return values.astype(np.float32).astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _steps(op: Op, t: LogicalTensor) -> float:
