@@ -201,6 +201,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         request = read(words)
         line = plan(request)
         jobs = _workers(line)
+        _need_libraries(line, bench)
     except BenchgraphError as bad:
         warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1

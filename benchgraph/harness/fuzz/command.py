@@ -35,9 +35,8 @@ OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
     "--tries": ("tries", natural),
     "--output": ("output", str),
     "-o": ("output", str),
-    "--library": ("libraries", lambda word: tuple(dict.fromkeys(word.split(",")))),
 }
-OURS = Globals().library  # it computes every op; from any other, UNIMPLEMENTED is an answer and no failure to look into
+OURS = Globals().library[0]  # it computes every op; of any other, UNIMPLEMENTED is an answer and no failure to look into
 LOST = re.compile(r"worker process|no result within")  # reasons for which the process had to go: tried again in a process of its own
 
 
@@ -45,7 +44,7 @@ LOST = re.compile(r"worker process|no result within")  # reasons for which the p
 class Request:
     """The graphs start, start + 1 ... of a seed. tries: executions that shrinking a failure may take, 0 for not shrinking at all.
 
-    output: the folder for shrunk cases. libraries: each of them is asked for every graph. rest: words that hold for every graph.
+    output: the folder for shrunk cases. rest: words that hold for every graph, such as the libraries to ask.
     """
 
     seed: int = 0
@@ -53,14 +52,13 @@ class Request:
     start: int = 0
     tries: int = TRIES
     output: str = "."
-    libraries: tuple[str, ...] = (OURS,)
     rest: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
         """The command line without `fuzz` that runs these graphs."""
-        places = [f"{self.seed}:{index}" for index in range(self.start, self.start + self.count)]
-        return [f"--{DRIVER}", *self.rest, *(word for name in self.libraries for word in (f"--library={name}", *places))]
+        places = range(self.start, self.start + self.count)
+        return [f"--{DRIVER}", *self.rest, *(f"{self.seed}:{index}" for index in places)]
 
 
 def read(given: Sequence[str]) -> Request:
@@ -102,11 +100,10 @@ def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence
     by_index = {p.index: p for p in problems}
     for failure in failures if request.tries else ():
         problem = by_index[failure.index]
-        place, library = problem.knobs.case, problem.globals.library
-        if library != OURS and failure.result.status is Status.UNIMPLEMENTED:
+        place = problem.knobs.case
+        if failure.result.status is Status.UNIMPLEMENTED and problem.globals.library[0] != OURS:
             continue
-        of = "" if library == OURS else f"-{library}"
-        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}{of}.json"
+        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}.json"
         try:
             yield _shrunk(problem, failure, path, request.tries, bench)
         except (BenchgraphError, OSError) as bad:
