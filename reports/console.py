@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchgraph.harness.cells import HEADS, conditions, machine, ratio, rows
+from benchgraph.harness.compare.statistics import in_turns
+from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet
 
 WIDE = 400  # columns: nothing is cut off; lines are as long as their content
@@ -28,6 +30,10 @@ def render(results: ResultSet) -> str:
             out.print(table(case, box.SIMPLE_HEAD if terminal else box.ASCII2))
             for line in notes(case):
                 out.print(line)
+    if means := list(lines(results.cases)):
+        out.print()
+        for line in means:
+            out.print(line)
     text = out.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 
@@ -48,7 +54,13 @@ def table(case: CaseResult, style: box.Box) -> Table:
 
 
 def notes(case: CaseResult) -> list[str]:
-    r = case.result
-    pairs = " : ".join(ratio(p, r.timings[0]) for p in r.timings)
-    lines = [f"{' : '.join(p.policy for p in r.timings)} = {pairs}"] if len(r.timings) > 1 else []
-    return [*lines, *(f"warning: {w}" for w in r.warnings)]
+    """The ratios with the intervals that the rounds of this run give them, and the reasons not to believe a number."""
+    first, *others = case.result.timings
+    intervals = in_turns([(first.timing.samples_s, t.timing.samples_s) for t in others])
+    said = [f"{t.policy} {ratio(t, first)}{_interval(found)}" for t, found in zip(others, intervals, strict=True)]
+    told = [f"times over those of {first.policy}, with 95 % intervals within this run: {', '.join(said)}"] if said else []
+    return [*told, *(f"warning: {w}" for w in case.result.warnings)]
+
+
+def _interval(found: tuple[float, float] | None) -> str:
+    return "" if found is None else f" ({found[0]:.2f} to {found[1]:.2f})"

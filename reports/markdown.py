@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, fsum, log
 
 from benchgraph.harness.markup import bullets, code, folded, machine, section, table
+from benchgraph.harness.means import mean_ratio, ratio_of
 from benchgraph.harness.repro import split
-from benchgraph.harness.results import CaseResult, PolicyTiming, Result, ResultSet, Status
+from benchgraph.harness.results import CaseResult, Result, ResultSet, Status
 
 TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
 
@@ -68,15 +68,9 @@ def _cells(r: Result, first: str, policy: str) -> tuple[str, str]:
     median_s = found[policy].timing.median_s
     if policy == first:
         return f"{median_s * 1e3:.4f}", f"{r.flops / median_s / r.peak:.0%}" if r.flops and r.peak else ""
-    return f"{median_s * 1e3:.4f}", f"{_ratio(found[policy], found[first]):.2f}" if first in found else ""
-
-
-def _ratio(one: PolicyTiming, other: PolicyTiming) -> float:
-    return one.timing.median_s / other.timing.median_s
+    return f"{median_s * 1e3:.4f}", f"{ratio_of(found[policy], found[first]):.2f}" if first in found else ""
 
 
 def _mean(cases: list[CaseResult], first: str, policy: str) -> str:
-    """The geometric mean of the ratios of all cases that have both policies."""
-    both = [{t.policy: t for t in c.result.timings} for c in cases]
-    ratios = [log(_ratio(t[policy], t[first])) for t in both if policy in t and first in t]
-    return f"{exp(fsum(ratios) / len(ratios)):.2f}" if ratios else "-"
+    mean = mean_ratio(cases, first, policy)
+    return "-" if mean is None else f"{mean:.2f}"

@@ -18,6 +18,7 @@
     buffers    aligned memory for tensors, reused between partitions
     show       the partitioned graph, drawn
     compare    two sides of saved results
+    means      ratios of contenders over groups of cases
     repro      a repro line taken apart again
     markup     Markdown for reports
     results    statuses, samples, summary, exit code

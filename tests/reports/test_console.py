@@ -46,7 +46,7 @@ fused (1 partition)        | 0.9000 |    1.0000 |     8.0 |  50.0% |  1.0 |  20.
 one_op_each (2 partitions) | 2.0000 |    2.0000 |     4.0 |  25.0% |  0.5 |  10.0% |    8.0 | peak |       20.0 |  2.00
   0 single: ops 0          | 1.2500 |    1.2500 |     3.2 |  20.0% |  1.6 |  80.0% |    2.0 |   bw |       10.0 |
   1 single: ops 1          | 1.0000 |    1.0000 |     4.0 |  25.0% |  2.0 | 100.0% |    2.0 |   bw |       10.0 |
-fused : one_op_each = 1.00 : 2.00
+times over those of fused, with 95 % intervals within this run: one_op_each 2.00
 warning: noise"""
 
 
@@ -62,6 +62,22 @@ def test_long_names_are_not_cut_off() -> None:
     name = "x" * 100
     long = PolicyTiming(name, timing(1.0), parts(1.0))
     assert name in render(replace(CASE, result=replace(RESULT, timings=(long,))))
+
+
+def test_ratios_have_intervals_where_there_are_rounds_enough() -> None:
+    several = (PolicyTiming("fused", timing(*[1.0, 1.1] * 10), ()), PolicyTiming("other", timing(*[2.0, 2.2] * 10), ()))
+    text = render(replace(CASE, result=replace(RESULT, timings=several)))
+    assert "within this run: other 2.00 (2.00 to 2.00)\n" in text
+
+
+def test_groups_of_cases_have_geometric_means() -> None:
+    slower = replace(RESULT, timings=(RESULT.timings[0], PolicyTiming("one_op_each", timing(8.0), parts(8.0))))
+    repros = ["--graph --mb=1 --case=p/a.json", "--graph --mb=2 --case=p/a.json", "--matmul 2x3:3x4"]
+    cases = [CaseResult(i, repro, 1.0, r) for i, (repro, r) in enumerate(zip(repros, (RESULT, slower, RESULT), strict=True))]
+    last = render(*cases).splitlines()[-2:]
+    assert last[0] == "a (2 cases), geometric means of times over those of fused: fused 1.00, one_op_each 4.00"
+    assert last[1] == "all (3 cases), geometric means of times over those of fused: fused 1.00, one_op_each 3.17"
+    assert "geometric" not in render(CASE)
 
 
 def test_a_case_without_timings_has_no_table() -> None:
