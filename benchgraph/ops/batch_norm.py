@@ -320,7 +320,7 @@ SPECS = (
         infer=_infer_backward,
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(_folded(call)),
+        threshold=lambda call: normalize.gradient_walk(_folded(call)),
         fill=per_port(
             norms.beside_the_mean(lambda call: (call.ins[0].shape, _axes(call))), norms.gradient, norms.mean, norms.variance, norms.scale
         ),

@@ -253,7 +253,7 @@ SPECS = (
         infer=_infer_backward,
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(max(folded(call), call.ins[0].elements // max(folded(call), 1))),
+        threshold=lambda call: normalize.gradient_walk(max(folded(call), call.ins[0].elements // max(folded(call), 1))),
         fill=per_port(
             norms.beside_the_mean(lambda call: (call.ins[0].shape, row_axes(call))),
             norms.gradient,

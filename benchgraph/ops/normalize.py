@@ -42,6 +42,11 @@ def walk(folded: int) -> float:
     return sqrt(folded) / 2 + 16
 
 
+def gradient_walk(summed: int) -> float:
+    """Of a norm's gradient, whose sums of so many numbers cancel: a walk of 1.1 sqrt(n), as MatMul's is derived."""
+    return 1.1 * sqrt(summed) + 16
+
+
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,7 @@ def _row(
     more: tuple[Sample, ...] = (),
     domain: Domain = fills.PLAIN,
     first: tuple[float, ...] = (),
+    alpha_beta: tuple[float, ...] = (),
     computes: Computes | None = None,
     flops: int = 1,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
@@ -76,7 +77,7 @@ def _row(
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
         sure_zeros=lambda call: float(sure_zeros(call.attrs)),
-        fill=pointwise.activation(attrs or {}, first),
+        fill=pointwise.activation(attrs or {}, first, alpha_beta),
         zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
         domain=domain,
         computes=computes,
@@ -290,6 +291,7 @@ SPECS = (
             ),
         ),
         domain=fills.uniform(-5, 5),
+        alpha_beta=(1 / 6, 1 / 2),  # oneDNN's primitive has them
     ),
     _row(
         "HardSigmoid",

@@ -42,7 +42,9 @@ def by_element(says: str, values: Callable[[DType, Positions, Noise], Array]) ->
 
 
 def within(low: int, high: int, dtype: DType) -> tuple[int, int]:
-    """The part of a range that a dtype has."""
+    """The part of a range that a dtype has. A boolean has all of it: what is not 0 is true."""
+    if dtype is DType.boolean:
+        return low, high
     least, most = dtype.range
     return int(max(low, least)), int(min(high, most))
 

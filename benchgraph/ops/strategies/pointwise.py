@@ -69,12 +69,12 @@ def eltwise(alpha: float = 0.0, beta: float = 0.0, first: tuple[float, ...] = ()
     return by_index(f"13 phases: integers to 100, reals to 0.9, near {', '.join(f'{e:g}' for e in EDGES)}, {alpha:g}, {beta:g}", values)
 
 
-def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = ()) -> Strategy:
-    """The pattern with an op's first two f32 attributes as alpha and beta."""
+def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_beta: tuple[float, ...] = ()) -> Strategy:
+    """The pattern with an op's first two f32 attributes as alpha and beta, or those that are given."""
     names = [name for name, attr in schema.items() if attr.type == "f32"]
 
     def strategy(call: Call, port: int) -> Filling:
-        alpha, beta = (*(call.attrs.real(name) for name in names), 0.0, 0.0)[:2]
+        alpha, beta = (*alpha_beta, *(call.attrs.real(name) for name in names), 0.0, 0.0)[:2]
         return eltwise(alpha, beta, first)
 
     return strategy
