@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.graph import parse_graph
-from benchgraph.reference import compare, domain, evaluate, tolerance
+from benchgraph.graph import parse_graph, validate
+from benchgraph.reference import compare, domain, evaluate, masked, tolerance, zero_limit
 from benchgraph.reference.evaluate import Array
 
 MLP = """
@@ -229,3 +229,47 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
 def test_distances_in_units_in_the_last_place(dtype: DType, want: float, got: float, ulp: float) -> None:
     c = compare(np.array([got], dtype.numpy), np.array([want], np.float64), dtype, 1.0)
     assert c.max_ulp == ulp
+
+
+def test_a_few_huge_values_do_not_hide_errors_in_the_others() -> None:
+    want = np.linspace(1, 2, 1000)
+    for huge in (1e20, float(np.finfo(np.float32).max)):
+        want[:50] = huge
+        got = want.astype(np.float32)
+        assert compare(got, want, DType.f32, 1e-5).ok
+        got[500] *= np.float32(1.001)
+        assert compare(got, want, DType.f32, 1e-5).errors == 1
+
+
+def test_either_side_of_overflow_is_right_near_the_end_of_the_range_alone() -> None:
+    most = float(np.finfo(np.float32).max)
+    right = [(np.inf, most * (1 - 1e-6)), (most, np.inf), (-np.inf, -most * (1 - 1e-6))]
+    wrong = [(np.inf, most / 2), (most / 2, np.inf), (-np.inf, most), (np.nan, most)]
+    for ok, pairs in ((True, right), (False, wrong)):
+        for got, want in pairs:
+            assert compare(np.array([got], np.float32), np.array([want]), DType.f32, 1e-5).ok is ok, (got, want)
+    assert not compare(np.array([np.inf], np.float32), np.array([most]), DType.f32, 0.0).ok, "an exact op is never off"
+
+
+def limit(text: str, sure: float = 0.0) -> float:
+    graph = validate(parse_graph(f"graph engine=cpu fpmath=strict {{ {text} }}"))
+    return zero_limit(graph, graph.outputs[0].id, sure)
+
+
+def test_the_op_that_makes_an_output_says_how_many_zeros_it_may_have() -> None:
+    assert limit("%1: f32[9] = ReLU#0(%0: f32[9])") == 0.65
+    assert limit("%2: f32[4,4] = MatMul#0(%0: f32[4,4], %1: f32[4,4]) %4: f32[4,4] = Add#1(%2, %3: f32[4])") == 0.3
+    assert limit("%2: boolean[9] = GreaterEqual#0(%0: f32[9], %1: f32[9])") == 0.99
+    assert limit("%1: f32[5,80] = SoftMax#0(%0: f32[5,80]) {axis=1}") == pytest.approx(0.9)
+    assert limit("%1: f32[5,8] = SoftMax#0(%0: f32[5,8]) {axis=1}") == 0
+    assert limit("%1: s32[5,8] = GenIndex#0(%0: f32[5,8]) {axis=1}") == 1
+
+
+def test_zeros_that_are_sure_do_not_count() -> None:
+    relu = "%1: f32[9] = ReLU#0(%0: f32[9])"
+    assert limit(relu, sure=0.5) == pytest.approx(0.825)
+    assert limit("%1: f32[9] = Clamp#0(%0: f32[9]) {min=0.0, max=0.0}") == 1
+    assert limit(f"{relu} %3: f32[9] = Multiply#1(%1, %2: f32[9])") == 0.65, "a product of zeros"
+    mask = np.array([[0, -np.inf], [-np.inf, -np.inf]], np.float32)
+    assert masked([np.zeros((2, 2), np.float32), mask, mask[0]]) == 0.75
+    assert masked([np.full(3, -np.inf), np.zeros((2, 2), np.int8)]) == 0

@@ -77,3 +77,17 @@ def test_data_of_another_shape_is_an_error() -> None:
 def test_a_wildcard_has_no_reference() -> None:
     with pytest.raises(Unimplemented):
         evaluate(parse_graph("graph engine=cpu fpmath=strict { %1: f32[2] = Wildcard#0(%0: f32[2]) }"), {0: np.zeros(2)})
+
+
+def test_ops_in_between_read_what_a_tensor_holds() -> None:
+    graph = parse_graph("graph engine=cpu fpmath=strict { %1: bf16[2] = Square#0(%0: bf16[2]) %2: bf16[2] = Square#1(%1) }")
+    got = evaluate(graph, {0: np.array([17.0, 0.5])}, keep=[1])
+    np.testing.assert_array_equal(got[1], [289.0, 0.25]), "asked for, it is what the op computed"
+    np.testing.assert_array_equal(got[2], [288.0**2, 0.0625]), "bf16 holds 288"
+
+
+def test_what_overflows_is_infinite_for_what_follows() -> None:
+    graph = parse_graph("graph engine=cpu fpmath=strict { %1: f32[3] = Exp#0(%0: f32[3]) %2: f32[3] = Reciprocal#1(%1) }")
+    got = evaluate(graph, {0: np.array([88.0, 89.0, 800.0])})[2]
+    assert got[0] > 0
+    np.testing.assert_array_equal(got[1:], [0, 0])
