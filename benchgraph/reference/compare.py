@@ -148,8 +148,7 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     """
     if got.shape != want.shape:
         raise ValueError(f"got has shape {got.shape}, want {want.shape}")
-    square = sum(_finite_square(w) for _, _, w in _chunks(got, want))
-    scale = _scale(want, dtype)
+    square, scale = _sizes(want, dtype)
     sums, misses, near = _Sums(), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
         with np.errstate(invalid="ignore", over="ignore"):
@@ -176,25 +175,29 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     )
 
 
-def _finite_square(values: NDArray[np.float64]) -> float:
-    """The sum of squares of the finite values."""
-    square = float(np.vdot(values, values))
-    return square if isfinite(square) else float(np.square(values[np.isfinite(values)]).sum())
+def _square(values: NDArray[np.float64]) -> float:
+    """The sum of squares; not by BLAS, whose threads cost more than these few numbers, and far more where other programs run."""
+    return float(np.einsum("i,i->", values, values))
 
 
-def _scale(want: Array, dtype: DType) -> float:
-    """The size of what the values are sums of; see the module."""
-    square, count, huge = 0.0, 0, dtype.range[1] / 2
-    for _, _, w in _chunks(want, want):
-        ordinary = w[np.abs(w) < huge]
-        square, count = square + float(np.vdot(ordinary, ordinary)), count + ordinary.size
+def _sizes(want: Array, dtype: DType) -> tuple[float, float]:
+    """The sum of squares of the finite values, and the size of what the values are sums of; see the module."""
+    finite, square, count, huge = 0.0, 0.0, 0, dtype.range[1] / 2
+    step, samples = max(want.size // SAMPLED, 1), [np.zeros(0)]
+    for start, _, w in _chunks(want, want):
+        samples.append(np.abs(w[-start % step :: step]))
+        ordinary, of_all = w, _square(w)
+        if not of_all < huge * huge:  # there may be a huge one, or an infinity or NaN
+            ordinary = w[np.abs(w) < huge]
+            of_all = _square(w[np.isfinite(w)])
+        of_ordinary = of_all if ordinary is w else _square(ordinary)
+        finite, square, count = finite + of_all, square + of_ordinary, count + ordinary.size
     if not count:
-        return 0.0
-    step = max(want.size // SAMPLED, 1)
-    sizes = np.abs(np.concatenate([w[start % step :: step] for start, _, w in _chunks(want, want)]))
+        return finite, 0.0
+    sizes = np.concatenate(samples)
     counted = sizes[(sizes > 0) & (sizes < huge)]
     rms = sqrt(square / count)
-    return min(rms, MEDIANS * float(np.median(counted))) if counted.size else rms
+    return finite, min(rms, MEDIANS * float(np.median(counted))) if counted.size else rms
 
 
 def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.float64]]]:
@@ -245,7 +248,7 @@ def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.fl
     if not sums.max_abs:
         return  # everything below is 0 then
     sums.max_ulp = max(sums.max_ulp, float((diff / _steps(want, dtype)).max()))
-    sums.square_error += float(np.vdot(diff, diff))
+    sums.square_error += _square(diff)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.divide(diff, np.abs(want))
     largest = float(relative.max())
