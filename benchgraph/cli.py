@@ -13,6 +13,7 @@ import click
 from benchgraph.core.config import config, table
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.plugins import load_driver, names
@@ -106,6 +107,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     """
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
+    use_one_thread()
     if words[0] == "ops":
         ctx.exit(_ops(words[1:]))
     if words[0] == "show":

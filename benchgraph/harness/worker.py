@@ -33,6 +33,7 @@ from typing import IO
 
 from benchgraph.core.config import Config, environment, override
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Result, Status
@@ -40,7 +41,6 @@ from benchgraph.harness.results import CaseResult, Result, Status
 TIMEOUT_S = 300.0  # when --timeout is not given: far above what a case of a correctness batch takes, so that only hangs reach it
 BOOT_S = 120.0  # for a new process to import everything, which takes half a second on an idle machine
 LAST_WORDS_S = 2.0  # for a process whose pipe has closed to end, and for one that hangs to print where (-v)
-BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # of numpy's products, in the reference
 NEVER = float("inf")
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -86,7 +86,7 @@ class Worker:
                 stderr=self._printed[1],
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C reaches the parent alone, and what a case starts can be killed with the worker
-                env=_environment(setup.config.threads),
+                env=_environment(),
             )
         self._send(setup)
 
@@ -179,10 +179,10 @@ def _append_file() -> IO[bytes]:
     return file
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """Ours; with the modules found where this process finds them, and no more threads for numpy than for compiled code."""
+def _environment() -> dict[str, str]:
+    """Ours; with the modules found where this process finds them, and one thread for numpy unless we say otherwise."""
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    return environment({name: str(threads) for name in BLAS_THREADS}, PYTHONPATH=path)
+    return environment(SINGLE, PYTHONPATH=path)
 
 
 def _timeout_s(problem: Problem) -> float:
