@@ -163,6 +163,12 @@ def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:
     return {**defaults, **os.environ, **changes}
 
 
+def provide(defaults: Mapping[str, str]) -> None:
+    """Set variables of this process, and so of its children, that it has not."""
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
 _current: Config | None = None
 
 

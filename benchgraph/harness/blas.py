@@ -7,12 +7,11 @@ processes were busy. Whoever sets these variables keeps what they say.
 
 from __future__ import annotations
 
-import os
+from benchgraph.core.config import provide
 
 SINGLE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def use_one_thread() -> None:
     """For this process, before it imports numpy, and for those it starts."""
-    for name, number in SINGLE.items():
-        os.environ.setdefault(name, number)
+    provide(SINGLE)
