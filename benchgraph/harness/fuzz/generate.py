@@ -23,16 +23,21 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
         wanted = max(1, round(max_ops * growth.rng.random() ** 1.5))  # more small graphs than large ones
         for _ in range(ROUNDS):
             growth.grow(wanted)
-            while growth.ops and (bad := _unfair(growth, name)):
-                growth.drop(bad)
+            _prune(growth, name)
             if len(growth.ops) >= wanted:
                 break
+        growth.finish()
+        _prune(growth, name)  # what leaves the graph is looked at more closely
         if growth.ops:
-            growth.finish()
             return growth.graph()
     raise AssertionError(f"no graph for seed {seed}, index {index}")
 
 
-def _unfair(growth: Growth, name: str) -> set[int]:
-    graph = growth.graph()
-    return unfair(graph, domain(graph, DATA_SEED), name)
+def _prune(growth: Growth, name: str) -> None:
+    """Take out what is not fair, until everything is: what is left may get other data, and other results may leave the graph."""
+    while growth.ops:
+        graph = growth.graph()
+        bad = unfair(graph, domain(graph, DATA_SEED), name)
+        if not bad:
+            return
+        growth.drop(bad)
