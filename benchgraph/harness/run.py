@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidGraph, InvalidShape, OutOfMemory
+from benchgraph.core.remarks import collected
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
@@ -90,7 +91,7 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
         return Result(Status.SKIPPED, "Skip-start option hit")
     if (kind := problem.globals.memory_kind) != USM:
         return Result(Status.SKIPPED, f"memory of kind {kind} is a device's, and the CPU has none; use --memory-kind={USM}")
-    with phase("load"):
+    with phase("load"), collected() as remarks:
         graph = problem.graph()
     if problem.globals.verbose >= GRAPH_LEVEL:
         log(print_graph(graph).rstrip())
@@ -101,6 +102,7 @@ def _repeated(problem: Problem, bench: Bench, log: Log) -> Result:
         if not result.status.is_pass:
             break
         result = _run(problem, graph, bench)
+    result = replace(result, reason="; ".join([*filter(None, [result.reason]), *remarks]))
     return replace(result, graph=sketch(graph)) if result.n_partitions else result
 
 

@@ -229,7 +229,7 @@ def test_an_illegal_file_can_be_mended() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (Overrides(in_shapes={9: NewShape((1,))}), "--in-shapes: tensor 9: there is no such tensor"),
+        (Overrides(in_shapes={0: NewShape(layout="zz")}), "--in-shapes: tensor 0: the tag 'zz'"),
         (Overrides(in_shapes={1: NewShape((7, 4))}), "--in-shapes: op 0: MatMul: "),
         (Overrides(in_shapes={1: NewShape((7, 4))}, mb=4, op_attrs={3: {"axis": "0"}}), "--in-shapes --mb --op-attrs: op 0: MatMul: "),
         (Overrides(mb=-1), "--mb: the batch size is -1"),

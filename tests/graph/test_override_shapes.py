@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, ParseError
+from benchgraph.core.remarks import collected
 from benchgraph.core.tensor import Shape, dense_strides
-from benchgraph.graph import Graph, infer_shapes, parse_graph, validate
+from benchgraph.graph import Graph, GraphBuilder, infer_shapes, parse_graph, validate
 from benchgraph.graph.override import BadOverride, NewShape, Overrides, rewrite, with_attrs, with_shapes
 from benchgraph.graph.override.layout import axes_of, strides_in
 
@@ -79,7 +80,6 @@ def test_an_input_the_file_leaves_open_gets_its_dims() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({9: NewShape((1,))}, "tensor 9: there is no such tensor; inputs are 0, 2, outputs 3"),
         (
             {1: NewShape((1,))},
             "tensor 1: it is computed inside the graph, so its shape follows from others; set inputs (0, 2) or outputs (3)",
@@ -94,6 +94,12 @@ def test_what_does_not_fit_is_refused(change: dict[int, NewShape], message: str)
     with pytest.raises(InvalidArguments) as bad:
         with_shapes(CHAIN, change)
     assert str(bad.value).endswith(message)
+
+
+def test_a_tensor_that_is_not_there_is_remarked_on() -> None:
+    with collected() as remarks:
+        assert with_shapes(CHAIN, {9: NewShape((1,))}) == with_shapes(CHAIN, {})
+    assert remarks == ["--in-shapes: there is no tensor 9: ignored, as benchdnn does; inputs are 0, 2, outputs 3"]
 
 
 def test_a_layout_without_dims_needs_an_input_that_has_some() -> None:
@@ -224,3 +230,12 @@ def test_shapes_that_an_op_needs_of_what_is_computed_are_refused() -> None:
     )
     with pytest.raises(InvalidArguments, match=r"^op 0: DynamicDequantize: input 1 would have to become \(4, 6\) .* but it is computed"):
         with_attrs(g, {0: {"group_shape": "2x1"}})
+
+
+def test_a_fraction_in_a_list_of_integers_is_cut_off_and_remarked_on() -> None:
+    b = GraphBuilder()
+    b.op("StaticReshape", b.input((2, 3)), shape=(3, 2), special_zero=False)
+    with collected() as remarks:
+        g = with_attrs(b.graph(), {0: {"shape": "6.9x1"}})
+    assert g.ops[0].attrs["shape"] == (6, 1)
+    assert remarks == ["--op-attrs: shape takes integers: 6.9 is cut off to 6, as in benchdnn"]

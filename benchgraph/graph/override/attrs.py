@@ -8,6 +8,7 @@ from dataclasses import replace
 from benchgraph import ops
 from benchgraph.core.attrs import AttrValue
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError, did_you_mean
+from benchgraph.core.remarks import remark
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override.draft import Draft, settle
 
@@ -54,10 +55,19 @@ def _value(op: Op, name: str, text: str) -> AttrValue:
     kind = known[name]
     try:
         if kind.endswith("[]"):
-            return tuple(_READ[kind.removesuffix("[]")](part) for part in text.split("x"))  # type: ignore[return-value]
+            return tuple(_element(kind.removesuffix("[]"), name, part) for part in text.split("x"))  # type: ignore[return-value]
         return _READ[kind](text)
     except ValueError:
         raise ParseError(f"attribute '{name}' cannot be '{text}'", fix=_REMEDY[kind]) from None
+
+
+def _element(kind: str, name: str, text: str) -> AttrValue:
+    """An element of a list. A fraction where integers belong is cut off, since batch files written for benchdnn rely on that."""
+    if kind == "s64" and text.count(".") == 1 and text.replace(".", "").isdecimal():
+        whole = int(text.partition(".")[0] or 0)
+        remark(f"--op-attrs: {name} takes integers: {text} is cut off to {whole}, as in benchdnn")
+        return whole
+    return _READ[kind](text)
 
 
 def _flag(text: str) -> bool:

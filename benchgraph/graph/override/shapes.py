@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.override.draft import Draft, settle
@@ -28,7 +29,8 @@ def with_shapes(graph: Graph, shapes: Mapping[int, NewShape]) -> Graph:
 
     An input without a layout of its own becomes row-major. The dims of an output must be those that follow from the inputs; what can
     be chosen is its layout, or, where an op's output shape is free (gradients of convolution weights), that.
-    Raises InvalidArguments for an id that is no input or output, and for a layout that does not fit the dims.
+    An id that the graph does not have is remarked on and ignored, since batch files written for benchdnn name such ids. Raises
+    InvalidArguments for an id inside the graph, and for a layout that does not fit the dims.
     """
     return settle(set_shapes(Draft(graph), shapes))
 
@@ -42,7 +44,7 @@ def set_shapes(draft: Draft, shapes: Mapping[int, NewShape]) -> Draft:
         if id in graph.tensors:
             what = "it is computed inside the graph, so its shape follows from others"
             raise InvalidArguments(what, where=f"tensor {id}", fix=f"set inputs ({_ids(inputs)}) or outputs ({_ids(outputs)})")
-        raise InvalidArguments("there is no such tensor", where=f"tensor {id}", fix=f"inputs are {_ids(inputs)}, outputs {_ids(outputs)}")
+        remark(f"--in-shapes: there is no tensor {id}: ignored, as benchdnn does; inputs are {_ids(inputs)}, outputs {_ids(outputs)}")
     new = {id: _changed(inputs[id], change) for id, change in shapes.items() if id in inputs}
     wanted = {id: change for id, change in shapes.items() if id in outputs and id not in inputs}
     return replace(draft, inputs={**draft.inputs, **new}, outputs={**draft.outputs, **wanted}, relaid=draft.relaid or bool(shapes))
