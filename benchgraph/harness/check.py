@@ -190,8 +190,10 @@ class _Run:
         Only the next execution uses what was kept; were that made of anything but constants, its results are wrong.
         """
         turn_bits(self._variable)
-        self()
-        turn_bits(self._variable)
+        try:
+            self()
+        finally:  # other libraries go on with these inputs when this one breaks down
+            turn_bits(self._variable)
 
 
 def _repeat(run: _Run, where: str, verdict: Verdict) -> Verdict:

@@ -1,7 +1,8 @@
 """SoftMax: exp(src) over its sum along an axis (by default axis 1), shifted by the maximum so that nothing overflows.
 
 The optional second output, stats, is max + log(sum of exp(src - max)), f32, with the axis as 1. A row of nothing but -inf gives NaN
-(stats too) in mode none; in mode inf_as_zero it gives zeros, and stats -inf.
+(stats too) in mode none; in mode inf_as_zero it gives zeros, and stats 0, as in oneDNN: exp(src - stats), with which the gradient
+begins, is then 0 for it too, where stats of -inf would make it NaN.
 
 The threshold: exp's own few ulp, its argument's rounding (eps/2 times |src - max|, about 8 in the test data), the sum's walk of
 sqrt(n) / 4 (positive numbers do not cancel), a division: 16 + sqrt(n) / 4.
@@ -47,7 +48,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         dst = shifted / total
         stats = top + np.log(total)
     if _inf_as_zero(call.attrs):
-        dst = np.where(total == 0, 0.0, dst)
+        dst, stats = np.where(total == 0, 0.0, dst), np.where(total == 0, 0.0, stats)
     return (dst, stats)[: len(call.outs)]
 
 
@@ -65,7 +66,10 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     dst = as_dtype(d, d.op("Divide", shifted, divisor), call.outs[0].dtype)
     if len(call.outs) == 1:
         return (dst,)
-    return dst, d.op("Add", top, d.op("Log", total))
+    stats = d.op("Add", top, d.op("Log", divisor))
+    if guards:
+        stats = d.op("Select", d.op("GreaterEqual", total, d.const(FLT_MIN), dtype=DType.boolean), stats, d.const(0.0), dtype=DType.f32)
+    return dst, stats
 
 
 def _sums_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

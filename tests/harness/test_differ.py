@@ -110,6 +110,20 @@ def test_a_witness_that_cannot_run_is_told_and_compared_with_nobody() -> None:
     assert (result.right, result.wrong) == ((OURS,), ())
 
 
+def test_a_witness_that_breaks_down_while_it_executes_leaves_the_data_as_they_were() -> None:
+    class Breaking(FakeLibrary):
+        def compile(self, partition):  # type: ignore[no-untyped-def]
+            def breaks(kind: str, a: np.ndarray) -> np.ndarray:
+                raise ExecutionFailed("killed")
+
+            self.spoil = breaks
+            return super().compile(partition)
+
+    result = run(right(), Breaking(Clock()))
+    assert (result.status, result.differences, told(result)[THEIRS]) == (Status.PASSED, (), Status.FAILED)
+    assert (result.right, result.wrong) == ((OURS,), ())
+
+
 def test_what_breaks_down_in_the_library_under_test_is_raised() -> None:
     with pytest.raises(ExecutionFailed):
         run(FakeLibrary(Clock(), fails=ExecutionFailed("it broke")), right())
