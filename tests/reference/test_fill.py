@@ -270,6 +270,26 @@ def test_networks_that_are_not_gated() -> None:
 
 def test_every_rule_is_tried_once_and_the_first_claim_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     g = graph(SCORES + "%5: f32[2,6,8] = Add#1(%2, %4: f32[2,6,8]) " + SOFTMAX)
-    assert len(RULES) == 9
+    assert len(RULES) == 10
     monkeypatch.setitem(RULES, "factors", RULES["scores"])
     assert rules(g) == {0: "factors", 1: "factors", 4: "causal_mask"}
+
+
+U8_SCORES = (
+    '%2: f32[2,6,16] = Dequantize#0(%0: u8[2,6,16]) {qtype="per_tensor", scales=[0.12], zps=[0]} '
+    '%3: f32[2,16,8] = Dequantize#1(%1: u8[2,16,8]) {qtype="per_tensor", scales=[0.12], zps=[0]} '
+    "%4: f32[2,6,8] = MatMul#2(%2, %3) %5: f32[2,6,8] = SoftMax#3(%4) {axis=-1} "
+)
+U8_PROBABILITIES = '%6: u8[2,6,8] = Quantize#4(%5) {qtype="per_tensor", scales=[0.12], zps=[0]}'
+
+
+def test_quantised_probabilities_do_not_vanish() -> None:
+    g = graph(U8_SCORES + U8_PROBABILITIES)
+    assert rules(g) == {0: "quantised_scores", 1: "quantised_scores"}
+    given = fill(g, 3)
+    assert np.mean(evaluate(g, given)[6] > 0) > 0.1
+    assert given[0].max() > 8, "beyond the small integers of the product's own strategy"
+
+
+def test_quantised_scores_of_float_probabilities_are_the_products() -> None:
+    assert rules(graph(U8_SCORES)) == {0: "quantised", 1: "quantised"}

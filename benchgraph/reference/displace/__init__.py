@@ -1,4 +1,4 @@
-"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and one more, on data flow and
+"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and two more, on data flow and
 properties of rows.
 
     compressed_attention   keys and values in few bits: small integers
@@ -7,6 +7,7 @@ properties of rows.
     bottom_right           lengths in a causal mask that is aligned at its end: the lengths of the scores
     causal_mask            a mask that is added to scores: -inf above the diagonal, and a row of nothing but -inf
     implicit_mask          a mask that scores are selected by: -inf where they are not
+    quantised_scores       queries and keys behind a Dequantize, where probabilities are quantised: scores several units apart (ours)
     quantised              operands behind a Dequantize: the integers that the op behind it is tested on
     factors                operands beside a computed one: numbers that neither blow it up nor make it vanish
     scores                 queries and keys: scores a few units apart (ours)
@@ -28,16 +29,26 @@ from benchgraph.reference.displace import (
     gated,
     implicit_mask,
     quantised,
+    quantised_scores,
     scores,
     statistics,
 )
 from benchgraph.reference.displace.rule import Displaced
 
 Rule = Callable[[Graph], Iterator[Displaced]]
-RULES: dict[str, Rule] = {
-    module.__name__.rpartition(".")[2]: module.find
-    for module in (compressed_attention, gated, statistics, bottom_right, causal_mask, implicit_mask, quantised, factors, scores)
-}
+_IN_ORDER = (
+    compressed_attention,
+    gated,
+    statistics,
+    bottom_right,
+    causal_mask,
+    implicit_mask,
+    quantised_scores,
+    quantised,
+    factors,
+    scores,
+)
+RULES: dict[str, Rule] = {module.__name__.rpartition(".")[2]: module.find for module in _IN_ORDER}
 
 
 def displaced(graph: Graph) -> dict[int, tuple[str, Displaced]]:

@@ -1,0 +1,49 @@
+"""Queries and keys that come quantised, where the probabilities are quantised too. A rule of our own: benchdnn takes MatMul's strategy.
+
+    s = MatMul(Dequantize(%q: u8), Dequantize(%k: u8)); ... Quantize(SoftMax(s))
+    -> %q, %k: what stands for reals that give scores several units apart
+
+With scores close together all probabilities are about 1 / n, which a Quantize of a few steps rounds to 0: nothing that follows is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchgraph.core.tensor import LogicalTensor, TensorType
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Computes, Filling
+from benchgraph.ops.strategies.noise import Noise
+from benchgraph.reference.displace.rule import Displaced, computing, downstream, is_transparent, is_wide_float, softmax_behind, source
+from benchgraph.reference.real_values import real_values
+
+OPERANDS = 2
+
+
+def find(graph: Graph) -> Iterator[Displaced]:
+    for op in computing(graph, Computes.matmul):
+        softmax = softmax_behind(graph, op)
+        if softmax is None or not _is_quantised(graph, softmax):
+            continue
+        for t in op.inputs[:OPERANDS]:
+            found = source(graph, t)
+            if found is not None and found.is_dequantised:
+                yield Displaced(found.tensor.id, _reals(graph, found.tensor))
+
+
+def _is_quantised(graph: Graph, softmax: Op) -> bool:
+    """Whether the next ops only move and convert the probabilities, one of them into a quantised type."""
+    for op in downstream(graph, softmax):
+        if not is_transparent(op):
+            return False
+        if spec(op.kind).converts and not is_wide_float(op.outputs[0]):
+            return True
+    return False
+
+
+def _reals(graph: Graph, t: LogicalTensor) -> Filling:
+    def make(made: TensorType, noise: Noise) -> Array:
+        return real_values(graph, t, noise.chunk(0))
+
+    return Filling("what stands for reals that keep quantised probabilities from vanishing", make)

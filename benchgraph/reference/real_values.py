@@ -1,0 +1,131 @@
+"""Real numbers with full mantissas for an input of a graph: of the kind that the op that first computes with them meets in use.
+
+Movement ops and casts are looked through, so a transposed weight is filled as the MatMul behind the transpose asks. A Dequantize is
+looked through as well: its input gets the integers that stand for the numbers wanted behind it. Integers over the whole range would drive
+every Quantize further down into saturation, where hardly any mistake shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.tensor import LogicalTensor, TensorType
+from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array, Call, Role
+from benchgraph.reference.displace.rule import is_wide_float
+from benchgraph.reference.evaluate import call_of
+
+Reals: TypeAlias = NDArray[np.float64]
+
+SHARPNESS = 6.0  # spread of the numbers that go into a quantised softmax; with spread 1 the probabilities of a row of 100 all round to 0
+
+
+@dataclass(frozen=True)
+class _Use:
+    """An input port of an op."""
+
+    op: Op
+    port: int
+
+
+def real_values(graph: Graph, t: LogicalTensor, rng: np.random.Generator) -> Array:
+    """The elements of an input, of its shape: reals, or what the integer type of the tensor stands for them with."""
+    first = _first_use(graph, t.id)
+    if first is None:
+        return np.zeros(t.known_shape)
+    path = _path(graph, first)
+    values = _wanted(path[-1], t, rng)
+    if path[-1].port == 0 and spec(path[-1].op.kind).role is Role.anchor and _feeds_quantised_rows(graph, path[-1].op):
+        values = values.astype(np.float64) * SHARPNESS
+    for use in reversed(path[:-1]):
+        into = use.op.inputs[0]
+        values = np.resize(values, into.known_shape)
+        if spec(use.op.kind).converts and not is_wide_float(into):
+            values = _quantised(use.op, values, rng)
+    return np.resize(values, t.known_shape)
+
+
+def _first_use(graph: Graph, id: int) -> _Use | None:
+    """The first computing op that reads a tensor; None when none does."""
+    for op in graph.consumers.get(id, ()):
+        if not spec(op.kind).unsupported:
+            return _Use(op, [t.id for t in op.inputs].index(id))
+    return None
+
+
+def _path(graph: Graph, use: _Use) -> list[_Use]:
+    """From a use through ops that only move or cast the data to the op that computes with it."""
+    path = [use]
+    while _is_transparent(path[-1]):
+        behind = _first_use(graph, path[-1].op.outputs[0].id)
+        if behind is None:
+            break
+        path.append(behind)
+    return path
+
+
+def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
+    """Does this anchor's result go through a row op and then into a Quantize, with nothing but pointwise and movement ops between?"""
+    use, seen_rows = _Use(anchor, 0), False
+    while (following := _first_use(graph, use.op.outputs[0].id)) is not None:
+        use = following
+        row = spec(use.op.kind)
+        if row.role is Role.row:
+            seen_rows = True
+        elif row.role not in (Role.pointwise, Role.movement):
+            return False
+        elif row.converts and not is_wide_float(use.op.outputs[0]):
+            return seen_rows
+    return False
+
+
+def _is_transparent(use: _Use) -> bool:
+    row = spec(use.op.kind)
+    is_cast = row.converts and is_wide_float(use.op.outputs[0])
+    return (row.role is Role.movement or is_cast) and len(use.op.inputs) == 1
+
+
+def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array:
+    """What the op's row wants at this port, as finely divided as the tensor that the data comes from, so that casts have to round."""
+    call = call_of(use.op)
+    t = call.ins[use.port]
+    dtype = source.dtype if t.dtype.is_float and is_wide_float(source) else t.dtype
+    t = TensorType(dtype, t.shape)
+    call = replace(call, ins=(*call.ins[: use.port], t, *call.ins[use.port + 1 :]))
+    return spec(use.op.kind).domain(call, use.port, rng)
+
+
+def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
+    """Input for a dequantising op that comes out near `wanted`.
+
+    The op is affine, so its results for 0 and 1 give scale and offset. Integers are rounded up or down at random, so that weights smaller
+    than one step do not all vanish; numbers that the type cannot reach are scaled down first, and those under its least value mirrored.
+    """
+    call = call_of(op)
+    dtype = call.ins[0].dtype
+    offset = _result(call, 0)
+    scale = np.asarray(_result(call, 1) - offset)  # what numpy computes from arrays of rank 0 is no array
+    scale[scale == 0] = 1.0  # nothing can be reached then, so anything will do
+    steps = np.asarray(wanted.astype(np.float64) / scale)
+    if not dtype.is_integer:
+        return steps
+    low, high = dtype.range
+    reach = float(np.abs(steps).max(initial=0.0))
+    steps *= min(1.0, 0.5 * (high - low) / reach) if reach else 1.0
+    steps -= offset / scale
+    steps += rng.random(steps.shape)
+    np.floor(steps, out=steps)
+    mirrored: Reals = np.abs(steps - low) + low
+    return np.minimum(mirrored, high).astype(dtype.numpy)
+
+
+def _result(call: Call, number: int) -> Reals:
+    """What a one-input op makes of an input full of one number."""
+    src = call.ins[0]
+    (dst,) = spec(call.kind).reference(call, (np.full(src.shape, number, src.dtype.numpy),))
+    return dst.astype(np.float64)
