@@ -7,7 +7,23 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
-from benchgraph.codegen.intrinsics import I1, I8, I32, I64, PTR, VOID, call, constant, lanes_of, mangled, poison, splat, stack, vector
+from benchgraph.codegen.intrinsics import (
+    I1,
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    call,
+    constant,
+    has_narrowing_stores,
+    lanes_of,
+    mangled,
+    poison,
+    splat,
+    stack,
+    vector,
+)
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Tensor
@@ -171,7 +187,10 @@ class Frame:
             stored = _one_lane(self.builder, stored)
         where, contiguous = self._places(t, at, stride, lanes)
         name = f"llvm.masked.{'store' if contiguous else 'scatter'}.{mangled(stored.type)}.{mangled(where.type)}"
-        return call(self.builder, name, VOID, [stored, where, I32(_align(t)), self._mask(mask, lanes)])
+        on = self._mask(mask, lanes)
+        if 1 < lanes <= I64.width and t.dtype.bits < I32.width and has_narrowing_stores(self.target.isa):
+            on = _unknown(self.builder, on)
+        return call(self.builder, name, VOID, [stored, where, I32(_align(t)), on])
 
     def _places(self, t: Tensor, at: ir.Value, stride: int, lanes: int) -> tuple[ir.Value, bool]:
         """(the address and True) for neighbours, (a vector of addresses and False) otherwise."""
@@ -193,6 +212,20 @@ def _align(t: Tensor) -> int:
 
 def _one_lane(b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
     return b.insert_element(poison(ir.VectorType(scalar.type, 1)), scalar, I32(0))
+
+
+def _unknown(b: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """The mask as a value that LLVM knows nothing about.
+
+    Of a masked store whose only active lane it knows, and whose value is narrowed from 32 bits, LLVM 22 makes a store of all 32 bits:
+    what lies behind a bf16 or an 8-bit number is overwritten (X86: the narrowing store and the store of one lane are combined in turn).
+    """
+    narrow = ir.IntType(mask.type.count)
+    register = I32 if narrow.width <= I32.width else I64
+    bits = b.bitcast(mask, narrow)
+    wide = b.zext(bits, register) if narrow.width < register.width else bits
+    same = b.asm(ir.FunctionType(register, [register]), "", "=r,0", [wide], False)
+    return b.bitcast(b.trunc(same, narrow) if narrow.width < register.width else same, mask.type)
 
 
 def _every_other(b: ir.IRBuilder, mask: ir.Value | None, first: int) -> ir.Value | None:

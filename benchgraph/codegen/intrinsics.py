@@ -106,6 +106,11 @@ def has_fma(isa: Isa) -> bool:
     return "fma" not in isa.without
 
 
+def has_narrowing_stores(isa: Isa) -> bool:
+    """Masked stores that narrow every lane on the way to memory."""
+    return "avx512bw" in isa.needs
+
+
 def has_f16c(isa: Isa) -> bool:
     """Half conversions in hardware: part of AVX-512F, and F16C came with every AVX2 processor."""
     return bool(isa.needs)
