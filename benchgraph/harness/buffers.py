@@ -13,6 +13,8 @@ from benchgraph.core.arrays import put, view
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition
 
 ALIGNMENT = 64  # bytes: a cache line, and a full AVX-512 vector
@@ -66,7 +68,7 @@ def turn_bits(arrays: Iterable[Array]) -> None:
 def memory_needed(graph: Graph, *, with_reference: bool) -> int:
     """Bytes that executing the graph takes, every tensor in a buffer of its own; with the float64 reference, as much as it holds at once.
 
-    numpy may hold copies of an op's operands while it works, so these count twice.
+    While numpy works it holds as much as the results once more, and copies of a product's operands, whose strides BLAS may not take.
     """
     tensors = graph.tensors.values()
     total = sum(t.nbytes for t in tensors)
@@ -75,9 +77,9 @@ def memory_needed(graph: Graph, *, with_reference: bool) -> int:
     last = {t.id: step for step, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     live, peak = {t.id: t.type.elements for t in graph.inputs}, 0
     for step, op in enumerate(graph.order):
-        own = {t.id: t.type.elements for t in (*op.inputs, *op.outputs)}
-        live |= own
-        peak = max(peak, sum(live.values()) + sum(own.values()))
+        live |= {t.id: t.type.elements for t in (*op.inputs, *op.outputs)}
+        copied = op.inputs if spec(op.kind).role is Role.anchor else ()
+        peak = max(peak, sum(live.values()) + sum(t.type.elements for t in (*op.outputs, *copied)))
         live = {id: n for id, n in live.items() if last[id] > step}
     return total + REFERENCE_BYTES * peak
 
