@@ -144,17 +144,17 @@ def test_what_the_library_raises_has_benchdnns_status(case: Path, error: Excepti
 def test_a_case_that_does_not_fit_into_memory_is_skipped(case: Path) -> None:
     words = ["--graph", f"--case={case}"]
     need = 16 * (4 + 4) + 8 * (16 + 16 + 16)  # src and dst; the reference's, and the result once more
-    assert [s for s, _ in statuses(run(*words, free_bytes=int(need / 0.75) + 1)[0])] == ["PASSED"]
-    ((status, reason),) = statuses(run(*words, free_bytes=int(need / 0.75) - 1)[0])
+    assert [s for s, _ in statuses(run(*words, free_bytes=int(need / 0.85) + 1)[0])] == ["PASSED"]
+    ((status, reason),) = statuses(run(*words, free_bytes=int(need / 0.85) - 1)[0])
     assert status == "SKIPPED"
     assert reason.startswith("Not enough RAM: ")
     assert [s for s, _ in statuses(run("--mode=I", *words, free_bytes=0)[0])] == ["INITIALIZED"]
-    assert [s for s, _ in statuses(run("--mode=R", *words, free_bytes=int(128 / 0.75) + 1)[0])] == ["EXECUTED"]
+    assert [s for s, _ in statuses(run("--mode=R", *words, free_bytes=int(128 / 0.85) + 1)[0])] == ["EXECUTED"]
     timed = ("--mode=P", "--fix-times-per-prb=1", "--threads=3")
-    assert [s for s, _ in statuses(run(*timed, *words, free_bytes=int(128 / 0.75) + 1)[0])] == ["EXECUTED"]
+    assert [s for s, _ in statuses(run(*timed, *words, free_bytes=int(128 / 0.85) + 1)[0])] == ["EXECUTED"]
     streams = ("--num-streams=3", *words)
-    assert [s for s, _ in statuses(run(*timed, *streams, free_bytes=3 * int(128 / 0.75))[0])] == ["SKIPPED"]
-    assert [s for s, _ in statuses(run(*timed, *streams, free_bytes=3 * int(128 / 0.75) + 3)[0])] == ["EXECUTED"]
+    assert [s for s, _ in statuses(run(*timed, *streams, free_bytes=3 * int(128 / 0.85))[0])] == ["SKIPPED"]
+    assert [s for s, _ in statuses(run(*timed, *streams, free_bytes=3 * int(128 / 0.85) + 3)[0])] == ["EXECUTED"]
 
 
 def test_a_system_that_does_not_tell_its_memory_is_trusted(case: Path) -> None:
