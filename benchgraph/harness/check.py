@@ -36,7 +36,7 @@ def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) 
             partitions = cut(problem, graph, c.library, c.side)
             compile_all(partitions, c.library, c.side.policy)
             result = _with_partitions(result, c.label, partitions)
-            hearing.passed(c, Status.INITIALIZED)
+            hearing.ran(c, Status.INITIALIZED)
     return replace(result, told=tuple(hearing.told))
 
 
@@ -89,7 +89,7 @@ def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Conten
             verdict = _execute(graph, partitions, compiled, inputs, mode)
             outputs[c.label] = verdict.outputs
             result = _with_verdict(result, c, verdict)
-            hearing.passed(c, verdict.status or success, verdict.reason)
+            hearing.ran(c, verdict.status or success, verdict.reason)
         if result.status is Status.FAILED and not hearing.is_several:
             break
     if mode is Mode.correctness and hearing.is_several:

@@ -59,7 +59,7 @@ class Hearing:
             found = failure(bad, self.problem)
             self.told.append(Told(contender.label, found.status, found.reason))
 
-    def passed(self, contender: Contender, status: Status, reason: str = "") -> None:
+    def ran(self, contender: Contender, status: Status, reason: str = "") -> None:
         """Note how a contender did that ran."""
         if self.is_several:
             self.told.append(Told(contender.label, status, reason))

@@ -83,9 +83,6 @@ def words(knobs: object, *, all: bool = False) -> list[str]:
     return [value if k.bare else f"{k.option}={value}" for k, value, default in pairs if value and (all or value != default)]
 
 
-# ---- parsers of the global knobs -------------------------------------------------------------------------------------
-
-
 def _mode(word: str) -> Mode:
     try:
         return Mode(word.upper())

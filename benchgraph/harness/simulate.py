@@ -36,7 +36,7 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
             parts = cut(problem, graph, c.library, c.side)
             timings.append(_once(graph, c, parts, bench, settings.cold_cache, threads))
             cuts[c.label] = len(parts)
-            hearing.passed(c, Status.EXECUTED)
+            hearing.ran(c, Status.EXECUTED)
     return Result(
         Status.EXECUTED,
         n_partitions=cuts,

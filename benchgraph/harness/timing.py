@@ -89,7 +89,7 @@ def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: 
     for c, parts in group.items():
         with hearing.of(c):
             found.append(build(graph, c, parts, inputs))
-            hearing.passed(c, Status.EXECUTED)
+            hearing.ran(c, Status.EXECUTED)
     return found
 
 
