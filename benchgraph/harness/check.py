@@ -6,8 +6,9 @@ named; with several partitions the graph's outputs are also judged against the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +80,7 @@ def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Conten
     result, mode, hearing = _described(success, graph), problem.globals.mode, Hearing(problem, contenders)
     inputs: dict[int, Array] = {}
     outputs: dict[str, dict[int, Array]] = {}
+    wanted = cache(lambda: _wanted(graph, inputs))  # once for all contenders
     for c in contenders:
         with hearing.of(c):
             partitions = cut(problem, graph, c.library, c.side)
@@ -86,15 +88,14 @@ def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Conten
             result = _with_partitions(result, c.label, partitions)
             with phase("fill"):
                 inputs = inputs or _inputs(problem, graph)
-            verdict = _execute(graph, partitions, compiled, inputs, mode)
+            verdict = _execute(graph, partitions, compiled, inputs, mode, wanted)
             outputs[c.label] = verdict.outputs
             result = _with_verdict(result, c, verdict)
             hearing.ran(c, verdict.status or success, verdict.reason)
         if result.status is Status.FAILED and not hearing.is_several:
             break
     if mode is Mode.correctness and hearing.is_several:
-        with phase("reference"):
-            want = evaluate(graph, _elements(graph.inputs, inputs))
+        want = wanted()
         with phase("compare"):
             result = replace(result, differences=differences(graph, outputs, want))
     return replace(result, told=tuple(hearing.told))
@@ -131,8 +132,18 @@ class Verdict:
         return Status.FAILED if self.errors else Status.MISTRUSTED if self.reason else None
 
 
-def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: dict[int, Array], mode: Mode) -> Verdict:
-    """Run the partitions in order, judging each on its outputs as the mode has it; buffers go after their last use."""
+def _execute(
+    graph: Graph,
+    partitions: Sequence[Partition],
+    compiled: Sequence[Compiled],
+    inputs: dict[int, Array],
+    mode: Mode,
+    wanted: Callable[[], dict[int, Array]],
+) -> Verdict:
+    """Run the partitions in order, judging each on its outputs as the mode has it; buffers go after their last use.
+
+    wanted: the reference's outputs of the whole graph.
+    """
     live, ends, verdict = dict(inputs), last_uses(partitions), Verdict()
     keep = {t.id for t in graph.outputs}
     for step, (partition, code) in enumerate(zip(partitions, compiled, strict=True)):
@@ -154,11 +165,13 @@ def _execute(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[C
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if mode is Mode.correctness and len(partitions) > 1 and not verdict.errors:
-        with phase("reference"):
-            given = _elements(graph.inputs, inputs)
-            want = evaluate(graph, given)
-        verdict = _judge(graph, given, live, want, "whole graph", verdict)
+        verdict = _judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict)
     return replace(verdict, outputs={id: array for id, array in live.items() if id in keep})
+
+
+@phase("reference")
+def _wanted(graph: Graph, inputs: dict[int, Array]) -> dict[int, Array]:
+    return evaluate(graph, _elements(graph.inputs, inputs))
 
 
 def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[int, Array]:
