@@ -124,7 +124,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)
-        _need_libraries(line, ctx.obj)
+        _need_means(line, ctx.obj)
     except BenchgraphError as bad:
         warn(str(bad))
         ctx.exit(2 if isinstance(bad, UsageError) else 1)
@@ -135,9 +135,11 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     ctx.exit(code)
 
 
-def _need_libraries(line: CommandLine, given: Bench | None) -> None:
-    from benchgraph.harness.bench import need_libraries
+def _need_means(line: CommandLine, given: Bench | None) -> None:
+    """What the cases run on has to be there before the first of them runs."""
+    from benchgraph.harness.bench import need_isas, need_libraries
 
+    need_isas(line.problems)
     need_libraries([p for p in line.problems if p.globals.library != Globals().library], _bench(given))
 
 
@@ -203,7 +205,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         request = read(words)
         line = plan(request)
         jobs = _workers(line)
-        _need_libraries(line, bench)
+        _need_means(line, bench)
     except BenchgraphError as bad:
         warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1

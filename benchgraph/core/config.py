@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.isa import ISA_CHOICES
 
 PREFIX = "BENCHGRAPH_"
 
@@ -96,7 +97,7 @@ class Config:
     verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))
     threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
     runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
-    isa: str = field(default="auto", metadata=_choice("instruction set", "auto", "avx512", "avx2", "portable"))
+    isa: str = field(default="auto", metadata=_choice("instruction set", *ISA_CHOICES))
     compiled_partition_cache_capacity: int = field(
         default=1024,
         metadata=_flag(

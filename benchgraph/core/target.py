@@ -10,33 +10,12 @@ from pathlib import Path
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.isa import ISAS, Isa
 
-
-@dataclass(frozen=True)
-class Isa:
-    """One instruction set level: f32 lanes per vector register, and how many registers there are.
-
-    features: what the LLVM target machine must have (`needs`) and must not use (`without`).
-    """
-
-    name: str
-    lanes: int
-    registers: int
-    needs: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+__all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "current", "host", "last_level_bytes", "missing"]
 
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
-
-_AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
-ISAS = {
-    isa.name: isa
-    for isa in (
-        Isa("avx512", lanes=16, registers=32, needs=_AVX512),
-        Isa("avx2", lanes=8, registers=16, needs=("avx2", "fma"), without=("avx512f",)),
-        Isa("portable", lanes=4, registers=16, without=("avx512f", "avx", "avx2", "fma")),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -57,11 +36,37 @@ class Target:
         return self.isa.lanes
 
     @property
+    def vector_bits(self) -> int:
+        """Width of one vector register."""
+        return self.isa.vector_bits
+
+    @property
+    def has_vnni(self) -> bool:
+        """Whether there is vpdpbusd, see `Isa`."""
+        return self.isa.has_vnni
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether there is vdpbf16ps, see `Isa`."""
+        return self.isa.has_bf16
+
+    @property
     def panel_width(self) -> int:
         """Columns of a packed weight panel: the widest register tile that leaves room for enough rows."""
         return self.isa.lanes * (4 if self.isa.registers >= 32 else 2)
 
 
+# LLVM's names of features, where Linux has another.
+_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
+
+
+def missing(isa: Isa) -> tuple[str, ...]:
+    """What this CPU lacks for an instruction set level, by Linux's names; nothing for one that it has."""
+    flags = _cpu_flags()
+    return tuple(name for need in isa.needs if (name := _LINUX_NAMES.get(need, need)) not in flags)
+
+
+@cache
 def _cpu_flags() -> frozenset[str]:
     info = Path("/proc/cpuinfo")
     if not info.exists():
@@ -89,8 +94,7 @@ def last_level_bytes() -> int:
 @cache
 def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
-    flags = _cpu_flags()
-    isa = next(isa for isa in ISAS.values() if flags.issuperset(isa.needs))
+    isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores)
 
@@ -102,9 +106,9 @@ def current() -> Target:
         target = replace(target, cores=flags.threads)
     if flags.isa != "auto":
         isa = ISAS[flags.isa]
-        missing = sorted(set(isa.needs) - _cpu_flags())
-        if missing:
-            lacks = f"this {platform.machine()} CPU lacks {', '.join(missing)}"
-            raise Unimplemented(lacks, where=f"BENCHGRAPH_ISA={flags.isa}", fix="choose a lower one, or auto")
+        if lacking := missing(isa):
+            what = f"this {platform.machine()} CPU lacks {', '.join(lacking)}"
+            fix = f"the highest it has is {host().isa.name}: choose that, a lower one, or auto"
+            raise Unimplemented(what, where=f"BENCHGRAPH_ISA={flags.isa}", fix=fix)
         target = replace(target, isa=isa)
     return target

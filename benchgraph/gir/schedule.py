@@ -21,7 +21,7 @@ MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 def panel(n: int, target: Target) -> int:
     """Columns of one packed weight panel: at most the target's preferred width, whole vectors, panels as even as that allows.
 
-    >>> panel(96, avx512), panel(1024, avx512), panel(13, avx512)
+    >>> panel(96, avx512_core), panel(1024, avx512_core), panel(13, avx512_core)
     (48, 64, 13)
     """
     lanes = target.lanes

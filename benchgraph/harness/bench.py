@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from benchgraph.core.errors import BenchgraphError, OutOfMemory
+from benchgraph.core.config import override
+from benchgraph.core.errors import BenchgraphError, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.harness.argv import UsageError
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.problem import Problem
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
@@ -64,6 +65,16 @@ def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
             bench.library(name)
         except BenchgraphError as bad:
             raise UsageError(str(bad), where=f"--library={name}") from bad
+
+
+def need_isas(problems: Sequence[Problem]) -> None:
+    """Make sure, before the first case runs, that the CPU has every instruction set asked for. Raises UsageError with the remedy."""
+    for isa in dict.fromkeys(p.globals.isa for p in problems if p.globals.mode is not Mode.list):
+        try:
+            with override(**({"isa": isa} if isa != Globals().isa else {})):
+                current()
+        except Unimplemented as bad:
+            raise UsageError(bad.what, where=f"--isa={isa}" if isa != Globals().isa else bad.where, fix=bad.fix) from bad
 
 
 def _peak(threads: int) -> Probe:

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.harness import values
 from benchgraph.harness.parsers import Parse, boolean, engine, letters, natural, one_of, pattern, positive, real_between, shard, text
 
@@ -170,9 +171,9 @@ class Globals:
     )
     isa: str = knob(
         "auto",
-        one_of("auto", "avx512", "avx2", "portable"),
+        one_of(*ISA_CHOICES),
         "NAME[,...]",
-        "instruction set: auto (default), avx512, avx2, portable",
+        f"instruction set: auto (default, the CPU's highest), {', '.join(ISAS)}; oneDNN's names",
         product=True,
         config="isa",
         group=MACHINE,

@@ -19,12 +19,12 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 
 
 def describe(settings: Globals, bench: Bench) -> Machine:
-    """The machine; in modes P and F with its measured peaks and memory bandwidth, for the threads of these settings."""
+    """The machine; in modes P and F with its measured peaks and memory bandwidth, for their threads and ISA."""
     versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
     for name in settings.library if settings.library != Globals().library else ():
         library = bench.library(name)
         versions |= {library.name: library.version} if library.version else {}
-    with override(**({"threads": settings.threads} if settings.threads else {})):
+    with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
         facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
         if not settings.mode.is_timed or settings.mode is Mode.simulation:

@@ -15,7 +15,7 @@ from scipy.special import erf
 
 from benchgraph.codegen import vmath
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, vector
-from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime.code import Code, load
 
 F = np.float32
@@ -25,7 +25,7 @@ BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], fl
     "tanh": (np.tanh, 3.5),
     "erf": (erf, 3.7),
 }
-LEVELS = [isa for isa in ISAS.values() if isa.lanes <= host().isa.lanes]
+LEVELS = [isa for isa in ISAS.values() if not missing(isa)]
 
 
 def compiled(name: str, isa: Isa, lanes: int) -> Code:

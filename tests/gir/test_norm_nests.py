@@ -22,7 +22,7 @@ from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 
-TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 F32 = DType.f32
 
 

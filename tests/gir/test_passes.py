@@ -22,7 +22,7 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 
-TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
 def gir(build: Callable[[GraphBuilder], object], layouts: dict[int, Layout | None] | None = None) -> Graph:

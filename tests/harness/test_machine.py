@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchgraph.core.target import current
+from benchgraph.harness.bench import Probe
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.machine import PROBES, describe
 from tests.harness.fake_library import KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
@@ -41,3 +43,16 @@ def test_a_peak_is_the_best_of_several_samples() -> None:
 
     bench = replace(fake_bench(FakeLibrary(Clock())), probe=lambda threads: Rising())
     assert describe(Globals(mode=Mode.performance), bench).peak_flops == {"f32": PROBES}
+
+
+def test_the_peak_is_that_of_the_instruction_set() -> None:
+    asked = []
+    usual = fake_bench(FakeLibrary(Clock()))
+
+    def kernel() -> Probe:
+        asked.append(current().isa.name)
+        return usual.kernel()
+
+    bench = replace(usual, kernel=kernel)
+    machine = describe(Globals(mode=Mode.performance, isa="portable"), bench)
+    assert (machine.isa, asked) == ("portable", ["portable"])

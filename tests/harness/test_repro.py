@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISA_CHOICES
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
@@ -64,7 +65,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "engine": st.just("cpu"),
     "library": st.sampled_from([("benchgraph",), ("onednn",), ("benchgraph", "onednn:/opt/libdnnl.so.3")]),
     "threads": st.integers(0, 99),
-    "isa": st.sampled_from(["auto", "avx512", "avx2", "portable"]),
+    "isa": st.sampled_from(ISA_CHOICES),
     "max_ms_per_prb": st.floats(10, 60000),
     "fix_times_per_prb": st.integers(0, 99),
     "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "none+tlb:2G"]),

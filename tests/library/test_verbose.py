@@ -27,13 +27,13 @@ ENGINE = Engine()
 ABOUT = (
     r"cpu,\d+,chain,scores;ReLU_901,,"
     r"in0_f32:0:strided:undef:5x16:16s1 in1_f32:1:strided:constant:16x9:9s1 out0_f32:3:strided:undef:5x9:9s1,"
-    r"fpm:bf16,jit:(avx512|avx2|portable),benchgraph"
+    r"fpm:bf16,jit:\w+,benchgraph"
 )
 MS = r"\d+(\.\d+)?(e-\d+)?"
 HEADER = (
     rf"benchgraph_verbose,v1,info,benchgraph v{re.escape(__version__)}",
     r"benchgraph_verbose,v1,info,cpu,runtime:(omp|threadpool|seq),nthr:\d+",
-    r"benchgraph_verbose,v1,info,cpu,isa:(avx512|avx2|portable)",
+    r"benchgraph_verbose,v1,info,cpu,isa:\w+",
     r"benchgraph_verbose,v1,info,gpu,runtime:none",
     r"benchgraph_verbose,v1,info,graph,backend,0:benchgraph",
     r"benchgraph_verbose,v1,graph,info,template:operation,engine,partition_id,partition_kind,op_names,data_formats,logical_tensors,"

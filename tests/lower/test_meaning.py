@@ -26,7 +26,7 @@ from benchgraph.tir.ir import Module
 from benchgraph.tir.visit import tensors as used_tensors
 from tests.lower.graphs import GRAPHS
 
-TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
 def lowered(partition: Partition) -> Lowered:

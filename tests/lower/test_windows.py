@@ -28,7 +28,7 @@ from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.lower.graphs import GRAPHS, POOL
 
-TARGET = Target(ISAS["avx512"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
 def fused(graph: ApiGraph) -> Graph:

@@ -36,7 +36,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 
-TARGET = Target(ISAS["avx512"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=4)
+TARGET = Target(ISAS["avx512_core"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=4)
 F32 = DType.f32
 ZERO = Const(0)
 ROWS_COLS = ((0, 1), (1, 1))

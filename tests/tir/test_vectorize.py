@@ -21,7 +21,7 @@ X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32)
 R = Tensor("r", DType.f32, (), (), Scope.register)
 
 
-def vectorized(*body: Stmt, isa: str = "avx512") -> Func:
+def vectorized(*body: Stmt, isa: str = "avx512_core") -> Func:
     f = Func("f", (X, Y, S, H), seq(*body))
     verify(f)
     after = simplify(vectorize(f, replace(TARGET, isa=ISAS[isa])), TARGET)
@@ -57,7 +57,7 @@ def test_sum(n: int, golden) -> None:
     golden(text(total(n)))
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", ["avx512_core", "avx2", "portable"])
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 31, 32, 33, 67, 129])
 @pytest.mark.parametrize("op", [BinOp.add, BinOp.mul, BinOp.min, BinOp.max])
 def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
@@ -97,7 +97,7 @@ def test_constant_stride_gathers() -> None:
 
 
 @pytest.mark.parametrize("stride", [2, 3, 4])
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", ["avx512_core", "avx2", "portable"])
 def test_close_elements_are_stored_in_vectors(stride: int, isa: str) -> None:
     body = loop(j, 67, put(Y, add(mul(j, stride), 1), value=at(X, j)))
     lanes = ISAS[isa].lanes
