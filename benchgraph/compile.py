@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from benchgraph.codegen.convert import check_stored, memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments, Unimplemented
-from benchgraph.core.passes import Observer, print_stage, run
+from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType
 from benchgraph.gir import passes as gir_passes
@@ -27,6 +28,10 @@ from benchgraph.runtime.jit import jit
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Module
 from benchgraph.tir.text import print_tir
+
+_ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)
+# What can be left out: the word after `no-`, and the passes that it takes out, in words.
+SWITCHES = {p.switch: " and ".join(q.name for q in _ALL if q.switch == p.switch) for p in _ALL if p.switch}
 
 
 def compile_partition(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Executable:
@@ -48,10 +53,11 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
     observe("partition", lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
     observe("gir", lambda: print_gir(g), 0.0)
-    fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe)
+    off = partition.options.off
+    fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
     lowered = lower(fused)
     observe("tir", lambda: print_tir(lowered.module), 0.0)
-    module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe))
+    module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe, off=off))
     text = emit(module, target)
     observe("llvm", lambda: text, 0.0)
     code = jit(text, target)

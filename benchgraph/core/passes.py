@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -19,12 +19,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pass(Generic[T]):
-    """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed."""
+    """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed.
+
+    switch: the word after `no-` that leaves the pass out; '' for one that what follows cannot do without.
+    """
 
     name: str
     fn: Callable[[T, Target], T]
     needs: frozenset[str] = frozenset()
     gives: frozenset[str] = frozenset()
+    switch: str = ""
 
 
 class Observer(Protocol):
@@ -50,10 +54,11 @@ def run(
     show: Callable[[T], str],
     verify: Callable[[T], None],
     observe: Observer,
+    off: Collection[str] = (),
 ) -> T:
-    """Run all passes. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed something."""
+    """Run all passes but those whose switch is in `off`. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed it."""
     flags = config()
-    for p in pipeline:
+    for p in (p for p in pipeline if p.switch not in off):
         begin = time.perf_counter()
         after = p.fn(ir, target)
         seconds = time.perf_counter() - begin

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.knobs import Side
 from benchgraph.harness.phases import phase
+from benchgraph.harness.policy import Choice
 from benchgraph.harness.problem import Problem
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.ops import spec
@@ -28,14 +30,15 @@ def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[P
     Raises Unimplemented for one the library cannot compile, WrongCount when the fused policy of the library under test made an
     unexpected number.
     """
-    found = library.partitions(graph, Policy(side.policy))
+    chosen = Choice.read(side.policy)
+    found = tuple(replace(p, options=chosen.options) for p in library.partitions(graph, chosen.policy))
     work = tuple(p for p in found if any(op.kind != END for op in p.ops))
     for position, p in enumerate(work):
         if not p.is_supported:
             ops = ", ".join(op.label for op in p.ops)
             raise Unimplemented(f"partition {position} ({ops}) is unsupported: {p.reason}", where=side.label)
     want = problem.expected_partitions
-    if want and side.policy == Policy.fused.value and not side.is_witness and len(work) != want:
+    if want and chosen.policy is Policy.fused and not side.is_witness and len(work) != want:
         what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({len(work)})"
         raise WrongCount(what, fix=f"use --expected-n-partitions={len(work)} if that is right, 0 not to check")
     return work

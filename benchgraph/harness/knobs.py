@@ -135,8 +135,9 @@ class Globals:
     policy: tuple[str, ...] = knob(
         (),
         values.policies,
-        "P[,P...]",
-        "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all)",
+        "P[:no-PASS][,P...]",
+        "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
+        "passes of the compiler, as in fused:no-coarse+no-shrink: coarse, defer, hoist, inplace, shrink, vectorize",
         group=RUN,
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
@@ -298,8 +299,8 @@ class Globals:
         found = []
         for library, name in zip(self.library, names, strict=True):
             label = name if names.count(name) == 1 else library
-            known = values.LIBRARY_POLICIES[name]
-            found += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in self._policies_of(library) if p in known]
+            mine = [p for p in self._policies_of(library) if values.has_policy(name, p)]
+            found += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in mine]
         return tuple(found)
 
     def _policies_of(self, library: str) -> tuple[str, ...]:

@@ -14,14 +14,19 @@ from benchgraph.core.errors import did_you_mean
 LIBRARY_POLICIES = {"benchgraph": ("fused", "post_ops", "one_op_each"), "onednn": ("fused", "one_op_each")}
 
 
-def policies(word: str) -> tuple[str, ...]:
-    from benchgraph.partition.ir import Policy  # imports numpy, so only when a policy is named
+OPTIONS_OF_POLICIES = ("benchgraph",)  # the libraries whose passes can be left out
 
-    known = [p.value for p in Policy]
-    for name in (chosen := tuple(word.split(","))):
-        if name not in known:
-            raise ValueError(did_you_mean(name, known) or f"choose among {', '.join(known)}")
-    return tuple(dict.fromkeys(chosen))
+
+def has_policy(library: str, policy: str) -> bool:
+    """Whether a library has a policy, with its options if it names any."""
+    name, options, _ = policy.partition(":")
+    return name in LIBRARY_POLICIES[library] and (not options or library in OPTIONS_OF_POLICIES)
+
+
+def policies(word: str) -> tuple[str, ...]:
+    from benchgraph.harness.policy import Choice  # imports numpy, so only when a policy is named
+
+    return tuple(dict.fromkeys(str(Choice.read(name)) for name in word.split(",")))
 
 
 def libraries(word: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchgraph.compile import compile_partition
+from benchgraph.compile import SWITCHES, compile_partition
 from benchgraph.core.config import config
 from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
@@ -13,6 +13,8 @@ from benchgraph.library.protocol import Bound, Chain, Compiled
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Array, Executable, chain
+
+__all__ = ["SWITCHES", "Benchgraph"]
 
 
 @dataclass(frozen=True)

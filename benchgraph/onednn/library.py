@@ -89,6 +89,8 @@ class OneDnn:
         """Compile for strided tensors."""
         if not partition.is_supported:
             raise Unimplemented(partition.reason, where=WHERE)
+        if partition.options.off:
+            raise Unavailable("oneDNN's passes cannot be left out", where=WHERE, fix="give it a policy without options")
         ins, outs = (tuple(encode.tensor(t, self.release) for t in side) for side in (partition.inputs, partition.outputs))
         return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], self._ask(partition.id, ins, outs))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from benchgraph.core.options import DEFAULT_OPTIONS, Options
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 
@@ -25,6 +26,7 @@ class Partition:
 
     kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
     the math mode are the graph's. streamed: ids of the outputs that are for products alone (streams.py).
+    options: how it is to be compiled.
     """
 
     id: int
@@ -37,6 +39,7 @@ class Partition:
     fpmath_mode: str = "strict"
     fpmath_apply_to_int: bool | None = None
     streamed: tuple[int, ...] = ()
+    options: Options = DEFAULT_OPTIONS
 
     @property
     def is_supported(self) -> bool:

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from benchgraph.harness.page.charts import LABELLED, Chart, charts
+from benchgraph.harness.page.charts import LABELLED, Chart, _decades, _range, _Ratio, charts
 from benchgraph.harness.page.view import view
 from benchgraph.harness.results import ResultSet
 from tests.page.runs import TIMED, timed
@@ -111,3 +111,11 @@ def test_intervals_that_say_nothing_do_not_flatten_the_bars() -> None:
     calm = [width(a) for *_, a in links(drawn()["ratios"].wide)]
     with_wild = [width(a) for *_, a in links(drawn(replace(TIMED, cases=cases))["ratios"].wide)]
     assert with_wild[1] > calm[1] / 3
+
+
+@pytest.mark.parametrize("value", [0.6, 1.0, 1.49])
+def test_a_ratio_without_an_interval_is_drawn_from_1(value: float) -> None:
+    found = [_Ratio(None, 1, value, value, value)]  # type: ignore[arg-type]
+    for low, high in (_range(found), _decades(found)):
+        assert low < min(value, 1.0)
+        assert high > max(value, 1.0)

@@ -1,4 +1,4 @@
-"""merge-parallel: nests become one loop, siblings merge only when no iteration needs another."""
+"""merge-parallel and collapse-parallel: siblings merge only when no iteration needs another, nests become one loop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Brgemm, Expr, For, Func, LoopKind, Slice, Stmt
+from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -18,7 +19,8 @@ X, Y, T = param("x", 8, 8), param("y", 8, 8), param("t", 8, 8)
 
 def merged(*body: Stmt, cores: int = 4) -> Func:
     f = Func("f", (X, Y, T), seq(*body))
-    after = merge_parallel(f, replace(TARGET, cores=cores))
+    target = replace(TARGET, cores=cores)
+    after = collapse_parallel(merge_parallel(f, target), target)
     assert_same(after, f)
     return after
 

@@ -7,6 +7,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Func, If, Scope, Slice, Stmt, Tensor, tensor
+from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
@@ -38,6 +39,10 @@ T = tensor("t", DType.f32, (64, 64))
 ROW = tensor("t", DType.f32, (64,))
 
 
+def one_level(f: Func) -> Func:
+    return collapse_parallel(merge_parallel(simplify(f, TARGET), TARGET), TARGET)
+
+
 def shrunk(t: Tensor, *body: Stmt) -> Func:
     f = Func("f", (X, Y), seq(Alloc(t), *body))
     after = shrink_tensors(f, TARGET)
@@ -57,7 +62,7 @@ def shape(t: Tensor, *body: Stmt) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)
 def test_function(program, golden) -> None:
-    golden(print_tir(shrink_tensors(merge_parallel(simplify(program(), TARGET), TARGET), TARGET)))
+    golden(print_tir(shrink_tensors(one_level(program()), TARGET)))
 
 
 def test_temporary_of_one_loop_body_becomes_a_register() -> None:
@@ -200,5 +205,5 @@ def test_unused_temporary_is_dropped() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_no_change_returns_the_same_function(program) -> None:
-    once = shrink_tensors(merge_parallel(simplify(program(), TARGET), TARGET), TARGET)
+    once = shrink_tensors(one_level(program()), TARGET)
     assert shrink_tensors(once, TARGET) is once

@@ -235,8 +235,8 @@ def _range(found: Sequence[_Ratio]) -> tuple[float, float]:
     """Of all bars, with 1 in it, and of their intervals unless these are much longer: one that says nothing must not hide the rest."""
     left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
     reach = max(right - left, 0.2)
-    left, right = (max(min(r.low for r in found), left - reach), min(max(r.high for r in found), right + reach))
-    air = 0.05 * (right - left)
+    left, right = max(min([left, *(r.low for r in found)]), left - reach), min(max([right, *(r.high for r in found)]), right + reach)
+    air = 0.05 * max(right - left, 0.2)
     return max(left - air, 0.0), right + air
 
 
@@ -244,7 +244,7 @@ def _decades(found: Sequence[_Ratio]) -> tuple[float, float]:
     """The same for a logarithmic axis."""
     left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
     reach = max(right / left, 1.2)
-    return max(min(r.low for r in found), left / reach) / 1.05, min(max(r.high for r in found), right * reach) * 1.05
+    return max(min([left, *(r.low for r in found)]), left / reach) / 1.05, min(max([right, *(r.high for r in found)]), right * reach) * 1.05
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.knobs import words
 from benchgraph.harness.parsers import one_of
 from benchgraph.harness.plugins import names
+from benchgraph.harness.policy import Choice
 from benchgraph.harness.problem import TRIGGER
 from benchgraph.harness.show.dot import dot
 from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
-from benchgraph.partition.ir import Policy
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
@@ -81,7 +81,7 @@ def show(given: list[str], bench: Bench) -> str:
     (problem,) = problems
     (policy,) = problem.globals.policies
     graph = problem.graph()
-    partitions = bench.library(problem.globals.library[0]).partitions(graph, Policy(policy))
+    partitions = bench.library(problem.globals.library[0]).partitions(graph, Choice.read(policy).policy)
     title = " ".join([f"--{problem.driver.name}", *words(problem.knobs)])
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
     drawn = FORMATS[request.format](picture)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from benchgraph.core import passes as core
 from benchgraph.core.passes import Observer, Pass, print_stage
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
@@ -37,16 +38,23 @@ _CANONICAL, _FLAT, _ONE_LEVEL = frozenset({"canonical-indices"}), frozenset({"fl
 
 PIPELINE: tuple[Pass[Module], ...] = (
     Pass("simplify", _each(simplify), gives=_CANONICAL),
-    Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
-    Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"})),
+    Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, switch="coarse"),
+    Pass("collapse-parallel", _each(collapse_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
+    Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
-    Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT),
+    Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
-    Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}),  # planned: it must know which buffers share bytes
+    Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
     Pass("simplify", _each(simplify)),
 )
 
 
-def run(module: Module, target: Target, observe: Observer = print_stage, pipeline: tuple[Pass[Module], ...] = PIPELINE) -> Module:
-    """The module after the pipeline, or after a slice of it."""
-    return core.run(pipeline, module, target, show=print_tir, verify=verify, observe=observe)
+def run(
+    module: Module,
+    target: Target,
+    observe: Observer = print_stage,
+    pipeline: tuple[Pass[Module], ...] = PIPELINE,
+    off: Collection[str] = (),
+) -> Module:
+    """The module after the pipeline, or after a slice of it. off: switches of passes to leave out."""
+    return core.run(pipeline, module, target, show=print_tir, verify=verify, observe=observe, off=off)

@@ -1,15 +1,14 @@
-"""merge-parallel: fewer, wider parallel loops.
+"""merge-parallel: neighbouring parallel loops become one, nest by nest.
 
-    parallel for b in 8 {          ->  parallel for b_m in 32 {
-      parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
-    }                                    B with the same
-    parallel for c in 8 {              }
+    parallel for b in 8 {          ->  parallel for b in 8 {
+      parallel for m in 4 { A }          parallel for m in 4 { A, B }
+    }                                  }
+    parallel for c in 8 {
       parallel for n in 4 { B }
     }
 
-Siblings merge only where every tensor they share (and one of them writes) is provably cut into pieces by the loop variable, so that an
-iteration of the second needs nothing from other iterations of the first; and only where that costs no cores. What is still parallel
-inside a parallel loop becomes serial.
+They merge only where every tensor they share (and one of them writes) is provably cut into pieces by the loop variable, so that an
+iteration of the second needs nothing from other iterations of the first; and only where that costs no cores.
 """
 
 from __future__ import annotations
@@ -18,22 +17,19 @@ from dataclasses import replace
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
-from benchgraph.tir.build import constant, floordiv, mod
-from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Seq, Stmt, Var
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Seq, Stmt, Var
 from benchgraph.tir.regions import by_tensor, is_partitioned
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, walk
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
-    body = _serial_inside(_nests(_siblings(f.body, {}, target.cores)), inside_parallel=False)
+    body = _siblings(f.body, {}, target.cores)
     return f if body == f.body else replace(f, body=body)
 
 
 def _is_parallel(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind is LoopKind.parallel
-
-
-# ---- siblings --------------------------------------------------------------------------------------------------------
 
 
 def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
@@ -88,26 +84,3 @@ def _width(s: Stmt) -> int:
     if not (isinstance(s, For) and _is_parallel(s)):
         return 1
     return (constant(s.extent) or 1) * _width(s.body)
-
-
-# ---- nests -----------------------------------------------------------------------------------------------------------
-
-
-def _nests(s: Stmt) -> Stmt:
-    """Turn parallel loops directly inside parallel loops into one over the product of their extents."""
-    s = map_children(s, _nests)
-    if not (isinstance(s, For) and isinstance(s.body, For) and _is_parallel(s) and _is_parallel(s.body)):
-        return s
-    outer, inner = constant(s.extent), constant(s.body.extent)
-    if outer is None or inner is None or inner == 0:
-        return s
-    taken = bound_names(s)
-    var = Var(fresh(f"{s.var.name}_{s.body.var.name}", taken))
-    values = {s.var.name: floordiv(var, inner), s.body.var.name: mod(var, inner)}
-    return For(var, Const(outer * inner), substitute_all(s.body.body, values), LoopKind.parallel)
-
-
-def _serial_inside(s: Stmt, *, inside_parallel: bool) -> Stmt:
-    is_parallel = _is_parallel(s)
-    s = map_children(s, lambda c: _serial_inside(c, inside_parallel=inside_parallel or is_parallel))
-    return replace(s, kind=LoopKind.serial) if isinstance(s, For) and is_parallel and inside_parallel else s

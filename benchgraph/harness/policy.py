@@ -1,0 +1,42 @@
+"""A policy as it is written, `fused` or `fused:no-coarse+no-shrink`: what goes into one partition, and how partitions are compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchgraph.core.errors import did_you_mean
+from benchgraph.core.options import DEFAULT_OPTIONS, Options
+from benchgraph.partition.ir import Policy
+
+OFF = "no-"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy with compiler options. `str()` is the one way to write it: switches sorted, each once."""
+
+    policy: Policy
+    options: Options = DEFAULT_OPTIONS
+
+    @staticmethod
+    def read(text: str) -> Choice:
+        """NAME, or NAME:no-SWITCH[+no-SWITCH...]. Raises ValueError, whose text names the choices."""
+        name, colon, said = text.partition(":")
+        known = [p.value for p in Policy]
+        if name not in known:
+            raise ValueError(did_you_mean(name, known) or f"choose among {', '.join(known)}")
+        return Choice(Policy(name), Options(tuple(sorted({_switch(word) for word in said.split("+")}))) if colon else DEFAULT_OPTIONS)
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.policy.value, "+".join(f"{OFF}{s}" for s in self.options.off)) if part)
+
+
+def _switch(word: str) -> str:
+    from benchgraph.library.ours import SWITCHES  # and with it LLVM, so only when an option is named
+
+    known: dict[str, str] = {f"{OFF}{switch}": switch for switch in SWITCHES}
+    if word not in known:
+        choices = ", ".join(f"{option} ({SWITCHES[switch]})" for option, switch in known.items())
+        near = did_you_mean(word, known)
+        raise ValueError(f"'{word}' is no option of a policy; {near or f'combine by + what is to be left out: {choices}'}")
+    return known[word]

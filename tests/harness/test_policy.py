@@ -1,0 +1,133 @@
+"""Policies with compiler options: how they are written, what they switch off, and where they are told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.core.options import Options
+from benchgraph.gir import passes as gir_passes
+from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.cut import compile_all, cut
+from benchgraph.harness.knobs import Globals, Mode, Side, knobs_of
+from benchgraph.harness.policy import Choice
+from benchgraph.harness.repro import split
+from benchgraph.harness.saved import parse as read_results
+from benchgraph.library import benchgraph_library
+from benchgraph.library.ours import SWITCHES
+from benchgraph.library.protocol import Compiled
+from benchgraph.partition.ir import Policy
+from benchgraph.runtime.executable import Executable
+from benchgraph.tir import passes as tir_passes
+
+MLP = "--case=mlp.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "off"),
+    [
+        ("fused", "fused", ()),
+        ("fused:no-coarse", "fused:no-coarse", ("coarse",)),
+        ("post_ops:no-vectorize+no-coarse+no-vectorize", "post_ops:no-coarse+no-vectorize", ("coarse", "vectorize")),
+    ],
+)
+def test_a_policy_is_a_name_and_options_in_one_spelling(text: str, written: str, off: tuple[str, ...]) -> None:
+    choice = Choice.read(text)
+    assert (str(choice), choice.options) == (written, Options(off))
+    assert Choice.read(written) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fusd:no-coarse", "bad value 'fusd:no-coarse'; did you mean 'fused'?"),
+        ("fused:no-coarze", "'no-coarze' is no option of a policy; did you mean 'no-coarse'?"),
+        ("fused:", r"'' is no option of a policy; combine by \+ what is to be left out: no-hoist \(hoist-division\), .*no-coarse \(fuse-"),
+        ("fused:no-xyz", "'no-xyz' is no option of a policy; combine by"),
+        ("fused:coarse", "did you mean 'no-coarse'"),
+    ],
+)
+def test_what_is_no_policy_names_the_choices(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(["--graph", f"--policy={text}", MLP])
+
+
+def test_the_help_names_every_switch() -> None:
+    named = re.search(r"no-shrink: (.*)", knobs_of(Globals)["--policy"].help)
+    assert named
+    assert named[1].split(", ") == sorted(SWITCHES)
+
+
+def test_passes_that_can_be_left_out_give_nothing_that_others_work_with() -> None:
+    """shrunk only says whose turn it is: flatten-index takes tensors of any size."""
+    given = {fact for p in (*gir_passes.PIPELINE, *tir_passes.PIPELINE) if p.switch for fact in p.gives}
+    assert given == {"shrunk"}
+
+
+def as_ours(compiled: Compiled) -> Executable:
+    assert isinstance(compiled, Executable)
+    return compiled
+
+
+def executables(policy: str) -> list[Executable]:
+    (problem,) = parse(["--graph", f"--policy={policy}", MLP]).problems
+    library, side = benchgraph_library(), Side("benchgraph", policy, policy)
+    return [as_ours(c) for c in compile_all(cut(problem, problem.graph(), library, side), library, policy)]
+
+
+def parallel_regions(policy: str) -> int:
+    """Parallel loops that main starts."""
+    (executable,) = executables(policy)
+    return len(re.findall(r'call void @"?benchgraph_parallel"?\([^@]*@"?main\.', executable.code.text))
+
+
+def test_without_coarse_fusion_every_product_has_a_parallel_region_of_its_own() -> None:
+    assert parallel_regions("fused") == 1
+    assert parallel_regions("fused:no-coarse") == 3
+
+
+@pytest.mark.parametrize("case", ["mlp.json", "attention.json", "pattern/layernorm_from_basics.json"])
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_every_pass_can_be_left_out_and_the_results_are_right(switch: str, case: str) -> None:
+    result = CliRunner().invoke(main, ["--graph", f"--policy=fused:no-{switch}", f"--case={case}"])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_pass_left_out_is_in_no_dump(tmp_path: Path) -> None:
+    CliRunner().invoke(main, ["--graph", "--policy=fused,fused:no-coarse", f"--dump-dir={tmp_path}", MLP])
+    stages = {f.parent.name: f.stem.split("-", 2)[2] for f in tmp_path.rglob("*fuse-coarse.txt")}
+    assert stages == {"fused": "fuse-coarse"}
+
+
+def test_results_and_repro_lines_tell_the_options(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    words = ["--graph", "--mode=P", "--fix-times-per-prb=2", "--policy=fused,fused:no-coarse", f"--report=json:{file}"]
+    html = tmp_path / "out.html"
+    assert CliRunner().invoke(main, [*words, MLP]).exit_code == 0
+    (case,) = read_results(file.read_text())[0].cases
+    assert [t.policy for t in case.result.timings] == ["fused", "fused:no-coarse"]
+    assert "--policy=fused,fused:no-coarse" in case.repro
+    assert "policy" not in split(case.repro).meaning
+    again = parse(case.repro.split(" ")).problems[0].globals
+    assert again.policies == ("fused", "fused:no-coarse")
+    assert CliRunner().invoke(main, ["report", str(file), "-o", str(html)]).exit_code == 0
+    assert "fused:no-coarse" in html.read_text()
+    compared = CliRunner().invoke(main, ["compare", str(file), str(file), "--report=csv"])
+    assert ",fused:no-coarse," in compared.output
+
+
+def test_other_libraries_have_no_options() -> None:
+    both = Globals(library=("benchgraph", "onednn"), policy=("fused", "fused:no-coarse"), mode=Mode.performance)
+    assert [s.label for s in both.sides] == ["benchgraph:fused", "benchgraph:fused:no-coarse", "onednn:fused"]
+
+
+def test_options_are_part_of_what_a_partition_is() -> None:
+    (problem,) = parse(["--graph", MLP]).problems
+    sides = [Side("benchgraph", p, p) for p in ("fused", "fused:no-coarse")]
+    one, other = (cut(problem, problem.graph(), benchgraph_library(), side)[0] for side in sides)
+    assert (one.ops, one.options) == (other.ops, Options()) != (one.ops, other.options)
+    assert Choice(Policy.fused).options == one.options
