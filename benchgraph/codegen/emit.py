@@ -188,6 +188,7 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
         wei_row_stride=wei.strides[0],
         acc_row_stride=acc.strides[0],
         accumulate=s.accumulate,
+        dtypes=s.dtypes,
     )
     function = microkernel.define(f.builder.module, kernel, f.target)
     f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, wei, acc)])

@@ -20,6 +20,7 @@ from benchgraph.codegen.intrinsics import (
     lanes_of,
     mangled,
     poison,
+    shuffled,
     splat,
     stack,
     vector,
@@ -169,9 +170,9 @@ class Frame:
         b, reach = self.builder, (lanes - 1) * stride + 1
         if mask is not None:
             wide = [-(-i // stride) if i < reach else lanes for i in range(lanes * stride)]  # what lies before a lane that is on
-            loaded = self._masked_load(t, at, 1, lanes * stride, _shuffled(b, mask, constant(mask.type, 0), wide))
+            loaded = self._masked_load(t, at, 1, lanes * stride, shuffled(b, mask, constant(mask.type, 0), wide))
             self.aliases.mark(loaded, _base(t))
-            return _shuffled(b, loaded, poison(loaded.type), [i * stride for i in range(lanes)])
+            return shuffled(b, loaded, poison(loaded.type), [i * stride for i in range(lanes)])
         starts = [*(part * lanes for part in range(stride - 1)), reach - lanes]
         found = poison(ir.VectorType(memory_type(t.dtype), lanes))
         for part, start in enumerate(starts):
@@ -179,7 +180,7 @@ class Frame:
             loaded = b.load(first, typ=found.type, align=_align(t))
             self.aliases.mark(loaded, _base(t))
             homes = [min(i * stride // lanes, stride - 1) for i in range(lanes)]
-            found = _shuffled(b, found, loaded, [lanes + i * stride - start if homes[i] == part else i for i in range(lanes)])
+            found = shuffled(b, found, loaded, [lanes + i * stride - start if homes[i] == part else i for i in range(lanes)])
         return found
 
     def _masked_store(self, t: Tensor, at: ir.Value, stride: int, stored: ir.Value, lanes: int, mask: ir.Value | None) -> ir.Value:
@@ -235,7 +236,7 @@ def _every_other(b: ir.IRBuilder, mask: ir.Value | None, first: int) -> ir.Value
     lanes = list(range(first, lanes_of(mask), 2))
     if len(lanes) == 1:
         return b.extract_element(mask, I32(first))
-    return _shuffled(b, mask, poison(mask.type), lanes)
+    return shuffled(b, mask, poison(mask.type), lanes)
 
 
 def _interleaved(b: ir.IRBuilder, evens: ir.Value, odds: ir.Value) -> ir.Value:
@@ -243,22 +244,18 @@ def _interleaved(b: ir.IRBuilder, evens: ir.Value, odds: ir.Value) -> ir.Value:
     n, lanes = lanes_of(evens), lanes_of(evens) + lanes_of(odds)
     evens, odds = (_one_lane(b, x) if lanes_of(x) == 1 else x for x in (evens, odds))
     if lanes % 2:
-        odds = _shuffled(b, odds, poison(odds.type), [*range(n - 1), 0])
-    return _shuffled(b, evens, odds, [k // 2 + (n if k % 2 else 0) for k in range(lanes)])
+        odds = shuffled(b, odds, poison(odds.type), [*range(n - 1), 0])
+    return shuffled(b, evens, odds, [k // 2 + (n if k % 2 else 0) for k in range(lanes)])
 
 
 def _spread(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value | None, stride: int) -> tuple[ir.Value, ir.Value]:
     """The lanes `stride` places apart in a wider vector, and the mask that leaves out what lies between them."""
     lanes = value.type.count
-    wide = _shuffled(builder, value, poison(value.type), [i // stride for i in range(lanes * stride)])
+    wide = shuffled(builder, value, poison(value.type), [i // stride for i in range(lanes * stride)])
     if mask is None:
         return wide, ir.Constant(ir.VectorType(I1, lanes * stride), [i % stride == 0 for i in range(lanes * stride)])
     off = constant(mask.type, 0)
-    return wide, _shuffled(builder, mask, off, [lanes if i % stride else i // stride for i in range(lanes * stride)])
-
-
-def _shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+    return wide, shuffled(builder, mask, off, [lanes if i % stride else i // stride for i in range(lanes * stride)])
 
 
 def _base(t: Tensor) -> str:

@@ -69,6 +69,11 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     return builder.shuffle_vector(first, poison(type), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    """The vector of these lanes, counted through a and then b."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+
+
 def mangled(type: ir.Type) -> str:
     """How intrinsic names spell a type: v16f32, i64, p0."""
     if isinstance(type, ir.VectorType):

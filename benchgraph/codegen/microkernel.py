@@ -1,13 +1,14 @@
-"""The batch-reduce GEMM microkernel for f32: acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n].
+"""The batch-reduce GEMM microkernel: acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n].
 
     for each panel of columns (a few vectors wide)         one loop per panel width
         for each tile of rows                              one loop per tile height
             acc tile -> registers (or zeros)
-            for b in batch: for k: load wei vectors, broadcast src, fma
+            for b in batch: for each group of k: load wei vectors, broadcast src, dot
             registers -> acc tile
 
-The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but fmas, the loads of wei, the broadcasts
-of src and its own counter. Everything is known at compile time; the last vector of a ragged n goes through masked loads and stores.
+The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but dot products (dot.py: fmas for f32),
+the loads of wei, the broadcasts of src and its own counter. Everything is known at compile time; the last vector of a ragged n goes
+through masked loads and stores. A group that k ends in is read from src without a byte beyond k; what wei has there counts as zero.
 
 Why the choices below are what they are: shares of the FMA peak of one thread (a register-only loop, 118 GFLOP/s) in percent, on a Zen 4
 core with AVX-512 (3.7 GHz, L1d 32 KiB, L2 1 MiB, L3 32 MiB). Each is a minimum over 8 to 25 samples of 0.3 ms or more, interleaved
@@ -41,28 +42,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from math import ceil, gcd
 from typing import TypeAlias
 
 from llvmlite import ir
 
-from benchgraph.codegen.intrinsics import F32, I1, I32, I64, PTR, VOID, call, constant, fma, has_fma, mangled, splat, vector
+from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.dot import dot, is_native, lane_type
+from benchgraph.codegen.intrinsics import I1, I32, I64, PTR, VOID, call, constant, mangled, splat, vector
+from benchgraph.codegen.tiles import Panels, even_split, register_tiles
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
+from benchgraph.tir.ir import GROUPS, DTypes
 
 BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
 Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]  # (src, wei, sums) -> sums
 
-F32_BYTES = 4
-ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
-ACCUMULATORS_IN_FLIGHT = 8  # that keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)
+F32 = DType.f32, DType.f32, DType.f32
+SRC, WEI, ACC = 0, 1, 2
+ACC_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One batch-reduce GEMM: acc[m, n] (+)= sum over batch b, k of src_b[m, k] * wei_b[k, n].
 
-    Strides are in elements; columns of wei and acc have unit stride. batch: for each of its axes, outermost first, the extent and the
-    strides of src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei.
+    Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
+    src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
+    Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
+    of more than one.
     """
 
     m: int
@@ -75,82 +82,27 @@ class Kernel:
     wei_row_stride: int
     acc_row_stride: int
     accumulate: bool = False
+    dtypes: DTypes = F32
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
             raise ValueError(f"extents of a microkernel are positive: {self}")
+        if self.group > 1 and self.src_col_stride != 1:
+            raise ValueError(f"src of a microkernel for {self.dtypes[0].value} has unit stride along k: {self}")
+
+    @property
+    def group(self) -> int:
+        """Elements of k in one step."""
+        return GROUPS[self.dtypes]
 
     @property
     def name(self) -> str:
         """Unique among kernels, valid as a symbol."""
         batch = "".join(f"_b{extent}_{src}_{wei}" for extent, src, wei in self.batch)
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
-        name = f"brgemm_{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
+        sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
+        name = f"brgemm_{self.dtypes[0].value}_{sizes}"
         return name.replace("-", "m") + ("_acc" if self.accumulate else "")
-
-
-@dataclass(frozen=True)
-class Panels:
-    """`count` column panels side by side, each `columns` wide and held in `vectors` vectors, the last of which may be partly used.
-
-    rows: the most a register tile has; the tiles are even_split(m, rows).
-    """
-
-    count: int
-    columns: int
-    vectors: int
-    rows: int
-
-
-def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
-    """Cut total into the fewest parts of at most `most`, whose sizes differ by at most one: runs of (count, size), larger first.
-
-    >>> even_split(16, 6)
-    ((1, 6), (2, 5))
-    """
-    parts = ceil(total / most)
-    size, larger = divmod(total, parts)
-    return tuple(run for run in ((larger, size + 1), (parts - larger, size)) if run[0])
-
-
-def tile_rows(vectors: int, target: Target, *, src_row_stride: int, ragged: bool = False) -> int:
-    """The most rows of a register tile this many vectors wide.
-
-    Accumulators take up to three quarters of the registers, and leave room for the wei vectors, a broadcast of src, a product (without
-    fma) and the mask of a ragged last vector. Rows of src that fall in the same sets of L1 are no more than its ways.
-    """
-    spare = 1 + (not has_fma(target.isa)) + ragged
-    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors - spare)
-    sets_apart = ALIAS_BYTES // gcd(ALIAS_BYTES, F32_BYTES * src_row_stride)
-    return min(max(accumulators // vectors, 1), sets_apart * (target.l1_bytes // ALIAS_BYTES))
-
-
-def register_tiles(n: int, target: Target, *, m: int, src_row_stride: int) -> tuple[Panels, ...]:
-    """How n is cut into column panels of whole vectors, left to right, for m rows of src this many elements apart."""
-    vectors = ceil(n / target.lanes)
-    rows = partial(tile_rows, target=target, src_row_stride=src_row_stride)
-    widest = _panel_vectors(vectors, m, target, rows)
-    runs = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
-    missing = vectors * target.lanes - n
-    if not missing:
-        return tuple(runs)
-    last = runs.pop()
-    if last.count > 1:
-        runs.append(replace(last, count=last.count - 1))
-    return (*runs, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, ragged=True)))
-
-
-def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], int]) -> int:
-    """The preferred number, or more when m is so short that a tile has too few accumulators, or when a lone vector would be left over
-    (it needs one broadcast per fma)."""
-    preferred = target.panel_width // target.lanes
-    if vectors <= preferred:
-        return vectors
-    most = min(vectors, target.isa.registers // 2)
-    reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
-    in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
-    enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
-    return next(enough, max(in_flight, key=lambda v: in_flight[v]))
 
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
@@ -174,16 +126,17 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
 def _canonical(kernel: Kernel) -> Kernel:
     """Fewer kernels for the same work: an axis of the batch that continues along the next one, or along k, makes that one longer; where
-    k is 1, the last axis takes its place."""
+    k is 1, the last axis takes its place. k that ends within a group ends there in each entry of the batch."""
     axes: list[BatchAxis] = []
     for axis in (a for a in kernel.batch if a[0] > 1):
         axes.append(axis)
         if len(axes) > 1 and axes[-2][1:] == (axis[0] * axis[1], axis[0] * axis[2]):
             axes[-2:] = [(axes[-2][0] * axis[0], *axis[1:])]
-    if axes and kernel.k == 1:
+    groups, rest = divmod(kernel.k, kernel.group)
+    if axes and kernel.k == kernel.group == 1:
         k, src_stride, wei_stride = axes.pop()
         kernel = replace(kernel, k=k, src_col_stride=src_stride, wei_row_stride=wei_stride)
-    elif axes and axes[-1][1:] == (kernel.k * kernel.src_col_stride, kernel.k * kernel.wei_row_stride):
+    elif axes and not rest and axes[-1][1:] == (kernel.k * kernel.src_col_stride, groups * kernel.wei_row_stride):
         kernel = replace(kernel, k=kernel.k * axes.pop()[0])
     return replace(kernel, batch=tuple(axes))
 
@@ -196,7 +149,8 @@ class _Emitter:
 
     def emit(self, src: ir.Value, wei: ir.Value, acc: ir.Value) -> None:
         column = 0
-        for panels in register_tiles(self.kernel.n, self.target, m=self.kernel.m, src_row_stride=self.kernel.src_row_stride):
+        kernel = self.kernel
+        for panels in register_tiles(kernel.n, self.target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride):
             self.repeat(panels.count, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
 
@@ -205,19 +159,19 @@ class _Emitter:
         column = self.affine(i, panels.columns, first)
         row = 0
         for count, rows in even_split(self.kernel.m, panels.rows):
-            place = (src, self.element(wei, column), self.element(acc, column))
+            place = (src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column))
             self.repeat(count, partial(self.tile, panels, rows, row, *place))
             row += count * rows
 
     def tile(self, panels: Panels, rows: int, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value) -> None:
         """Register tile i of these tiles, which start at row `first`: all of batch and K."""
         row = self.affine(i, rows, first)
-        src = self.element(src, self.affine(row, self.kernel.src_row_stride))
-        acc = self.element(acc, self.affine(row, self.kernel.acc_row_stride))
+        src = self.element(SRC, src, self.affine(row, self.kernel.src_row_stride))
+        acc = self.element(ACC, acc, self.affine(row, self.kernel.acc_row_stride))
         vectors = [(v * self.target.lanes, self.used(panels, v)) for v in range(panels.vectors)]
-        places = [(self.element(acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
-        zero = constant(vector(F32, self.target.lanes), 0.0)
-        sums = [self.load(*place) if self.kernel.accumulate else zero for place in places]
+        places = [(self.element(ACC, acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
+        type = vector(memory_type(self.kernel.dtypes[ACC]), self.target.lanes)
+        sums = [self.load(ACC, type, *place) if self.kernel.accumulate else constant(type, 0) for place in places]
         sums = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, sums)
         for total, place in zip(sums, places, strict=True):
             self.store(total, *place)
@@ -229,57 +183,76 @@ class _Emitter:
         extent, src_stride, wei_stride = axes[0]
 
         def entry(b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-            places = self.element(src, self.affine(b, src_stride)), self.element(wei, self.affine(b, wei_stride))
+            places = self.element(SRC, src, self.affine(b, src_stride)), self.element(WEI, wei, self.affine(b, wei_stride))
             return self.batch(axes[1:], tile, *places, sums)
 
         return self.loop(extent, sums, entry)
 
     def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
-        kernel = self.kernel
-        unroll = min(kernel.k, 2 if panels.vectors > 1 and has_fma(self.target.isa) else 1)
+        kernel, group = self.kernel, self.kernel.group
+        groups, rest = divmod(kernel.k, group)
+        unroll = min(groups, 2 if panels.vectors > 1 and is_native(kernel.dtypes, self.target.isa) else 1)
 
-        def steps(count: int, i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        def steps(sizes: Sequence[int], i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             first = self.affine(i, unroll)
-            strides = kernel.src_col_stride, kernel.wei_row_stride
-            starts = [self.element(p, self.affine(first, stride)) for p, stride in zip((src, wei), strides, strict=True)]
-            for k in range(count):
-                at_src, at_wei = (self.element(p, k * stride) for p, stride in zip(starts, strides, strict=True))
-                sums = self.step(panels, rows, at_src, at_wei, sums)
+            strides = {SRC: group * kernel.src_col_stride, WEI: kernel.wei_row_stride}
+            starts = [self.element(at, p, self.affine(first, stride)) for p, (at, stride) in zip((src, wei), strides.items(), strict=True)]
+            for k, size in enumerate(sizes):
+                at_src, at_wei = (self.element(at, p, k * stride) for p, (at, stride) in zip(starts, strides.items(), strict=True))
+                sums = self.step(panels, rows, size, at_src, at_wei, sums)
             return sums
 
-        whole, rest = divmod(kernel.k, unroll)
-        return steps(rest, I64(whole), self.loop(whole, sums, partial(steps, unroll)))
+        whole, odd = divmod(groups, unroll) if groups else (0, 0)
+        if whole:
+            sums = self.loop(whole, sums, partial(steps, [group] * unroll))
+        return steps([group] * odd + [rest] * bool(rest), I64(whole), sums)
 
-    def step(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        """One k: sums[r, v] += src[r] * wei[v]."""
-        lanes, isa = self.target.lanes, self.target.isa
-        columns = [self.load(self.element(wei, v * lanes), self.used(panels, v)) for v in range(panels.vectors)]
+    def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """One group of k, of which the first `size` elements count: sums[r, v] += src[r] . wei[v]."""
+        lanes = self.target.lanes
+        type = vector(lane_type(self.kernel.dtypes), lanes)
+        columns = [
+            self.load(WEI, type, self.element(WEI, wei, self.columns(v * lanes)), self.used(panels, v)) for v in range(panels.vectors)
+        ]
+        if size < self.kernel.group:
+            counted = constant(type, (1 << size * self.kernel.dtypes[WEI].bits) - 1)
+            columns = [self.builder.and_(column, counted) for column in columns]  # the rest may be NaN
         totals = iter(sums)
         out: list[ir.Value] = []
         for r in range(rows):
-            scalar = self.builder.load(self.element(src, r * self.kernel.src_row_stride), typ=F32, align=F32_BYTES)
-            row = splat(self.builder, scalar, lanes)
-            out += [fma(self.builder, row, column, next(totals), isa) for column in columns]
+            row = splat(self.builder, self.elements(self.element(SRC, src, r * self.kernel.src_row_stride), size), lanes)
+            out += [dot(self.builder, row, column, next(totals), self.target.isa) for column in columns]
         return out
+
+    def elements(self, src: ir.Value, size: int) -> ir.Value:
+        """The first `size` elements of a group of src, zeros after them. Nothing else is read."""
+        type, dtype = lane_type(self.kernel.dtypes), self.kernel.dtypes[SRC]
+        if size == self.kernel.group:
+            return self.builder.load(src, typ=type, align=dtype.bits // 8)
+        whole = I32(0)
+        for i in range(size):
+            one = self.builder.load(self.element(SRC, src, i), typ=memory_type(dtype), align=dtype.bits // 8)
+            whole = self.builder.or_(whole, self.builder.shl(self.builder.zext(one, I32), I32(i * dtype.bits)))
+        return whole
 
     def used(self, panels: Panels, v: int) -> int:
         """Lanes of the panel's vector v that hold columns."""
         return min(self.target.lanes, panels.columns - v * self.target.lanes)
 
-    def load(self, pointer: ir.Value, used: int) -> ir.Value:
+    def load(self, operand: int, type: ir.Type, pointer: ir.Value, used: int) -> ir.Value:
         """A vector of which only the first `used` lanes are read; the others hold anything, and are never stored."""
-        type = vector(F32, self.target.lanes)
+        align = self.kernel.dtypes[operand].bits // 8
         if used == self.target.lanes:
-            return self.builder.load(pointer, typ=type, align=F32_BYTES)
-        args = [pointer, I32(F32_BYTES), self.mask(used), ir.Constant(type, ir.Undefined)]
+            return self.builder.load(pointer, typ=type, align=align)
+        args = [pointer, I32(align), self.mask(used), ir.Constant(type, ir.Undefined)]
         return call(self.builder, f"llvm.masked.load.{mangled(type)}.p0", type, args)
 
     def store(self, value: ir.Value, pointer: ir.Value, used: int) -> None:
         if used == self.target.lanes:
-            self.builder.store(value, pointer, align=F32_BYTES)
+            self.builder.store(value, pointer, align=ACC_BYTES)
             return
-        args = [value, pointer, I32(F32_BYTES), self.mask(used)]
+        args = [value, pointer, I32(ACC_BYTES), self.mask(used)]
         call(self.builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, args)
 
     def mask(self, used: int) -> ir.Constant:
@@ -288,9 +261,16 @@ class _Emitter:
     def affine(self, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:
         return self.builder.add(self.builder.mul(index, I64(scale)), I64(offset))
 
-    def element(self, pointer: ir.Value, offset: ir.Value | int) -> ir.Value:
-        """The address of an f32 this many elements further on."""
-        return self.builder.gep(pointer, [I64(offset) if isinstance(offset, int) else offset], inbounds=True, source_etype=F32)
+    def columns(self, count: ir.Value | int) -> ir.Value | int:
+        """How many elements of wei so many columns are."""
+        if self.kernel.group == 1:
+            return count
+        return count * self.kernel.group if isinstance(count, int) else self.builder.mul(count, I64(self.kernel.group))
+
+    def element(self, operand: int, pointer: ir.Value, offset: ir.Value | int) -> ir.Value:
+        """The address this many elements of the operand further on."""
+        type = memory_type(self.kernel.dtypes[operand])
+        return self.builder.gep(pointer, [I64(offset) if isinstance(offset, int) else offset], inbounds=True, source_etype=type)
 
     def repeat(self, count: int, body: Callable[[ir.Value], None]) -> None:
         """Run body(i) for i in 0 .. count - 1."""

@@ -158,7 +158,7 @@ class _Writer:
             case Store():
                 self.store(s, depth, ranges)
             case Brgemm():
-                pieces = [self.piece(*p, ranges) for p in ((s.src, s.m, s.k), (s.wei, s.k, s.n), (s.acc, s.m, s.n))]
+                pieces = [self.piece(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
             case Prefetch():
                 self.line(depth, "pass")
@@ -197,12 +197,12 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
-    def piece(self, p: Slice | Flat, rows: int, cols: int, ranges: Ranges) -> str:
-        """Source for (tensor, first index, how rows, columns and batch step, rows, cols)."""
+    def piece(self, p: Slice | Flat, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+        """Source for (tensor, first index, how rows, columns and batch step, rows, cols, rows that lie together)."""
         name = self.name(p.tensor.name, "t")
         if isinstance(p, Flat):
-            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols})"
-        return f"piece({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols})"
+            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
+        return f"piece({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 

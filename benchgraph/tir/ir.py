@@ -266,12 +266,27 @@ class Flat:
     strides: tuple[int, ...]
 
 
+DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
+
+# What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits.
+GROUPS: dict[DTypes, int] = {
+    (DType.f32, DType.f32, DType.f32): 1,
+    (DType.bf16, DType.bf16, DType.f32): 2,
+    (DType.u8, DType.s8, DType.s32): 4,
+}
+
+
 @dataclass(frozen=True)
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
 
     batch: the extents of its axes; () is a plain GEMM. Extents are numbers: one call, one kernel. accumulate False overwrites acc, whose
-    slice has no batch. Columns of wei and acc are unit stride.
+    slice has no batch. Columns of acc are unit stride. Products of bf16 are exact and summed in f32, where subnormal numbers may count
+    as zero; sums in s32 wrap around.
+
+    The dtypes of the tensors are a key of GROUPS. In groups of one, columns of wei are unit stride. Else k of src is, and wei lies in
+    groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
+    rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
     """
 
     src: Slice | Flat
@@ -282,6 +297,15 @@ class Brgemm:
     k: int
     batch: tuple[int, ...] = ()
     accumulate: bool = False
+
+    @property
+    def dtypes(self) -> DTypes:
+        return self.src.tensor.dtype, self.wei.tensor.dtype, self.acc.tensor.dtype
+
+    @property
+    def group(self) -> int:
+        """Elements of k that lie together in wei; 1 for dtypes that no microkernel takes."""
+        return GROUPS.get(self.dtypes, 1)
 
 
 @dataclass(frozen=True)

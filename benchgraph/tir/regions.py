@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Expr, Flat, For, If, Load, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.visit import bound_names, exprs, variables, walk_expr
 
 
@@ -48,11 +49,12 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
         case Store():
             yield Access(s.tensor, s.index, tuple(_lanes(i) for i in s.index), True, ranges)
         case Brgemm():
-            yield _operand(s.src, (s.m, s.k, *s.batch), False, ranges)
-            yield _operand(s.wei, (s.k, s.n, *s.batch), False, ranges)
+            src, wei, acc = operands(s)
+            yield _operand(src, False, ranges)
+            yield _operand(wei, False, ranges)
             if s.accumulate:
-                yield _operand(s.acc, (s.m, s.n), False, ranges)
-            yield _operand(s.acc, (s.m, s.n), True, ranges)
+                yield _operand(acc, False, ranges)
+            yield _operand(acc, True, ranges)
 
 
 def _lanes(i: Expr) -> Range:
@@ -60,19 +62,9 @@ def _lanes(i: Expr) -> Range:
     return min(last, 0), max(last, 0)
 
 
-def _operand(p: Slice | Flat, extents: Sequence[int], is_store: bool, ranges: Ranges) -> Access:
-    index = p.index if isinstance(p, Slice) else (p.offset,)
-    return Access(p.tensor, index, slice_spans(p, extents), is_store, ranges)
-
-
-def slice_spans(p: Slice | Flat, extents: Sequence[int]) -> tuple[Range, ...]:
-    """How far a microkernel's operand reaches from its first element, (least, most) along each dim. extents: of rows, columns, batch."""
-    axes = p.axes if isinstance(p, Slice) else tuple((0, stride) for stride in p.strides)
-    rank = len(p.index) if isinstance(p, Slice) else 1
-    reach = [[0, 0] for _ in range(rank)]
-    for (dim, step), extent in zip(axes, extents, strict=True):
-        reach[dim][step > 0] += (extent - 1) * step
-    return tuple((least, most) for least, most in reach)
+def _operand(o: Operand, is_store: bool, ranges: Ranges) -> Access:
+    index = o.piece.index if isinstance(o.piece, Slice) else (o.piece.offset,)
+    return Access(o.piece.tensor, index, o.spans(), is_store, ranges)
 
 
 def position(i: Expr) -> Linear:

@@ -9,7 +9,8 @@
     }
 
 Strides are shown when they are not row-major: `f32[4,8] by [16,1]`. `i:+16` is the vector of indices i .. i+15, `i:+16*4` steps by 4.
-A microkernel's slices show their rows and columns as `start:+extent`; a flat slice shows `[offset, row stride]`.
+A microkernel's slices show their rows and columns as `start:+extent`, packed ones the groups along k and what is in one; a flat slice
+shows `[offset, row stride]`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from benchgraph.tir.ir import (
     UnOp,
     Var,
 )
+from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.visit import tensors
 
 _PRECEDENCE = {
@@ -135,17 +137,20 @@ def _mask(mask: Expr | None) -> str:
 
 def _brgemm(s: Brgemm) -> str:
     sign = "+=" if s.accumulate else "="
-    src, wei, acc = _slice(s.src, s.m, s.k), _slice(s.wei, s.k, s.n), _slice(s.acc, s.m, s.n)
+    src, wei, acc = (_slice(o) for o in operands(s))
     size = "x".join(str(extent) for extent in s.batch)
     batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
     return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}"
 
 
-def _slice(s: Slice | Flat, rows: int, cols: int) -> str:
+def _slice(o: Operand) -> str:
+    s = o.piece
     if isinstance(s, Flat):
         columns = "" if s.strides[1] == 1 else f", {s.strides[1]}"
         return f"{s.tensor.name}[{_expr(s.offset)}, {s.strides[0]}{columns}]"
-    span = {dim: f":+{extent}" + (f"*{step}" if step != 1 else "") for extent, (dim, step) in zip((rows, cols), s.axes, strict=False)}
+    span = {dim: f":+{extent}" + (f"*{step}" if step != 1 else "") for extent, (dim, step) in zip(o.extents[:2], s.axes, strict=False)}
+    if o.group > 1:
+        span[len(s.index) - 1] = f":+{o.group}"
     return f"{s.tensor.name}[{', '.join(_expr(i) + span.get(d, '') for d, i in enumerate(s.index))}]"
 
 

@@ -145,39 +145,50 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
     return functools.reduce(_FOLD[op], v)
 
 
-def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int) -> Piece:
-    """Batch entry -> the rows x cols view of t that a Slice means."""
+def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> Piece:
+    """Batch entry -> the rows x cols of t that a Slice means. group: rows that lie together."""
+    steps = -(-rows // group)
 
     def entry(batch: tuple[int, ...]) -> Value:
         at = list(index)
         for b, (dim, step) in zip(batch, axes[2:], strict=False):
             at[dim] += b * step
         ends = list(at)
-        for extent, (dim, step) in zip((rows, cols), axes[:2], strict=True):
+        for extent, (dim, step) in zip((steps, cols), axes[:2], strict=True):
             ends[dim] += (extent - 1) * step
+        ends[-1] += group - 1
         for end, size in zip((*map(natural, at), *map(natural, ends)), t.shape * 2, strict=True):
             if end >= size:
                 raise IndexError(f"a slice reaches {end} in a dim of size {size}")
         strides = tuple(t.strides[dim] * step for dim, step in axes[:2])
-        return as_strided(t[tuple(slice(i, None) for i in at)], (rows, cols), strides)
+        return _view(t[tuple(slice(i, None) for i in at)], rows, cols, strides, group)
 
     return entry
 
 
-def flat_piece(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int) -> Piece:
+def flat_piece(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int, group: int) -> Piece:
     def entry(batch: tuple[int, ...]) -> Value:
         start = natural(offset + sum(b * stride for b, stride in zip(batch, strides[2:], strict=False)))
-        end = start + (rows - 1) * strides[0] + (cols - 1) * strides[1]
+        end = start + (-(-rows // group) - 1) * strides[0] + (cols - 1) * strides[1] + group - 1
         if natural(end) >= t.size:
             raise IndexError(f"a slice reaches {end} in a tensor of {t.size}")
-        return as_strided(t[start:], (rows, cols), tuple(stride * t.itemsize for stride in strides[:2]))
+        return _view(t[start:], rows, cols, tuple(stride * t.itemsize for stride in strides[:2]), group)
 
     return entry
+
+
+def _view(t: Value, rows: int, cols: int, strides: tuple[int, ...], group: int) -> Value:
+    """rows x cols elements: a view, or a copy where rows lie in groups. strides: bytes between rows, or groups of them, and columns."""
+    if group == 1:
+        return as_strided(t, (rows, cols), strides)
+    grouped = as_strided(t, (-(-rows // group), group, cols), (strides[0], t.itemsize, strides[1]))
+    return grouped.reshape(-1, cols)[:rows]
 
 
 def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulate: bool) -> None:
-    total = functools.reduce(np.add, (src(b) @ wei(b) for b in np.ndindex(*batch)))
+    """In acc's dtype, to which each element of src and wei is converted: s32 wraps around."""
     out = acc(())
+    total = functools.reduce(np.add, (src(b).astype(out.dtype) @ wei(b).astype(out.dtype) for b in np.ndindex(*batch)))
     out[...] = out + total if accumulate else total
 
 

@@ -16,6 +16,7 @@ from benchgraph.core.errors import BenchgraphError
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
+    GROUPS,
     INDEX,
     Alloc,
     Binary,
@@ -46,7 +47,7 @@ from benchgraph.tir.ir import (
     UnOp,
     Var,
 )
-from benchgraph.tir.regions import slice_spans
+from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.text import header, print_tir
 from benchgraph.tir.visit import parts, walk
 
@@ -325,39 +326,45 @@ def _prefetch(s: Prefetch, scope: _Scope) -> None:
 def _brgemm(s: Brgemm, scope: _Scope) -> None:
     if min(s.m, s.n, s.k, *s.batch) < 1:
         _fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
-    for piece, extents in ((s.src, (s.m, s.k, *s.batch)), (s.wei, (s.k, s.n, *s.batch)), (s.acc, (s.m, s.n))):
-        _tensor(s, piece.tensor, scope)
-        if piece.tensor.dtype is not DType.f32:
-            _fail(s, scope, f"the operand {piece.tensor.name} is {piece.tensor.dtype.value}; the microkernel takes f32")
-        if isinstance(piece, Flat):
-            _flat(s, piece, extents, scope)
+    if s.dtypes not in GROUPS:
+        known = ", ".join(" ".join(d.value for d in dtypes) for dtypes in GROUPS)
+        _fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
+    for o in operands(s):
+        _tensor(s, o.piece.tensor, scope)
+        if isinstance(o.piece, Flat):
+            _flat(s, o.piece, o, scope)
         else:
-            _slice(s, piece, extents, scope)
+            _slice(s, o.piece, o, scope)
 
 
-def _flat(s: Brgemm, piece: Flat, extents: tuple[int, ...], scope: _Scope) -> None:
+def _columns(s: Brgemm, o: Operand, stride: int, scope: _Scope) -> None:
+    if (o.piece is not s.src or s.group > 1) and stride != o.group and o.extents[1] > 1:
+        _fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {stride}, not {o.group}")
+
+
+def _flat(s: Brgemm, piece: Flat, o: Operand, scope: _Scope) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
         _fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
-    if len(piece.strides) != len(extents):
-        _fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(extents)} axes")
-    if piece is not s.src and piece.strides[1] != 1 and extents[1] > 1:
-        _fail(s, scope, f"the columns of {piece.tensor.name} have stride {piece.strides[1]}, not 1")
-    (span,) = slice_spans(piece, extents)
+    if len(piece.strides) != len(o.extents):
+        _fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(o.extents)} axes")
+    _columns(s, o, piece.strides[1], scope)
+    (span,) = o.spans()
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm, piece: Slice, extents: tuple[int, ...], scope: _Scope) -> None:
-    t, rank, axes = piece.tensor, len(piece.tensor.shape), piece.axes
+def _slice(s: Brgemm, piece: Slice, o: Operand, scope: _Scope) -> None:
+    t, rank, axes, extents = piece.tensor, len(piece.tensor.shape), piece.axes, o.extents
     if len(piece.index) != rank:
         _fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
     if len(axes) != len(extents) or (axes[0][0] == axes[1][0] and axes[0][1] and axes[1][1]) or not all(0 <= d < rank for d, _ in axes):
         _fail(s, scope, f"rows, columns, batch along {axes} do not make a slice of rank {rank}; flat tensors take flat slices")
+    if o.group > 1 and (t.shape[-1] != o.group or t.strides[-1] != 1 or any(d == rank - 1 and step for d, step in axes)):
+        _fail(s, scope, f"{t.name} needs groups of {o.group} along k in its innermost dim")
     dim, step = axes[1]
-    if piece is not s.src and t.strides[dim] * step != 1 and extents[1] > 1:
-        _fail(s, scope, f"the columns of {t.name} have stride {t.strides[dim] * step}, not 1")
+    _columns(s, o, t.strides[dim] * step, scope)
     if piece is s.acc and axes[0][1] != 1 and extents[0] > 1:
         _fail(s, scope, f"the rows of {t.name} are {axes[0][1]} indices apart, not 1")
-    for d, (i, span) in enumerate(zip(piece.index, slice_spans(piece, extents), strict=True)):
+    for d, (i, span) in enumerate(zip(piece.index, o.spans(), strict=True)):
         _scalar(s, i, INDEX, scope)
         _in_bounds(s, t, d, i, span, scope, masked=False)

@@ -17,6 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Isa, Target, host
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, f32, floordiv, mod, mul, seq, unary
+from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Alloc,
     Binary,
@@ -42,6 +43,8 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
+from benchgraph.tir.passes import run as run_passes
+from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -334,6 +337,15 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
     )
     np.testing.assert_allclose(got, 2 * one, rtol=1e-5, atol=1e-5)
     assert [s.accumulate for s in seen] == [False, True]
+
+
+@pytest.mark.parametrize("program", [matmul_bf16, matmul_u8_s8], ids=lambda p: p.__name__)
+def test_products_in_groups_mean_what_the_interpreter_says(program: Callable[[], Func], isa: Isa, run: Run) -> None:
+    f = program()
+    args = [np.ascontiguousarray(a) for a in arguments(f)]
+    (got,) = run(run_passes(Module(f), replace(host(), isa=isa)).main, args[:-1], isa=isa)
+    interpret(f, args)
+    np.testing.assert_allclose(got, args[-1].ravel(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:

@@ -1,4 +1,4 @@
-"""The f32 microkernel against its twin, at the sizes that hurt, on every ISA this CPU has."""
+"""The microkernel against its twin, for every dtype, at the sizes that hurt, on every ISA this CPU has."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from llvmlite import ir
-from numpy.lib.stride_tricks import as_strided
 
-from benchgraph.codegen.intrinsics import has_fma
-from benchgraph.codegen.microkernel import Kernel, define, even_split, register_tiles, tile_rows
+from benchgraph.codegen.dot import is_native
+from benchgraph.codegen.microkernel import F32, Kernel, define
+from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, Target, current, host
 from benchgraph.runtime.code import Code, load
+from benchgraph.tir.ir import GROUPS, DTypes
 from tests.fence import fenced
 
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
+BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 ENTRY = "entry"
-GUARD = -77.0
+GUARD = -77
+STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
+    (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
+    (U8_S8, True): r"vpdpbusd.*", (U8_S8, False): r"pmaddwd.*",
+}  # fmt: skip
 
 
 def supported() -> dict[str, Target]:
@@ -37,30 +44,32 @@ def supported() -> dict[str, Target]:
 
 TARGETS = supported()
 target_of_every_isa = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+all_dtypes = pytest.mark.parametrize("dtypes", GROUPS, ids=lambda dtypes: dtypes[0].value)
+
+
+def places(kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where src[batch, m, k], wei[batch, k, n] and acc[m, n] lie, in elements."""
+    m, n, k = (np.arange(extent) for extent in (kernel.m, kernel.n, kernel.k))
+    entries = list(np.ndindex(*(extent for extent, _, _ in kernel.batch)))
+    src0, wei0 = (np.array([sum(i * axis[side] for i, axis in zip(at, kernel.batch, strict=True)) for at in entries]) for side in (1, 2))
+    src = src0[:, None, None] + m[:, None] * kernel.src_row_stride + k * kernel.src_col_stride
+    row = k // kernel.group * kernel.wei_row_stride + k % kernel.group
+    return src, wei0[:, None, None] + row[:, None] + n * kernel.group, m[:, None] * kernel.acc_row_stride + n
 
 
 def twin(kernel: Kernel, src: np.ndarray, wei: np.ndarray, acc: np.ndarray) -> np.ndarray:
     """The definition: acc, 1-d as all operands, after the kernel ran, in float64."""
     out = acc.astype(np.float64)
-    for m in range(kernel.m):
-        for n in range(kernel.n):
-            total = float(acc[m * kernel.acc_row_stride + n]) if kernel.accumulate else 0.0
-            for at in np.ndindex(*(extent for extent, _, _ in kernel.batch)):
-                b, w = (sum(i * axis[side] for i, axis in zip(at, kernel.batch, strict=True)) for side in (1, 2))
-                row = src[b + m * kernel.src_row_stride :: kernel.src_col_stride][: kernel.k].astype(np.float64)
-                column = wei[w + n :: kernel.wei_row_stride][: kernel.k].astype(np.float64)
-                total += float(row @ column)
-            out[m * kernel.acc_row_stride + n] = total
+    at_src, at_wei, at_acc = places(kernel)
+    total = (src[at_src].astype(np.float64) @ wei[at_wei].astype(np.float64)).sum(0)
+    out[at_acc] = (out[at_acc] if kernel.accumulate else 0.0) + total
     return out
 
 
 def sizes(kernel: Kernel) -> tuple[int, int, int]:
-    """Elements from the first to the last one that src, wei and acc reach."""
-    src = (kernel.m - 1) * kernel.src_row_stride + (kernel.k - 1) * kernel.src_col_stride + 1
-    wei = (kernel.k - 1) * kernel.wei_row_stride + kernel.n
-    src += sum((extent - 1) * stride for extent, stride, _ in kernel.batch)
-    wei += sum((extent - 1) * stride for extent, _, stride in kernel.batch)
-    return src, wei, (kernel.m - 1) * kernel.acc_row_stride + kernel.n
+    """Elements from the first to the last one that src, wei and acc reach; of wei whole groups."""
+    src, wei, acc = (int(at.max()) + 1 for at in places(kernel))
+    return src, -(-wei // kernel.group) * kernel.group, acc
 
 
 def compile_kernel(kernel: Kernel, target: Target) -> Code:
@@ -79,25 +88,48 @@ def run(kernel: Kernel, target: Target, *operands: np.ndarray) -> None:
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address(ENTRY))(*(a.ctypes.data for a in operands))
 
 
-def dense(m: int, n: int, k: int, batch: int = 1, *, gap: int = 0, accumulate: bool = False) -> Kernel:
-    """Row-major operands, batch entries one after the other, `gap` unused elements after each row and each entry."""
-    strides = m * (k + gap) + gap, k * (n + gap) + gap
-    row_strides = {"src_row_stride": k + gap, "wei_row_stride": n + gap, "acc_row_stride": n + gap}
-    return Kernel(m, n, k, batch=((batch, *strides),), **row_strides, accumulate=accumulate)
+def dense(
+    m: int, n: int, k: int, batch: int = 1, *, gap: int = 0, accumulate: bool = False, dtypes: DTypes = F32, odd: bool = False
+) -> Kernel:
+    """Row-major operands, batch entries one after the other, `gap` unused elements (groups, in wei) after each row and each entry.
+
+    odd: src has one more, so that groups of k do not begin at multiples of their size.
+    """
+    group = GROUPS[dtypes]
+    row_strides = {"src_row_stride": k + gap + odd, "wei_row_stride": (n + gap) * group, "acc_row_stride": n + gap}
+    strides = m * row_strides["src_row_stride"] + gap, -(-k // group) * row_strides["wei_row_stride"] + gap * group
+    return Kernel(m, n, k, batch=((batch, *strides),), **row_strides, accumulate=accumulate, dtypes=dtypes)
 
 
-def integers(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Small enough that every sum here is exact in f32."""
-    return rng.integers(-8, 9, size).astype(np.float32)
+def integers(rng: np.random.Generator, size: int, dtype: DType = DType.f32) -> np.ndarray:
+    """All of an integer dtype of 8 bits; in others so small that every sum here is exact."""
+    least, most = dtype.range if dtype.bits == 8 else (-8, 8)
+    return rng.integers(int(least), int(most) + 1, size).astype(dtype.numpy)
+
+
+def operands(kernel: Kernel, seed: int = 0) -> list[np.ndarray]:
+    """src, wei and acc. What no element of k owns is NaN in floats, and anything in integers."""
+    rng = np.random.default_rng(seed)
+    made = [integers(rng, size, dtype) for size, dtype in zip(sizes(kernel), kernel.dtypes, strict=True)]
+    for array, at in zip(made, places(kernel), strict=True):
+        unowned = np.setdiff1d(np.arange(array.size), at)
+        if unowned.size and array.dtype.kind not in "iu":
+            array[unowned] = np.nan
+    return made
 
 
 def sampled(count: int) -> list[Kernel]:
-    """Each value of every axis at least once, in shuffled company."""
+    """Each value of every axis at least once for each of the dtypes, in shuffled company."""
     draw = random.Random(20)
-    axes = [[*axis, *draw.choices(axis, k=count - len(axis))] for axis in (M, N, K, BATCH, (0, 3), (False, True))]
-    for axis in axes:
-        draw.shuffle(axis)
-    return [dense(m, n, k, batch, gap=gap, accumulate=acc) for m, n, k, batch, gap, acc in zip(*axes, strict=True)]
+    found = []
+    for dtypes in GROUPS:
+        axes = [[*axis, *draw.choices(axis, k=count - len(axis))] for axis in (M, N, K, BATCH, (0, 3), (False, True), (False, True))]
+        for axis in axes:
+            draw.shuffle(axis)
+        found += [
+            dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=dtypes, odd=odd) for m, n, k, b, gap, acc, odd in zip(*axes, strict=True)
+        ]
+    return found
 
 
 def name_of(kernel: object) -> str:
@@ -107,12 +139,10 @@ def name_of(kernel: object) -> str:
 @target_of_every_isa
 @pytest.mark.parametrize("kernel", sampled(24), ids=name_of)
 def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Target) -> None:
-    rng = np.random.default_rng(kernel.m * 1000 + kernel.n)
-    src, wei, acc = (integers(rng, size) for size in sizes(kernel))
-    guarded = np.concatenate([np.full(64, GUARD), acc, np.full(64, GUARD)], dtype=np.float32)
-    got = guarded[64:-64]
-    if kernel.acc_row_stride > kernel.n:
-        as_strided(got[kernel.n :], (kernel.m - 1, kernel.acc_row_stride - kernel.n), (4 * kernel.acc_row_stride, 4))[:] = GUARD
+    src, wei, acc = operands(kernel, seed=kernel.m * 1000 + kernel.n)
+    guarded = np.full(acc.size + 128, GUARD, acc.dtype)
+    got, (_, _, owned) = guarded[64:-64], places(kernel)
+    got[owned] = acc[owned]
     want = twin(kernel, src, wei, got)
     run(kernel, target, src, wei, got)
     np.testing.assert_array_equal(got, want)
@@ -120,28 +150,48 @@ def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Targ
     assert (guarded[-64:] == GUARD).all()
 
 
+REALS = [(29, 100, 513, 1, 0, False), (13, 65, 64, 3, 5, True)]
+
+
 @target_of_every_isa
-@pytest.mark.parametrize("kernel", [dense(29, 100, 513), dense(13, 65, 64, 3, gap=5, accumulate=True)], ids=name_of)
+@pytest.mark.parametrize(
+    "kernel",
+    [dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=dtypes) for m, n, k, b, gap, acc in REALS for dtypes in (F32, BF16)],
+    ids=name_of,
+)
 def test_reals_are_within_the_error_of_a_long_sum(kernel: Kernel, target: Target) -> None:
     rng = np.random.default_rng(1)
-    src, wei, acc = (rng.standard_normal(size).astype(np.float32) for size in sizes(kernel))
+    src, wei, acc = (rng.standard_normal(size).astype(d.numpy) for size, d in zip(sizes(kernel), kernel.dtypes, strict=True))
     want, bound = twin(kernel, src, wei, acc), twin(kernel, abs(src), abs(wei), abs(acc))
     run(kernel, target, src, wei, acc)
     assert (abs(acc - want) <= 8 * np.finfo(np.float32).eps * bound).all()
 
 
 @target_of_every_isa
+@all_dtypes
 @pytest.mark.parametrize(
-    "kernel",
-    [dense(7, 17, 13, accumulate=True), dense(5, 100, 65, 2), dense(15, 1, 3), dense(1, 31, 64, accumulate=True), dense(2, 64, 1)],
-    ids=name_of,
+    "shape",
+    [(7, 17, 13, 1, True), (5, 100, 65, 2, False), (15, 1, 3, 1, False), (1, 31, 64, 1, True), (2, 64, 1, 1, False), (3, 5, 6, 2, True)],
+    ids=lambda shape: "x".join(map(str, shape[:4])),
 )
-def test_nothing_beyond_the_operands_is_touched(kernel: Kernel, target: Target) -> None:
-    rng = np.random.default_rng(0)
-    operands = [fenced(integers(rng, size)) for size in sizes(kernel)]
-    want = twin(kernel, *operands)
-    run(kernel, target, *operands)  # a touch of the fence would kill the process
-    np.testing.assert_array_equal(operands[2], want)
+@pytest.mark.parametrize("end", [True, False], ids=["end", "start"])
+def test_nothing_beyond_the_operands_is_touched(end: bool, shape: tuple[int, int, int, int, bool], dtypes: DTypes, target: Target) -> None:
+    kernel = dense(*shape[:4], accumulate=shape[4], dtypes=dtypes)
+    src, wei, acc = (fenced(a, end=end) for a in operands(kernel))
+    want = twin(kernel, src, wei, acc)
+    run(kernel, target, src, wei, acc)  # a touch of the fence would kill the process
+    np.testing.assert_array_equal(acc, want)
+
+
+@target_of_every_isa
+def test_sums_of_s32_wrap_around(target: Target) -> None:
+    """Neither a saturating sum nor a product of bytes that saturates in 16 bits would give these."""
+    kernel = dense(3, 20, 8, accumulate=True, dtypes=U8_S8)
+    src, wei = np.full(24, 255, np.uint8), np.where(np.arange(160) % 40 < 20, -128, 127).astype(np.int8)
+    acc = np.where(np.arange(60) % 2, 2**31 - 1, -(2**31)).astype(np.int32)
+    want = (twin(kernel, src, wei, acc).astype(np.int64) + 2**31) % 2**32 - 2**31
+    run(kernel, target, src, wei, acc)
+    np.testing.assert_array_equal(acc, want)
 
 
 def test_src_and_wei_may_be_one_buffer() -> None:
@@ -152,15 +202,17 @@ def test_src_and_wei_may_be_one_buffer() -> None:
 
 
 @target_of_every_isa
+@all_dtypes
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 3])
-def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, missing: int, target: Target) -> None:
-    assembly = compile_kernel(dense(53, vectors * target.lanes - missing, 64, accumulate=True), target).assembly()
-    fmas = re.findall(r"vfmadd.*", assembly)
-    register = {16: "%zmm", 8: "%ymm", 4: ""}[target.lanes]
-    assert bool(fmas) == has_fma(target.isa)
-    assert all(register in line for line in fmas)
-    assert not re.search(r"mov[au]ps.*\(%rsp\)", assembly)
+def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, missing: int, dtypes: DTypes, target: Target) -> None:
+    kernel = dense(53, vectors * target.lanes - missing, 64, accumulate=True, dtypes=dtypes)
+    assembly = compile_kernel(kernel, target).assembly()
+    products = re.findall(STEPS[dtypes, is_native(dtypes, target.isa)], assembly)
+    register = {16: "%zmm", 8: "%ymm", 4: "%xmm"}[target.lanes]
+    assert products
+    assert all(register in line for line in products)
+    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", assembly)
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:
@@ -211,6 +263,20 @@ def test_axes_of_the_batch_and_columns_of_src_may_have_any_stride(kernel: Kernel
     np.testing.assert_array_equal(acc, want)
 
 
+def test_k_that_ends_within_a_group_ends_there_in_each_entry_of_the_batch() -> None:
+    """The entries follow each other as whole groups do, but are no longer k."""
+    module = ir.Module()
+    ragged = Kernel(4, 16, 6, batch=((3, 6, 128),), src_row_stride=24, wei_row_stride=64, acc_row_stride=16, dtypes=U8_S8)
+    whole = replace(ragged, k=8, batch=((3, 8, 128),))
+    assert define(module, ragged, host()).name == ragged.name
+    assert define(module, whole, host()).name == replace(ragged, k=24, batch=()).name
+
+
+def test_src_of_groups_has_unit_stride_along_k() -> None:
+    with pytest.raises(ValueError, match="bf16 has unit stride along k"):
+        Kernel(4, 16, 8, src_row_stride=1, src_col_stride=4, wei_row_stride=32, acc_row_stride=16, dtypes=BF16)
+
+
 def test_an_empty_kernel_is_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         Kernel(4, 16, 0, src_row_stride=1, wei_row_stride=16, acc_row_stride=16)
@@ -224,8 +290,9 @@ def test_parts_differ_by_at_most_one(total: int, most: int, want: tuple[tuple[in
 @target_of_every_isa
 @pytest.mark.parametrize("n", [*N, 13, 96, 511, 512])
 @pytest.mark.parametrize("m", [1, 2, 3, 7, 64])
-def test_panels_cover_the_columns_and_tiles_fit_the_registers(m: int, n: int, target: Target) -> None:
-    panels = register_tiles(n, target, m=m, src_row_stride=1024)
+@all_dtypes
+def test_panels_cover_the_columns_and_tiles_fit_the_registers(dtypes: DTypes, m: int, n: int, target: Target) -> None:
+    panels = register_tiles(n, target, dtypes, m=m, src_row_stride=1024)
     assert sum(p.count * p.columns for p in panels) == n
     for p in panels:
         assert (p.vectors - 1) * target.lanes < p.columns <= p.vectors * target.lanes
@@ -235,21 +302,21 @@ def test_panels_cover_the_columns_and_tiles_fit_the_registers(m: int, n: int, ta
 
 
 def test_the_preferred_tiles() -> None:
-    tiles = {name: [(p.vectors, p.rows) for p in register_tiles(64, t, m=64, src_row_stride=256)] for name, t in TARGETS.items()}
+    tiles = {name: [(p.vectors, p.rows) for p in register_tiles(64, t, F32, m=64, src_row_stride=256)] for name, t in TARGETS.items()}
     assert tiles == {name: [(4 if t.isa.registers == 32 else 2, 6)] for name, t in TARGETS.items()}
 
 
 @pytest.mark.parametrize(("m", "vectors"), [(1, 8), (2, 4), (64, 4)])
 def test_few_rows_get_wider_panels(m: int, vectors: int) -> None:
     target = replace(host(), isa=ISAS["avx512_core"])
-    assert [p.vectors for p in register_tiles(512, target, m=m, src_row_stride=512)] == [vectors]
+    assert [p.vectors for p in register_tiles(512, target, F32, m=m, src_row_stride=512)] == [vectors]
 
 
 def test_no_panel_is_a_lone_vector_where_a_wider_split_exists() -> None:
     target = replace(host(), isa=ISAS["avx2"])
-    assert [(p.count, p.vectors) for p in register_tiles(24, target, m=64, src_row_stride=256)] == [(1, 3)]
+    assert [(p.count, p.vectors) for p in register_tiles(24, target, F32, m=64, src_row_stride=256)] == [(1, 3)]
 
 
 def test_rows_that_share_a_cache_set_are_no_more_than_its_ways() -> None:
     target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
-    assert [tile_rows(1, target, src_row_stride=stride) for stride in (1000, 256, 512, 1024, 2048)] == [24, 24, 16, 8, 8]
+    assert [tile_rows(1, target, F32, src_row_stride=stride) for stride in (1000, 256, 512, 1024, 2048)] == [24, 24, 16, 8, 8]

@@ -253,9 +253,32 @@ def dequantised() -> Func:
     return Func("dequantised", (x, z, s, y), seq(Alloc(t), parallel(i, 5, *body), across))
 
 
+def matmul_bf16() -> Func:
+    """Rows of a temporary in bf16, weights in pairs along k in three panels, k of 13 in a batch of two, the second one added."""
+    x, w, y = param("x", 6, 26), param("w", 3, 2, 7, 16, 2, dtype=DType.bf16), param("y", 6, 48)
+    t, acc = tensor("t", DType.bf16, (6, 26)), tensor("acc", F32, (6, 48))
+    narrow = loop(i, 6, loop(j, 26, put(t, i, j, value=cast(at(x, i, j), DType.bf16))))
+    src, out = Slice(t, (mul(mo, 2), ZERO), (*ROWS_COLS, (1, 13))), Slice(acc, (mul(mo, 2), mul(no, 16)), ROWS_COLS)
+    wei = Slice(w, (no, ZERO, ZERO, ZERO, ZERO), ((2, 1), (3, 1), (1, 1)))
+    calls = [Brgemm(src, wei, out, 2, 16, 13, (2,), accumulate=more) for more in (False, True)]
+    copy = loop(i, 2, loop(j, 48, put(y, add(mul(mo, 2), i), j, value=at(acc, add(mul(mo, 2), i), j))))
+    return Func("matmul_bf16", (x, w, y), seq(Alloc(t), Alloc(acc), narrow, parallel(mo, 3, loop(no, 3, *calls), copy)))
+
+
+def matmul_u8_s8() -> Func:
+    """One panel of weights in fours along k, the last of 11 alone in its group but for two; dequantised row by row."""
+    x, w, s, y = param("x", 8, 11, dtype=DType.u8), param("w", 3, 20, 4, dtype=DType.s8), param("s", 20), param("y", 8, 20)
+    acc = tensor("acc", DType.s32, (8, 20))
+    m = add(mul(mo, 4), i)
+    rows = Slice(x, (mul(mo, 4), ZERO), ROWS_COLS)
+    call = Brgemm(rows, Slice(w, (ZERO, ZERO, ZERO), ROWS_COLS), Slice(acc, (mul(mo, 4), ZERO), ROWS_COLS), 4, 20, 11)
+    scaled = loop(i, 4, loop(j, 20, put(y, m, j, value=binary(BinOp.mul, cast(at(acc, m, j), F32), at(s, j)))))
+    return Func("matmul_u8_s8", (x, w, s, y), seq(Alloc(acc), parallel(mo, 2, call, scaled)))
+
+
 PROGRAMS: tuple[Callable[[], Func], ...] = (
     relu, matmul_relu, batch_reduce, attention, transpose, two_stages, dependent_stages, column_sums, row_extremes, ragged_chunks,
-    shared_temporary, running_sum, split_and_join, dequantised,
+    shared_temporary, running_sum, split_and_join, dequantised, matmul_bf16, matmul_u8_s8,
 )  # fmt: skip
 
 
@@ -269,7 +292,10 @@ def _array(t: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     if t.dtype.is_packed:
         return rng.integers(0, 256, t.nbytes, dtype=np.uint8)
     size = t.dtype.numpy.itemsize
-    memory = rng.uniform(-1.0, 1.0, t.nbytes // size).astype(t.dtype.numpy)
+    if t.dtype.is_integer:
+        memory = rng.integers(int(t.dtype.range[0]), int(t.dtype.range[1]), t.nbytes // size, dtype=t.dtype.numpy, endpoint=True)
+    else:
+        memory = rng.uniform(-1.0, 1.0, t.nbytes // size).astype(t.dtype.numpy)
     return np.lib.stride_tricks.as_strided(memory, t.shape, tuple(s * size for s in t.strides))
 
 

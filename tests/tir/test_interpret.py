@@ -14,6 +14,7 @@ from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Alloc,
     BinOp,
+    Brgemm,
     Broadcast,
     Const,
     Expr,
@@ -23,12 +24,14 @@ from benchgraph.tir.ir import (
     ReduceLanes,
     Scope,
     Select,
+    Slice,
     Store,
     Tensor,
     UnOp,
     tensor,
 )
-from tests.tir.programs import PROGRAMS, at, i, j, loop, matmul_relu, parallel, param, put, relu, results
+from benchgraph.tir.passes.flatten_index import flatten_index
+from tests.tir.programs import PROGRAMS, TARGET, at, i, j, loop, matmul_relu, parallel, param, put, relu, results
 
 NAN, INF = math.nan, math.inf
 
@@ -248,3 +251,38 @@ def test_matmul_relu_is_numpy() -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_programs_read_nothing_undefined(program) -> None:
     assert all(np.isfinite(a).all() for a in results(program(), program()))
+
+
+@pytest.mark.parametrize(("wide", "narrow", "group"), [(DType.f32, DType.bf16, 2), (DType.s32, DType.s8, 4)], ids=["bf16", "s8"])
+@pytest.mark.parametrize("k", [1, 4, 6, 7])
+def test_weights_in_groups_are_those_of_the_matrix_whatever_fills_the_last_group(k: int, group: int, wide: DType, narrow: DType) -> None:
+    """Two entries of a batch; as a slice of a panel, and flat."""
+    rng, left = np.random.default_rng(k), DType.u8 if narrow is DType.s8 else narrow
+    groups, n = -(-k // group), 5
+    matrix = rng.integers(-8, 8, (2, k, n))
+    packed = np.full((2, groups * group, n), np.nan if narrow.is_float else 77).astype(narrow.numpy)
+    packed[:, :k] = matrix
+    packed = np.ascontiguousarray(packed.reshape(2, groups, group, n).swapaxes(2, 3))
+    src = rng.integers(0, 8, (3, 2 * k)).astype(left.numpy)
+    x, w, y = (
+        param(name, *shape, dtype=d) for name, shape, d in (("x", src.shape, left), ("w", packed.shape, narrow), ("y", (3, n), wide))
+    )
+    batch = Slice(w, (Const(0),) * 4, ((1, 1), (2, 1), (0, 1)))
+    call = Brgemm(
+        Slice(x, (Const(0), Const(0)), ((0, 1), (1, 1), (1, k))), batch, Slice(y, (Const(0), Const(0)), ((0, 1), (1, 1))), 3, n, k, (2,)
+    )
+    want = src[:, :k].astype(int) @ matrix[0] + src[:, k:].astype(int) @ matrix[1]
+    for f in (Func("f", (x, w, y), call), flatten_index(Func("f", (x, w, y), call), TARGET)):
+        got = np.zeros((3, n), wide.numpy)
+        interpret(f, [src, packed, got])
+        np.testing.assert_array_equal(got, want)
+
+
+def test_sums_of_s32_wrap_around() -> None:
+    x, w, y = param("x", 1, 4, dtype=DType.u8), param("w", 1, 1, 4, dtype=DType.s8), param("y", 1, 1, dtype=DType.s32)
+    rows = (Slice(t, (Const(0),) * len(t.shape), ((0, 1), (1, 1))) for t in (x, w, y))
+    got = np.full((1, 1), 2**31 - 1, np.int32)
+    interpret(
+        Func("f", (x, w, y), Brgemm(*rows, 1, 1, 4, accumulate=True)), [np.full((1, 4), 1, np.uint8), np.ones((1, 1, 4), np.int8), got]
+    )
+    assert got[0, 0] == 3 - 2**31

@@ -39,14 +39,18 @@ from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, pa
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
 V, H, P = param("v", 64), param("h", 8, dtype=DType.bf16), param("p", 8, dtype=DType.s4)
-T = tensor("t", DType.f32, (8,))
+B, W, FLAT_W = (
+    param(name, *shape, dtype=d) for name, shape, d in (("b", (8, 8), DType.u8), ("w", (2, 8, 4), DType.s8), ("fw", (64,), DType.s8))
+)
+PAIRS = param("pairs", 4, 8, 2, dtype=DType.s8)
+T, C = tensor("t", DType.f32, (8,)), param("c", 8, 8, dtype=DType.s32)
 x = at(X, 0, 0)
 RAMP = Ramp(ZERO, 1, 16)
 WIDE = Load(V, (RAMP,))
 
 
 def func(*body: Stmt) -> Func:
-    return Func("f", (X, Y, S, V, H, P), seq(*body) if body else Seq(()))
+    return Func("f", (X, Y, S, V, H, P, B, W, FLAT_W, PAIRS, C), seq(*body) if body else Seq(()))
 
 
 def value(e: Expr) -> Stmt:
@@ -56,6 +60,12 @@ def value(e: Expr) -> Stmt:
 def gemm(src: Slice | Flat | None = None, acc: Slice | Flat | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
     whole = Slice(X, (ZERO, ZERO), ROWS_COLS)
     return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), ROWS_COLS), m, n, k)
+
+
+def bytes_gemm(wei: Slice | Flat | None = None, src: Slice | None = None, k: int = 7) -> Brgemm:
+    """A product of u8 and s8 whose k ends within its second group."""
+    wei = wei or Slice(W, (ZERO, ZERO, ZERO), ROWS_COLS)
+    return Brgemm(src or Slice(B, (ZERO, ZERO), ROWS_COLS), wei, Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 8, k)
 
 
 BAD: dict[str, tuple[Stmt, str]] = {
@@ -107,7 +117,13 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "vector_too_far": (Store(V, (Ramp(Const(56), 1, 16),), WIDE), "reaches 56..71, outside dim 0 of size 64"),
     "gemm_extent": (gemm(m=0), "must be positive"),
     "gemm_too_far": (gemm(Slice(X, (Const(6), ZERO), ROWS_COLS)), "index `6` + 0..3 of x reaches 6..6, outside dim 0 of size 8"),
-    "gemm_dtype": (gemm(Flat(H, ZERO, (1, 1))), "the operand h is bf16; the microkernel takes f32"),
+    "gemm_dtype": (gemm(Flat(H, ZERO, (1, 1))), "src, wei and acc are bf16 f32 f32; the microkernel takes f32 f32 f32, bf16"),
+    "gemm_not_in_groups": (bytes_gemm(Slice(W, (ZERO, ZERO, ZERO), ((0, 1), (2, 1)))), "w needs groups of 4 along k in its innermost dim"),
+    "gemm_group_size": (bytes_gemm(Slice(PAIRS, (ZERO, ZERO, ZERO), ROWS_COLS)), "pairs needs groups of 4"),
+    "gemm_group_stride": (bytes_gemm(Flat(FLAT_W, ZERO, (32, 1))), "the columns of fw have stride 1, not 4"),
+    "gemm_src_of_groups": (bytes_gemm(src=Slice(B, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of b have stride 8, not 1"),
+    "gemm_last_group_too_far": (bytes_gemm(Slice(W, (Const(1), ZERO, ZERO), ROWS_COLS)), "`1` + 0..1 of w reaches 1..1, outside dim 0"),
+    "gemm_flat_last_group_too_far": (bytes_gemm(Flat(FLAT_W, Const(5), (32, 4))), "`5` + 0..63 of fw reaches 5..5, outside"),
     "gemm_columns": (gemm(acc=Slice(Y, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of y have stride 8, not 1"),
     "gemm_acc_rows": (gemm(acc=Slice(Y, (ZERO, ZERO), ((0, 2), (1, 1)))), "the rows of y are 2 indices apart, not 1"),
     "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), ((1, 1), (1, 1)))), "do not make a slice of rank 2"),
@@ -129,6 +145,12 @@ def test_broken_rule_is_named(case: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_programs_are_well_formed(program) -> None:
     verify(program())
+
+
+@pytest.mark.parametrize("wei", [None, Flat(FLAT_W, ZERO, (32, 4))], ids=["slice", "flat"])
+@pytest.mark.parametrize("k", [1, 5, 7, 8])
+def test_products_in_groups_are_accepted(k: int, wei: Flat | None) -> None:
+    verify(func(bytes_gemm(wei, k=k)))
 
 
 def test_module_verifies_init_too() -> None:

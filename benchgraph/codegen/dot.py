@@ -1,0 +1,102 @@
+"""The innermost step of a microkernel: in every lane, acc += the dot product of a group of a and a group of b.
+
+    f32, f32 -> f32       one product       an fma, or a product and a sum
+    bf16, bf16 -> f32     two products      vdpbf16ps, or both halves of each 32 bits as f32 and two fmas, the odd ones first as there
+    u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes as words and two vpmaddwd
+
+Groups fill the lanes of a vector: of f32, else of i32. Where a level has no such instruction, plain vector operations do its work on the
+same operands. LLVM makes vpmaddwd, or pmaddwd, of products of words that are summed in pairs, and what there is on other architectures.
+vdpbf16ps takes and gives subnormal numbers as zero; plain operations keep them.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from benchgraph.codegen.intrinsics import F32, I8, I16, I32, call, constant, fma, has_fma, lanes_of, same_lanes, shuffled, vector
+from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import Isa
+from benchgraph.tir.ir import GROUPS, DTypes
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite has not."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+_BF16 = _BFloat()
+
+
+def lane_type(dtypes: DTypes) -> ir.Type:
+    """What a lane of src and of wei holds: a group of elements."""
+    return F32 if GROUPS[dtypes] == 1 else I32
+
+
+def is_native(dtypes: DTypes, isa: Isa) -> bool:
+    """Whether one instruction does the step."""
+    return {DType.f32: has_fma(isa), DType.bf16: isa.has_bf16, DType.u8: isa.has_vnni}[dtypes[0]]
+
+
+def registers(dtypes: DTypes, isa: Isa) -> tuple[int, int]:
+    """Vector registers that the step needs beside the accumulators: for each vector of wei, and for everything else."""
+    if GROUPS[dtypes] == 1 or is_native(dtypes, isa):
+        return 1, 1 + (not is_native(dtypes, isa))  # a broadcast of src; a product
+    return 2, 4  # wei in two halves; src too, a product and the bits of a half
+
+
+def dot(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    """acc + a . b in every lane, for operands of `lane_type` and acc of the product's type."""
+    single = same_lanes(acc, F32)
+    if a.type == single:
+        return fma(builder, a, b, acc, isa)
+    return (_bf16 if acc.type == single else _u8_s8)(builder, a, b, acc, isa)
+
+
+def _bf16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    lanes = lanes_of(a)
+    if isa.has_bf16:
+        pairs = [builder.bitcast(x, vector(_BF16, 2 * lanes)) for x in (a, b)]
+        return call(builder, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", acc.type, [acc, *pairs])
+    for half in (_odd, _even):
+        acc = fma(builder, half(builder, a), half(builder, b), acc, isa)
+    return acc
+
+
+def _odd(builder: ir.IRBuilder, pairs: ir.Value) -> ir.Value:
+    """The second bf16 of each pair, as f32."""
+    return builder.bitcast(builder.and_(pairs, constant(pairs.type, 0xFFFF0000)), same_lanes(pairs, F32))
+
+
+def _even(builder: ir.IRBuilder, pairs: ir.Value) -> ir.Value:
+    return builder.bitcast(builder.shl(pairs, constant(pairs.type, 16)), same_lanes(pairs, F32))
+
+
+def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    lanes = lanes_of(a)
+    if isa.has_vnni:
+        quads = [builder.bitcast(x, vector(I8, 4 * lanes)) for x in (a, b)]
+        return call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", acc.type, [acc, *quads])
+    words = vector(I16, 2 * lanes)
+    a, b, byte = builder.bitcast(a, words), builder.bitcast(b, words), constant(words, 8)
+    even = builder.and_(a, constant(words, 0xFF)), builder.ashr(builder.shl(b, byte), byte)
+    odd = builder.lshr(a, byte), builder.ashr(b, byte)
+    for pair in (odd, even):
+        acc = builder.add(acc, _summed_in_pairs(builder, *pair))
+    return acc
+
+
+def _summed_in_pairs(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Products of words, each added to its neighbour: pmaddwd."""
+    count = lanes_of(a)
+    wide = vector(I32, count)
+    products = builder.mul(builder.sext(a, wide), builder.sext(b, wide), flags=("nsw",))
+    first, second = (shuffled(builder, products, products, list(range(start, count, 2))) for start in (0, 1))
+    return builder.add(first, second, flags=("nsw",))

@@ -1,0 +1,79 @@
+"""How a microkernel cuts its columns into panels of vectors and its rows into register tiles; microkernel.py says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil, gcd
+
+from benchgraph.codegen.dot import registers
+from benchgraph.core.target import Target
+from benchgraph.tir.ir import DTypes
+
+ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
+ACCUMULATORS_IN_FLIGHT = 8  # that keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`count` column panels side by side, each `columns` wide and held in `vectors` vectors, the last of which may be partly used.
+
+    rows: the most a register tile has; the tiles are even_split(m, rows).
+    """
+
+    count: int
+    columns: int
+    vectors: int
+    rows: int
+
+
+def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
+    """Cut total into the fewest parts of at most `most`, whose sizes differ by at most one: runs of (count, size), larger first.
+
+    >>> even_split(16, 6)
+    ((1, 6), (2, 5))
+    """
+    parts = ceil(total / most)
+    size, larger = divmod(total, parts)
+    return tuple(run for run in ((larger, size + 1), (parts - larger, size)) if run[0])
+
+
+def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, ragged: bool = False) -> int:
+    """The most rows of a register tile this many vectors wide.
+
+    Accumulators take up to three quarters of the registers, and leave room for what a step needs beside them and the mask of a ragged
+    last vector. Rows of src that fall in the same sets of L1 are no more than its ways.
+    """
+    each, others = registers(dtypes, target.isa)
+    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - ragged)
+    sets_apart = ALIAS_BYTES // gcd(ALIAS_BYTES, dtypes[0].nbytes(src_row_stride))
+    return min(max(accumulators // vectors, 1), sets_apart * (target.l1_bytes // ALIAS_BYTES))
+
+
+def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int) -> tuple[Panels, ...]:
+    """How n is cut into column panels of whole vectors, left to right, for m rows of src this many elements apart."""
+    vectors = ceil(n / target.lanes)
+    rows = partial(tile_rows, target=target, dtypes=dtypes, src_row_stride=src_row_stride)
+    widest = _panel_vectors(vectors, m, target, rows)
+    runs = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
+    missing = vectors * target.lanes - n
+    if not missing:
+        return tuple(runs)
+    last = runs.pop()
+    if last.count > 1:
+        runs.append(replace(last, count=last.count - 1))
+    return (*runs, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, ragged=True)))
+
+
+def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], int]) -> int:
+    """The preferred number, or more when m is so short that a tile has too few accumulators, or when a lone vector would be left over
+    (it needs one broadcast per fma)."""
+    preferred = target.panel_width // target.lanes
+    if vectors <= preferred:
+        return vectors
+    most = min(vectors, target.isa.registers // 2)
+    reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
+    in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
+    enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
+    return next(enough, max(in_flight, key=lambda v: in_flight[v]))

@@ -1,0 +1,112 @@
+"""The step of a microkernel, by itself and as machine code for processors that have its instructions, which this one may not."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from benchgraph.codegen.dot import dot, lane_type
+from benchgraph.codegen.intrinsics import F32, I32, PTR, VOID, vector
+from benchgraph.codegen.microkernel import Kernel, define
+from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISAS, Isa
+from benchgraph.core.target import Target
+from benchgraph.runtime.code import load
+from benchgraph.tir.ir import DTypes
+
+BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
+
+
+def applied(dtypes: DTypes, isa: Isa, a: np.ndarray, b: np.ndarray, acc: np.ndarray) -> np.ndarray:
+    """dot on one vector of each."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR] * 3), "run")
+    builder = ir.IRBuilder(function.append_basic_block())
+    types = [vector(type, isa.lanes) for type in (lane_type(dtypes), lane_type(dtypes), F32 if dtypes[2] is DType.f32 else I32)]
+    loaded = [builder.load(at, typ=type, align=1) for at, type in zip(function.args, types, strict=True)]
+    builder.store(dot(builder, *loaded, isa), function.args[2], align=1)
+    builder.ret_void()
+    code, out = load(str(module), isa, {}), acc.copy()
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address("run"))(a.ctypes.data, b.ctypes.data, out.ctypes.data)
+    return out
+
+
+def test_bytes_of_every_value_are_multiplied_exactly(isa: Isa) -> None:
+    """0 to 255 by -128 to 127, the extremes of both in all four places: 16-bit sums of two of these saturate."""
+    every = np.random.default_rng(0).permutation(65536)
+    size = 4 * isa.lanes
+    corners = [(255, -128)] * size + [(255, 127)] * size + [(0, -128), (128, -1)] * (size // 2)
+    pairs = [*corners, *((int(n) % 256, int(n) // 256 - 128) for n in every[: 16 * size])]
+    for start in range(0, len(pairs), size):
+        a, b = (np.array(column) for column in zip(*pairs[start : start + size], strict=True))
+        acc = np.arange(isa.lanes, dtype=np.int32) * 1000 - 7
+        got = applied(U8_S8, isa, a.astype(np.uint8), b.astype(np.int8), acc)
+        np.testing.assert_array_equal(got, acc + (a * b).reshape(-1, 4).sum(1))
+
+
+def test_pairs_of_bf16_are_multiplied_exactly_and_the_odd_one_is_added_first(isa: Isa) -> None:
+    """1 + 2**-7 squared needs 15 bits; 2**24 swallows 1 when it is there first."""
+    one = 1 + 2.0**-7
+    cases = [
+        ((one, 0.0), (one, 9.0), 0.0),
+        ((0.0, one), (9.0, one), 0.0),
+        ((1.0, -1.0), (1.0, 2.0**24), 2.0**24),
+        ((-3.0, 5.0), (7.0, 2.0), 1.0),
+    ]
+    want = [one * one, one * one, 1.0, -10.0]
+    lanes = [cases[i % 4] for i in range(isa.lanes)]
+    a, b = (np.array([case[side] for case in lanes]).astype(DType.bf16.numpy) for side in (0, 1))
+    got = applied(BF16, isa, a, b, np.array([case[2] for case in lanes], np.float32))
+    np.testing.assert_array_equal(got, [np.float32(want[i % 4]) for i in range(isa.lanes)])
+
+
+# ---- machine code for other processors -------------------------------------------------------------------------------
+
+
+def loop_of(assembly: str, instruction: str) -> list[str]:
+    """The instructions of the basic block that holds the most of this one, up to the jump at its end."""
+    blocks = re.split(r"^\.?L\w+:.*$|^\tj\w+\t.*$", assembly, flags=re.MULTILINE)
+    return [line.strip() for line in max(blocks, key=lambda b: b.count(instruction)).splitlines() if re.match(r"\t[a-z{]", line)]
+
+
+def compiled_for(cpu: str, kernel: Kernel, isa: Isa) -> str:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = ir.Module()
+    define(module, kernel, Target(isa, l1_bytes=48 << 10, l2_bytes=1 << 20, cores=1)).linkage = "external"
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(cpu=cpu, features="-prefer-256-bit", opt=2)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.triple, parsed.data_layout = machine.triple, str(machine.target_data)
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes.getModulePassManager().run(parsed, passes)
+    return str(machine.emit_assembly(parsed))
+
+
+@pytest.mark.parametrize("cpu", ["znver5", "sapphirerapids"])
+@pytest.mark.parametrize(("dtypes", "instruction"), [(BF16, "vdpbf16ps"), (U8_S8, "vpdpbusd")], ids=["bf16", "u8"])
+def test_the_loop_holds_one_instruction_for_each_step_and_its_accumulators(dtypes: DTypes, instruction: str, cpu: str) -> None:
+    """Two groups of k: 24 accumulators, each in a register of its own, as the destination; src is the second operand, wei the third."""
+    group = 32 // dtypes[0].bits
+    kernel = Kernel(6, 64, 64 * group, src_row_stride=64 * group, wei_row_stride=64 * group, acc_row_stride=64, dtypes=dtypes)
+    loop = loop_of(compiled_for(cpu, kernel, ISAS["avx512_core_bf16"]), instruction)
+    steps = [re.findall(r"%zmm\d+", line) for line in loop if line.startswith(instruction)]
+    assert len(steps) == 48
+    assert len({step[-1] for step in steps}) == 24
+    assert all(step[-1] not in step[:-1] for step in steps)
+    broadcasts = {line.rsplit(maxsplit=1)[-1] for line in loop if line.startswith(("vpbroadcastd", "vbroadcastss"))}
+    assert {step[-2] for step in steps} <= broadcasts
+    assert len([line for line in loop if "broadcast" in line]) == 12
+    assert len([line for line in loop if "%rsp" in line]) == 0
+    assert len(loop) <= 48 + 12 + 8 + 4  # and the loads of wei, the counter and the pointers
+
+
+def test_a_wei_of_two_vectors_runs_on_avx_vnni() -> None:
+    kernel = Kernel(6, 16, 256, src_row_stride=256, wei_row_stride=64, acc_row_stride=16, dtypes=U8_S8)
+    loop = loop_of(compiled_for("alderlake", kernel, ISAS["avx2_vnni"]), "vpdpbusd")
+    assert len([line for line in loop if "vpdpbusd" in line and "%ymm" in line]) == 24
+    assert not any("%rsp" in line for line in loop)
