@@ -12,6 +12,7 @@ The packages, in the order in which data flows through them:
     codegen     Tensor IR -> LLVM IR, the microkernel, vector math
     runtime     JIT, threads, memory, executables
     library     what the harness tests: the protocol, and our implementation of it
+    framework   a small framework on top of the library: what adopting it takes
     onednn      the real oneDNN as a library under test, in a process of its own
     reference   float64 numpy: data, right answers, comparison
     harness     knobs, batches, checking, timing, results

@@ -22,8 +22,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compile": {"graph", "partition", "gir", "lower", "tir", "codegen", "runtime"},
     "reference": {"graph", "ops"},
     "library": {"compile", "graph", "partition", "runtime"},
+    "framework": {"graph", "ops", "partition", "library"},
     "onednn": {"graph", "partition", "library", "runtime"},
-    "harness": {"graph", "ops", "partition", "library", "onednn", "reference", "runtime"},
+    "harness": {"graph", "ops", "partition", "library", "framework", "onednn", "reference", "runtime"},
     "cli": {"harness"},
     "__main__": {"cli"},
 }

@@ -153,7 +153,7 @@ class _State:
         if not self.driver and len(found := drivers_with(name, names("drivers"))) == 1:
             self._choose(found[0], option)
         try:
-            path, _ = self.lookup.find(name, self.driver.name if self.driver else "")
+            path, _ = self.lookup.find(name, self.driver.folder if self.driver else "")
         except InvalidArguments as bad:
             raise bad.inside(option.where) if option.where else bad from None
         if path.resolve() in nest:
@@ -171,7 +171,7 @@ class _State:
         file, unusable = None, None
         try:
             if self.driver.reads_files:
-                file, case = self.lookup.find(text, self.driver.name)
+                file, case = self.lookup.find(text, self.driver.folder)
             else:
                 case = knobs_of(self.driver.knobs)[TRIGGER].parse(text)
         except InvalidArguments as bad:

@@ -157,7 +157,7 @@ def _execute(
             with phase("reference"):
                 given = _elements(partition.inputs, live)
                 want = evaluate(partition.graph, given)
-            verdict = _judge(partition.graph, given, live, want, where, verdict)
+            verdict = judge(partition.graph, given, live, want, where, verdict)
         elif mode is Mode.bitwise:
             verdict = _repeat(run, where, verdict)
         if verdict.errors:
@@ -165,7 +165,7 @@ def _execute(
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if mode is Mode.correctness and len(partitions) > 1 and not verdict.errors:
-        verdict = _judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict)
+        verdict = judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict)
     return replace(verdict, outputs={id: array for id, array in live.items() if id in keep})
 
 
@@ -228,7 +228,7 @@ def _bits(array: Array, t: LogicalTensor) -> NDArray[np.uint8]:
 
 
 @phase("compare")
-def _judge(graph: Graph, given: dict[int, Array], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict) -> Verdict:
+def judge(graph: Graph, given: dict[int, Array], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict) -> Verdict:
     """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs."""
     rtol = tolerance(graph)
     for t in graph.outputs:

@@ -13,6 +13,7 @@ from benchgraph.harness.parsers import text
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
+    from benchgraph.harness.results import Result
 
 
 class CannotOverride(InvalidArguments):
@@ -39,7 +40,8 @@ class Driver:
     shape-inferred graph; or it is bare, a problem descriptor, and build(knobs) does. build raises CannotOverride when the case is good
     but a knob does not fit it, CannotExpress when no op means it. expected(knobs): how many partitions the fused policy should make,
     0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
-    that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise.
+    that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise. inputs: the folder under
+    inputs/ where its files are, its own name unless given. run(problem, graph): what is done with a case instead of what the mode says.
     """
 
     name: str
@@ -49,6 +51,12 @@ class Driver:
     expected: Callable[[Any], int] = unchecked
     loops: tuple[str, ...] = ()
     fill: str = "integers"
+    inputs: str = ""
+    run: Callable[[Problem, Graph], Result] | None = None
+
+    @property
+    def folder(self) -> str:
+        return self.inputs or self.name
 
     @property
     def reads_files(self) -> bool:

@@ -179,7 +179,8 @@ class Result:
     accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples; bandwidth_samples: bytes/s at
     which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
     warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
-    graph: what was run, as far as pictures show it; None where no graph could be made. told, differences: of several libraries.
+    graph: what was run, as far as pictures show it; None where no graph could be made. told, differences: of several libraries. notes:
+    what else there is to say of how it went, a line each.
     """
 
     status: Status
@@ -202,6 +203,7 @@ class Result:
     graph: Sketch | None = None
     told: tuple[Told, ...] = ()
     differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def right(self) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ def _details(result: Result, verbose: int) -> Iterator[str]:
         yield from (f"[COMPARE_CONFIG]: {a.configuration}" for a in result.accuracy)
     if verbose >= ACCURACY_LEVEL:
         yield from (f"[COMPARE]: {a}" for a in result.accuracy)
+        yield from result.notes
     if verbose >= WARNINGS_LEVEL:
         yield from (f"[WARNING]: {w}" for w in result.warnings)
 
@@ -126,6 +127,8 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.SKIPPED, lack)
     if mode.is_timed and all(op.kind == END for op in graph.ops):
         return Result(Status.SKIPPED, "nothing to measure: no op of the graph computes anything")
+    if problem.driver.run is not None:
+        return problem.driver.run(problem, graph)
     contenders = contenders_of(problem, bench)
     try:
         if mode is Mode.simulation:

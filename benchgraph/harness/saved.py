@@ -132,6 +132,7 @@ def _case(c: CaseResult) -> Json:
         "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.told],
         "differences": [asdict(d) for d in r.differences],
         "warnings": list(r.warnings),
+        "notes": list(r.notes),
     }
 
 
@@ -244,6 +245,7 @@ def _read_case(d: Json) -> CaseResult:
         told=tuple(Told(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         warnings=tuple(d["warnings"]),
+        notes=tuple(d.get("notes", ())),
         graph=_read_graph(found) if (found := d.get("graph")) else None,
     )
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])

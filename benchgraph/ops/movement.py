@@ -19,6 +19,8 @@ from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
 
+REORDER = "Reorder"  # what prepares an operand for a library that chooses its layout
+
 
 def _row(
     kind: str,
@@ -218,7 +220,7 @@ SPECS = (
         {"shape": Attr("s64[]", required=True), "special_zero": Attr("bool", required=True)},
     ),
     _row(
-        "Reorder",
+        REORDER,
         same_shape,
         lambda call, src: src,
         Movement(_unmoved, _unmoved),

@@ -15,6 +15,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.spec import Array, Call, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import filling, pointwise
 
+WILDCARD = "Wildcard"  # how frameworks show a library where its ops end
 _NO_LIMIT = (0, sys.maxsize)
 
 
@@ -56,7 +57,7 @@ SPECS = (
         unsupported="End only marks a tensor as an output of the graph",
     ),
     OpSpec(
-        kind="Wildcard",
+        kind=WILDCARD,
         role=Role.none,
         inputs=(Port("src", "any"),),
         outputs=(Port("dst", "any"),),

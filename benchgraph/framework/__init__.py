@@ -1,0 +1,12 @@
+"""A small imperative framework on top of the library: what adopting it takes.
+
+desc reorder             how memory is read, and the copies between one way and another
+chunk ndarray memory     storage, arrays on it, handles that ops hold while they run
+temp_space               temporary memory: one buffer per thread
+request                  null, write_to, write_inplace, add_to
+cache                    compiled kernels, per thread, bounded
+kernel fallback dispatch one op: by the library, by numpy, and which
+prepack                  weights change layout once
+planner program executor a graph: where its values live, its steps for a set of shapes, and running them
+context                  counters of all that
+"""

@@ -1,0 +1,138 @@
+"""Storage that arrays share: what is published, and how it changes.
+
+A Store is immutable: a buffer, how it is to be read, and a version. A chunk publishes one at a time, so that a reader who takes it once
+has a buffer and the layout that belongs to it, whatever others publish meanwhile. Conversions and assignments write a buffer of their own
+and publish that; only an op that was given the array to write may write into the buffer there is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.framework.desc import Bytes, MemoryDesc, describe
+from benchgraph.framework.memory import allocate
+from benchgraph.framework.reorder import convert
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """data: the part of buffer that desc describes. version: how often values were written; changes of layout do not count."""
+
+    buffer: Bytes
+    desc: MemoryDesc
+    version: int = 0
+    data: Bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        whole = self.desc.nbytes == self.buffer.size
+        object.__setattr__(self, "data", self.buffer if whole else self.buffer[: self.desc.nbytes])
+
+
+class Chunk:
+    """growable: whether the buffer may be exchanged for a larger one. borrowed: the user's memory, never exchanged. frozen: its owner
+    promised that it stays as it is, so nothing may write it."""
+
+    def __init__(self, store: Store, *, growable: bool = True, borrowed: bool = False, frozen: bool = False) -> None:
+        self._store: Store | None = store
+        self._lent = False
+        self.growable, self.borrowed, self.frozen = growable, borrowed, frozen
+        self.storage = store.desc
+        self.lock = threading.RLock()
+
+    @property
+    def is_free(self) -> bool:
+        return self._store is None
+
+    def store(self, where: str) -> Store:
+        """What is published. Raises InvalidArguments when the memory has been freed. where: who asks, and of which array."""
+        store = self._store
+        if store is None:
+            raise InvalidArguments("its memory has been freed", where=where, fix="free an array after the last op that uses it")
+        return store
+
+    def free(self) -> None:
+        """Give the memory up. Whoever has taken the store keeps it alive."""
+        with self.lock:
+            self._store = None
+
+    def lend(self, where: str) -> Store:
+        """What is published, for somebody who takes it for constant: its buffer is never written again, later values get another."""
+        with self.lock:
+            self._lent = not (self.borrowed or self.frozen)
+            return self.store(where)
+
+    @property
+    def can_be_constant(self) -> bool:
+        """Whether lend can promise that: not for memory that its owner writes as he likes."""
+        return self.frozen or not self.borrowed
+
+    def writable(self, desc: MemoryDesc, where: str, *, fresh: bool = False) -> Store | None:
+        """A store of this desc to be written and then published; None when the memory has no room and cannot be exchanged.
+
+        fresh: not in the buffer that is published now, if that can be helped. Raises InvalidArguments for frozen memory.
+        """
+        with self.lock:
+            old = self.store(where)
+            if self.frozen:
+                raise InvalidArguments("its memory is frozen: it is constant to its owner", where=where, fix="write to a copy")
+            size = old.buffer.size
+            if desc.nbytes > size and not self.growable:
+                return None
+            is_new = desc.nbytes > size or self._lent or (fresh and not self.borrowed)
+            buffer = allocate(max(size, desc.nbytes)) if is_new else old.buffer
+            if not is_new and desc is old.desc:
+                return old
+            return Store(buffer, desc, old.version)
+
+    def publish(self, store: Store, where: str, *, written: bool = True) -> None:
+        """Show readers this store. written: its values are new ones."""
+        with self.lock:
+            old = self.store(where)
+            if store.buffer is not old.buffer:
+                self._lent = False
+            if written or store is not old:
+                self._store = _versioned(store, old.version + written)
+
+    def convert(self, desc: MemoryDesc, where: str) -> bool:
+        """Change the layout for good, values and version unchanged. Whoever comes second finds it done, and gets False.
+
+        A buffer that does not grow keeps its size; one that is too small for desc, and memory of the user's, stay as they are: False.
+        """
+        with self.lock:
+            old = self.store(where)
+            if old.desc == desc or (old.desc.is_plain and desc.is_plain) or self.borrowed:
+                return False
+            if desc.nbytes > old.buffer.size and not self.growable:
+                return False
+            new = Store(allocate(max(old.buffer.size, desc.nbytes)), desc, old.version)
+            convert(old.data, old.desc, new.data, desc)
+            self.publish(new, where, written=False)
+            return True
+
+    def to_default(self, where: str) -> bool:
+        """Make the layout row-major for good. Whether there was anything to do."""
+        desc = self.store(where).desc
+        return not desc.is_plain and self.convert(describe(desc.dtype, desc.shape), where)
+
+    def replaced(self, write: Callable[[Bytes], None], where: str) -> None:
+        """Publish a copy of the row-major memory that `write` has changed."""
+        with self.lock:
+            self.to_default(where)
+            old = self.store(where)
+            new = self.writable(old.desc, where, fresh=True)
+            assert new is not None
+            if new.buffer is not old.buffer:
+                new.buffer[...] = old.buffer
+            write(new.buffer)
+            self.publish(new, where)
+
+
+def _versioned(store: Store, version: int) -> Store:
+    """The store with another version and the same arrays, by which bindings to them are found again."""
+    made = Store.__new__(Store)
+    for name, value in (("buffer", store.buffer), ("desc", store.desc), ("version", version), ("data", store.data)):
+        object.__setattr__(made, name, value)
+    return made

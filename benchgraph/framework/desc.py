@@ -1,0 +1,98 @@
+"""How memory is to be read: a dtype, dims and a layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.layout import LAYOUTS, Layout, layout_id, plain
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape, dense_strides
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Values: TypeAlias = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class MemoryDesc:
+    """What oneDNN calls a memory descriptor. Made by `describe`, which settles that one layout has one form.
+
+    The dims may be of another rank than those of the array that holds the memory, as long as there are as many elements: a plain layout
+    is the same bytes whatever the dims, and a grouped convolution's weights are 5-d blocks of a 4-d array.
+    """
+
+    dtype: DType
+    shape: Shape
+    layout: Layout
+    _hash: int = field(init=False, repr=False, compare=False)  # signatures hash every desc at every execution
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dtype.value, self.shape, self.layout)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def is_plain(self) -> bool:
+        """Row-major; everything else is opaque to whoever is not told of layouts."""
+        return self.layout.is_plain
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What memory must have, padding included."""
+        return self.dtype.nbytes(self.layout.elements(self.shape))
+
+    @property
+    def physical(self) -> Shape:
+        """The dims of memory: outer axes, then blocks."""
+        return self.layout.physical(self.shape)
+
+    def array(self, data: Bytes) -> Values:
+        """nbytes of memory as an array of the physical dims; of s4 and u4 the bytes."""
+        return data if self.dtype.is_packed else data.view(self.dtype.numpy).reshape(self.physical)
+
+    def logical(self, id: int, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
+        """The same as the library is told it: strided when row-major, opaque otherwise."""
+        if self.is_plain:
+            return LogicalTensor(id, self.dtype, self.shape, dense_strides(self.shape), property_type=property_type)
+        opaque, at = LayoutType.opaque, LAYOUTS.id(self.layout)
+        return LogicalTensor(id, self.dtype, self.shape, layout_type=opaque, property_type=property_type, layout_id=at)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value} {'x'.join(map(str, self.shape)) or 'scalar'} {self.layout}"
+
+
+@lru_cache(maxsize=4096)
+def describe(dtype: DType, shape: Shape, layout: Layout | None = None) -> MemoryDesc:
+    """The desc of these; without a layout row-major. A layout whose bytes come down to row-major is row-major.
+
+    Raises InvalidArguments for a layout of another rank, and Unimplemented for one of elements that share a byte.
+    """
+    if layout is None:
+        return MemoryDesc(dtype, shape, plain(len(shape)))
+    if layout.rank != len(shape):
+        raise InvalidArguments(f"layout {layout} is for {layout.rank} dims, not {len(shape)}", fix="use a layout of the array's rank")
+    layout = LAYOUTS.layout(layout_id(layout, shape))
+    if dtype.is_packed and not layout.is_plain:
+        raise Unimplemented(f"{dtype.value} in layout {layout}: two elements share a byte", fix="keep it row-major")
+    return MemoryDesc(dtype, shape, layout)
+
+
+def of_logical(t: LogicalTensor) -> MemoryDesc:
+    """How the library says that a tensor lies. Raises InvalidArguments for strides that no layout has."""
+    if t.layout_type is LayoutType.opaque:
+        return describe(t.dtype, t.known_shape, LAYOUTS.layout(t.layout_id))
+    if not t.is_equal(replace(t, strides=dense_strides(t.known_shape))):
+        what = f"strides {t.known_strides} for dims {t.known_shape}"
+        raise InvalidArguments(what, where=f"tensor {t.id}", fix="the framework's arrays are row-major")
+    return describe(t.dtype, t.known_shape)

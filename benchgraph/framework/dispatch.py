@@ -1,0 +1,132 @@
+"""One op on arrays: checked, run by the library in a layout of its choice or by numpy, and written as requested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import cache
+
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, Unimplemented
+from benchgraph.core.layout import Layout
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.fallback import fallback_compute
+from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import OpReq, outputs
+from benchgraph.framework.temp_space import Scope, temp_space
+from benchgraph.graph.check import check_one
+from benchgraph.graph.infer import infer_outputs
+from benchgraph.graph.ir import Op
+from benchgraph.library.engine import Engine
+from benchgraph.library.partition import Partition
+
+
+class Path(Enum):
+    """Who runs an op. auto: the library, and numpy what it cannot; offload raises Unimplemented for that."""
+
+    auto = "auto"
+    offload = "offload"
+    fallback = "fallback"
+
+
+@cache
+def default_engine() -> Engine:
+    """The CPU as configured when it was first asked for."""
+    return Engine()
+
+
+def invoke(
+    op: Op,
+    inputs: Sequence[NDArray],
+    dst: Sequence[NDArray],
+    reqs: OpReq | Sequence[OpReq] = OpReq.write_to,
+    *,
+    path: Path = Path.auto,
+    layout: Layout | None = None,
+    engine: Engine | None = None,
+) -> None:
+    """Run an op now. op: kind and attributes; its tensors are ignored, the arrays say what they are.
+
+    layout: in which the library computes, for inputs and outputs of that rank; unless given, inputs as they lie, outputs row-major.
+    Raises what the op's row has against the arrays, and what is wrong with requests and memory; naming op and array, with every array
+    unchanged.
+    """
+    requests = [reqs] * len(dst) if isinstance(reqs, OpReq) else list(reqs)
+    if len(requests) != len(dst):
+        fix = "give one request per output"
+        raise InvalidArguments(f"{len(requests)} requests for {len(dst)} outputs", where=op.label, fix=fix)
+    described = _described(op, inputs, dst)
+    with temp_space().op(op.label) as scope:
+        reason = "asked for"
+        if path is not Path.fallback:
+            try:
+                _offload(described, inputs, dst, requests, scope, layout, engine or default_engine())
+                counters().offloaded += 1
+                return
+            except Unimplemented as bad:
+                if path is Path.offload:
+                    raise
+                reason = bad.what
+        counters().fallbacks[op.label] = reason
+        fallback_compute(described, inputs, dst, requests, scope)
+
+
+def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
+    """The op on tensors like these arrays. Raises what its row has against them."""
+    names = ", ".join(f"'{a.name}'" for a in (*inputs, *dst))
+    for a in (*inputs, *dst):
+        a.chunk.store(a.where(op.label))
+    ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
+    declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))
+    made = replace(op, inputs=ins, outputs=declared)
+    try:
+        check_one(made)
+        inferred = infer_outputs(made, ins)
+    except BenchgraphError as bad:
+        raise bad.inside(f"arrays {names}") from bad
+    for t, a in zip(inferred, dst, strict=True):
+        if t.known_shape != a.shape:
+            what = f"its shape is {a.shape}, the op makes {t.known_shape}"
+            raise InvalidShape(what, where=a.where(op.label), fix="give an array of that shape")
+    return replace(made, outputs=tuple(a.flat.logical(len(ins) + i) for i, a in enumerate(dst)))
+
+
+def _offload(
+    op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray], reqs: Sequence[OpReq], scope: Scope, layout: Layout | None, engine: Engine
+) -> None:
+    ins = tuple(_wanted(a, layout) for a in inputs)
+    outs = tuple(_in(a, layout) for a in dst)
+    parts = ("op", op.kind, op.attrs, tuple(_unnamed(t) for t in op.inputs), engine.target, ins, outs)
+    kernel = cached(Signature(parts), lambda: _compiled(op, ins, outs, engine))
+    memories = [a.reordered(d, scope) for a, d in zip(inputs, ins, strict=True)]
+    with outputs(dst, outs, reqs, scope, inputs, kernel.inplace) as written:
+        kernel(memories, written, scope)
+
+
+def _compiled(op: Op, ins: Sequence[MemoryDesc], outs: Sequence[MemoryDesc], engine: Engine) -> Kernel:
+    partition = Partition(op)
+    if not partition.is_supported:
+        raise Unimplemented(partition.reason, where=op.label)
+    given = [d.logical(t.id, t.property_type) for d, t in zip(ins, op.inputs, strict=True)]
+    return Kernel(partition, given, [d.logical(t.id) for d, t in zip(outs, op.outputs, strict=True)], engine)
+
+
+def _in(a: NDArray, layout: Layout | None) -> MemoryDesc:
+    fits = layout is not None and layout.rank == len(a.shape) and not a.dtype.is_packed
+    return describe(a.dtype, a.shape, layout) if fits else a.flat
+
+
+def _wanted(a: NDArray, layout: Layout | None) -> MemoryDesc:
+    """How an input is to lie: as asked, else as it does, if that is in the array's own dims."""
+    if layout is not None or a.is_view or a.desc.shape != a.shape:
+        return _in(a, layout)
+    return a.desc
+
+
+def _unnamed(t: LogicalTensor) -> tuple[PropertyType, LayoutType]:
+    """What a port says of its tensor besides dtype, dims and layout, which the descs say."""
+    return t.property_type, t.layout_type

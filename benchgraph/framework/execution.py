@@ -1,0 +1,122 @@
+"""One run of a program on one thread: step after step, each in its scope, each output as requested."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.tensor import LogicalTensor, PropertyType
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.fallback import NumpyKernel, fallback_compute
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.program import OpStep, PartitionStep, Program
+from benchgraph.framework.request import OpReq, outputs
+from benchgraph.framework.temp_space import Scope, temp_space
+from benchgraph.library.engine import Engine
+
+
+def port_desc(a: NDArray, lies: MemoryDesc, t: LogicalTensor) -> MemoryDesc:
+    """How a partition is to read an array that lies so: as it lies, if the library can be told that, else row-major."""
+    return lies if not a.is_view and lies.shape == t.known_shape else describe(t.dtype, t.known_shape)
+
+
+def port_property(a: NDArray, t: LogicalTensor, constant: Collection[int]) -> PropertyType:
+    """What the library may rely on: only a parameter whose memory is never written again is constant."""
+    if t.is_host_scalar:
+        return PropertyType.host_scalar
+    return PropertyType.constant if t.id in constant and a.chunk.can_be_constant else PropertyType.variable
+
+
+class Workspace:
+    """A thread's memory for one program: values between steps, which share slots, and outputs."""
+
+    def __init__(self, program: Program) -> None:
+        slots = [NDArray.empty((n,), DType.u8) for n in program.plan.slots]
+        place = program.plan.slot
+        self.values = {t.id: slots[place[t.id]].as_array(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.inside}
+        self.outputs = {t.id: NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.outputs}
+
+
+@dataclass
+class Execution:
+    """env: arrays by tensor id, the graph's inputs at first. targets: arrays of the user's for outputs, with requests. constant: ids of
+    parameters that keep their values until they get other memory."""
+
+    program: Program
+    env: dict[int, NDArray]
+    workspace: Workspace
+    targets: Mapping[int, tuple[NDArray, OpReq]]
+    constant: frozenset[int]
+    kernels: Mapping[int, NumpyKernel]
+    engine: Engine
+    is_train: bool = False
+
+    def __call__(self) -> dict[int, NDArray]:
+        """Run every step; the outputs by tensor id."""
+        space = temp_space()
+        for step in self.program.steps:
+            with space.op(step.label) as scope:
+                if isinstance(step, OpStep):
+                    self._numpy(step, step.reason, scope)
+                else:
+                    self._offloaded(step, scope)
+        return {t.id: self.env[t.id] for t in self.program.outputs}
+
+    def _target(self, t: LogicalTensor) -> tuple[NDArray, OpReq]:
+        if t.id in self.targets:
+            return self.targets[t.id]
+        if t.id in self.workspace.outputs:
+            return self.workspace.outputs[t.id], OpReq.write_to
+        request = OpReq.write_inplace if t.id in self.program.plan.laid_over else OpReq.write_to
+        return self.workspace.values[t.id], request
+
+    def _targets(self, outs: tuple[LogicalTensor, ...]) -> tuple[list[NDArray], list[OpReq], set[int]]:
+        """The arrays to write, how, and which of them are to be row-major whatever they were."""
+        found = [self._target(t) for t in outs]
+        defaults = {o for o, t in enumerate(outs) if self.is_train and t.id in self.workspace.outputs}
+        return [a for a, _ in found], [r for _, r in found], defaults
+
+    def _numpy(self, step: OpStep, reason: str, scope: Scope) -> None:
+        counters().fallbacks[step.label] = reason
+        arrays, reqs, defaults = self._targets(step.outs)
+        ins = [self.env[t.id] for t in step.ins]
+        fallback_compute(step.op, ins, arrays, reqs, scope, self.kernels.get(step.op.id), default_only=defaults)
+        self.env.update(zip((t.id for t in step.outs), arrays, strict=True))
+
+    def _offloaded(self, step: PartitionStep, scope: Scope) -> None:
+        ins, memories, descs, properties = [], [], [], []
+        for t in step.ins:
+            a = self.env[t.id]
+            prop = port_property(a, t, self.constant)
+            where = a.where(step.label)
+            seen = a.chunk.lend(where) if prop is PropertyType.constant else a.chunk.store(where)
+            desc = port_desc(a, seen.desc, t)
+            ins.append(a)
+            descs.append(desc)
+            properties.append(prop)
+            memories.append(a.reordered(desc, scope, seen))
+        try:
+            kernel = step.kernel(tuple(descs), tuple(properties), self.engine)
+        except Unimplemented as bad:  # compiled when the program was built, but not for arrays that lie as they do now
+            self._piecemeal(step, str(bad))
+            return
+        arrays, reqs, defaults = self._targets(step.outs)
+        with outputs(arrays, kernel.outputs, reqs, scope, ins, kernel.inplace, default_only=defaults) as written:
+            kernel(memories, written, scope)
+        counters().offloaded += len(step.ops)
+        self.env.update(zip((t.id for t in step.outs), arrays, strict=True))
+
+    def _piecemeal(self, step: PartitionStep, reason: str) -> None:
+        """The ops of a partition one by one, values between them in memory of their own."""
+        for op in step.ops:
+            arrays = []
+            for t in op.outputs:
+                is_out = any(t.id == o.id for o in step.outs)
+                arrays.append(self._target(t) if is_out else (NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}"), OpReq.write_to))
+            counters().fallbacks[op.label] = reason
+            with temp_space().op(op.label) as scope:
+                fallback_compute(op, [self.env[t.id] for t in op.inputs], [a for a, _ in arrays], [r for _, r in arrays], scope)
+            self.env.update({t.id: a for t, (a, _) in zip(op.outputs, arrays, strict=True)})

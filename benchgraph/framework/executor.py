@@ -1,0 +1,255 @@
+"""A graph of the framework, run on its arrays: partitions by the library, the rest by numpy.
+
+    executor = Executor(graph, {1: w0, 2: w1})      # tensor id -> parameter
+    y = executor.forward({0: x})[9]                 # tensor id -> array
+
+Threads may run one executor at a time each with memory of its own; parameters are shared, and converted once. What an output held is
+overwritten by the same thread's next run: `numpy` makes copies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape, dense_strides
+from benchgraph.framework.context import Counters, counted
+from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.execution import Execution, Workspace, port_desc, port_property
+from benchgraph.framework.fallback import NumpyKernel
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.prepack import panels, prepack_, reads_panels, unpack_
+from benchgraph.framework.program import PartitionStep, Program, build
+from benchgraph.framework.reorder import convert
+from benchgraph.framework.request import OpReq, check_output, output
+from benchgraph.framework.temp_space import temp_space
+from benchgraph.graph.infer import infer_shapes
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.override.layout import NewShape
+from benchgraph.graph.override.shapes import with_shapes
+from benchgraph.library.cache import Cache
+from benchgraph.library.engine import Engine
+from benchgraph.partition.ir import Policy
+
+PROGRAMS = 64  # sets of shapes that an executor is ready for
+WORKSPACES = 4  # of them, those that a thread keeps memory for
+NO_REQUESTS: Mapping[int, OpReq] = {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did. partitions: the ids of the ops in each of the library's. arena_bytes: memory of the values between steps, which the
+    thread keeps from run to run."""
+
+    counters: Counters
+    partitions: tuple[tuple[int, ...], ...]
+    arena_bytes: int
+
+    def __str__(self) -> str:
+        c = self.counters
+        off = "".join(f"; {op}: {reason}" for op, reason in c.fallbacks.items())
+        return (
+            f"{len(self.partitions)} partitions of {c.offloaded} ops, {len(c.fallbacks)} fallbacks{off}; "
+            f"{c.reorders} reorders ({c.reorder_bytes} bytes), {c.weight_reorders} of weights, {c.lazy_reorders} lazy; "
+            f"cache: {c.hits} hits, {c.misses} misses; temp: {c.temp_bytes} bytes, {c.spills} spills; arena: {self.arena_bytes} bytes; "
+            f"{c.copies_back} copied back, {c.adds_back} added"
+        )
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:
+        self.workspaces: dict[Program, Workspace] = {}
+        self.last: Run | None = None
+
+
+class Executor:
+    """graph: of the library's ops, shape-inferred; its tensors are taken as row-major. params: arrays of inputs that stay between runs.
+
+    policy: how the library cuts. fallback: ops, by id or kind, that numpy runs. kernels: the framework's own functions for ops, by op id.
+    prepacks: whether weights are converted for inference; propagates: whether values between partitions may be opaque.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        params: Mapping[int, NDArray] = {},  # never changed
+        *,
+        policy: Policy = Policy.fused,
+        fallback: Collection[int | str] = (),
+        kernels: Mapping[int, NumpyKernel] = {},
+        prepacks: bool = True,
+        propagates: bool = True,
+        engine: Engine | None = None,
+    ) -> None:
+        self._graph = _row_major(graph)
+        self.params, self._kernels = dict(params), dict(kernels)
+        self._policy, self._prepacks, self._propagates = policy, prepacks, propagates
+        self._engine = engine or Engine()
+        forced = {op.id: "asked for" for op in graph.ops if op.id in fallback or op.kind in fallback}
+        self._refused = {**forced, **dict.fromkeys(kernels, "the framework has a kernel of its own")}
+        self._inputs = {t.id: t for t in self._graph.inputs}
+        self._programs: Cache[Program] = Cache(PROGRAMS)
+        self._per_thread = _PerThread()
+        self._panels = self._weights()
+
+    @property
+    def last(self) -> Run:
+        """What this thread's last run did. Raises InvalidArguments when there was none."""
+        if self._per_thread.last is None:
+            raise InvalidArguments("nothing has run on this thread", where="Executor.last", fix="call forward first")
+        return self._per_thread.last
+
+    def prepack(self) -> int:
+        """Convert every weight for inference, as the first inference does. How many this call converted."""
+        return sum(prepack_(self.params[id], desc) for id, desc in self._panels.items())
+
+    def unpack(self) -> int:
+        """Convert every weight back, as the first training run does. How many this call converted."""
+        return sum(unpack_(w) for w in self.params.values())
+
+    def forward(
+        self,
+        inputs: Mapping[int, NDArray],
+        dst: Mapping[int, NDArray] | None = None,
+        requests: Mapping[int, OpReq] = NO_REQUESTS,
+        *,
+        is_train: bool = False,
+    ) -> dict[int, NDArray]:
+        """Run the graph; the outputs by tensor id.
+
+        inputs: the arrays of the graph's inputs that are no parameters. dst: arrays to write outputs to, as requested (default write_to).
+        is_train: weights lie in the default layout and may change, as do outputs, among them the gradients. Raises what is wrong with an
+        array, a request or the shapes, naming array and op, with every array unchanged.
+        """
+        given = dst or {}
+        with counted() as done:
+            env = self._bound(inputs)
+            self._settle_weights(is_train=is_train)
+            program = self._program(env, is_train=is_train)
+            late = self._checked(program, env, given, requests, is_train=is_train)
+            targets = {id: (a, requests.get(id, OpReq.write_to)) for id, a in given.items()}
+            run = Execution(
+                program,
+                env,
+                self._workspace(program),
+                {id: target for id, target in targets.items() if id not in late},
+                frozenset() if is_train else frozenset(self.params),
+                self._kernels,
+                self._engine,
+                is_train=is_train,
+            )
+            found = run()
+            for id in late:
+                found[id] = self._copied(id, found[id], *targets[id], is_train=is_train)
+        partitions = tuple(tuple(op.id for op in step.ops) for step in program.steps if isinstance(step, PartitionStep))
+        self._per_thread.last = Run(done, partitions, program.plan.nbytes)
+        return found
+
+    # ---- weights ---------------------------------------------------------------------------------------------------
+
+    def _weights(self) -> dict[int, MemoryDesc]:
+        """The parameters that the library would have in panels."""
+        found = {}
+        for id, a in self.params.items():
+            if id in self._inputs and reads_panels(self._graph.consumers[id], id):
+                desc = panels(a.dtype, a.shape, self._engine)
+                if desc is not None:
+                    found[id] = desc
+        return found
+
+    def _settle_weights(self, *, is_train: bool) -> None:
+        if is_train:
+            self.unpack()
+        elif self._prepacks:
+            self.prepack()
+
+    # ---- making ready ----------------------------------------------------------------------------------------------
+
+    def _bound(self, inputs: Mapping[int, NDArray]) -> dict[int, NDArray]:
+        """Every graph input's array."""
+        env = {**self.params, **inputs}
+        for id, t in self._inputs.items():
+            reader = self._graph.consumers[id][0].label
+            a = env.get(id)
+            if not isinstance(a, NDArray):
+                what = "no array is given" if a is None else f"it is a {type(a).__name__}"
+                raise InvalidArguments(what, where=f"{reader}: tensor {id}", fix=f"give forward an NDArray for input {id}")
+            a.check_readable(a.where(reader))
+            if a.dtype is not t.dtype:
+                what = f"it is {a.dtype.value}, tensor {id} is {t.dtype.value}"
+                raise InvalidDataType(what, where=a.where(reader), fix="give an array of the tensor's dtype")
+        strange = next((id for id in env if id not in self._inputs), None)
+        if strange is not None:
+            known = ", ".join(map(str, self._inputs))
+            raise InvalidArguments(f"the graph has no input {strange}", where=env[strange].where(), fix=f"its inputs are {known}")
+        return env
+
+    def _program(self, env: Mapping[int, NDArray], *, is_train: bool) -> Program:
+        shapes = tuple((id, env[id].shape) for id in self._inputs)
+        return self._programs.get((shapes, is_train), lambda: self._built(dict(shapes), env, is_train=is_train))
+
+    def _built(self, shapes: dict[int, Shape], env: Mapping[int, NDArray], *, is_train: bool) -> Program:
+        changed = {id: NewShape(s) for id, s in shapes.items() if s != self._inputs[id].shape}
+        try:
+            graph = _row_major(with_shapes(self._graph, changed)) if changed else self._graph
+        except BenchgraphError as bad:
+            names = ", ".join(f"array '{env[id].name}' of shape {env[id].shape}" for id in changed)
+            raise bad.inside(names) from bad
+        constant = frozenset() if is_train else frozenset(self.params)
+
+        def lies(t: LogicalTensor) -> tuple[MemoryDesc, PropertyType]:
+            a = env[t.id]
+            return port_desc(a, a.desc, t), port_property(a, t, constant)
+
+        def settled(t: LogicalTensor) -> LogicalTensor:
+            return replace(t, property_type=port_property(env[t.id], t, constant))
+
+        graph = graph.with_tensors({t.id: settled(t) for t in graph.inputs})
+        return build(graph, self._refused, self._policy, lies, self._engine, propagates=self._propagates)
+
+    def _workspace(self, program: Program) -> Workspace:
+        kept = self._per_thread.workspaces
+        if program not in kept:
+            while len(kept) >= WORKSPACES:
+                del kept[next(iter(kept))]
+            kept[program] = Workspace(program)
+        return kept[program]
+
+    def _checked(
+        self, program: Program, env: Mapping[int, NDArray], dst: Mapping[int, NDArray], requests: Mapping[int, OpReq], *, is_train: bool
+    ) -> list[int]:
+        """Raise what is wrong with the arrays to write. Returns the outputs that wait until everything has been read: those that other
+        steps read, and those that lie over an input."""
+        made = {t.id: t for t in program.outputs}
+        for id in (*dst, *requests):
+            if id not in made or id not in dst:
+                what = f"the graph has no output {id}" if id not in made else f"a request for output {id}, for which there is no array"
+                fix = f"its outputs are {', '.join(map(str, made))}; give their arrays as dst"
+                raise InvalidArguments(what, where="Executor.forward", fix=fix)
+        for id, a in dst.items():
+            if not isinstance(a, NDArray):
+                raise InvalidArguments(f"output {id} is a {type(a).__name__}", where="Executor.forward", fix="give an NDArray")
+            t, where = made[id], a.where(self._graph.producers[id].label)
+            a.chunk.store(where)
+            check_output(a, describe(t.dtype, t.known_shape), requests.get(id, OpReq.write_to), where, default_only=is_train)
+            for other, b in dst.items():
+                if other < id and a.overlaps(b):
+                    raise InvalidArguments(f"it overlaps array '{b.name}'", where=where, fix="give every output its own memory")
+        return [id for id, a in dst.items() if id in program.read or any(a.overlaps(b) for b in env.values())]
+
+    def _copied(self, id: int, value: NDArray, a: NDArray, req: OpReq, *, is_train: bool) -> NDArray:
+        """The array of a late output, written as requested."""
+        label = self._graph.producers[id].label
+        with temp_space().op(label) as scope, output(a, value.flat, req, scope, default_only=is_train) as memory:
+            source = value.memory(scope)
+            convert(source.data, source.desc, memory.data, memory.desc)
+        return a
+
+
+def _row_major(graph: Graph) -> Graph:
+    """The graph on arrays, whose default layout is row-major."""
+    tensors = {t.id: t for t in infer_shapes(graph).tensors.values()}
+    changed = {id: replace(t, strides=dense_strides(t.known_shape), layout_type=LayoutType.strided) for id, t in tensors.items()}
+    return graph.with_tensors(changed)

@@ -1,0 +1,79 @@
+"""What the library cannot do, numpy does: the op table's reference functions as kernels.
+
+Inputs are read in the default layout: opaque ones in a copy, never converted in place, for others may be reading them. Results are
+complete before the first output is written, and every output is written as requested. An op that was to overwrite its input therefore
+simply writes it: where the input was opaque or went through a copy, there is nothing left to overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from benchgraph.core.errors import BenchgraphError, InvalidShape
+from benchgraph.core.tensor import TensorType
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import Values
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.reorder import store
+from benchgraph.framework.request import OpReq, outputs
+from benchgraph.framework.temp_space import Scope
+from benchgraph.graph.ir import Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Call
+
+NumpyKernel: TypeAlias = Callable[[tuple[Values, ...]], Sequence[Values]]
+
+
+def reference_kernel(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> NumpyKernel:
+    """The op's row in the op table, for arrays of these types: in float64 where floats are concerned."""
+    types = tuple(tuple(TensorType(a.dtype, a.shape) for a in arrays) for arrays in (inputs, dst))
+    call, row = Call(op.kind, op.full_attrs, *types), spec(op.kind)
+    return lambda values: row.reference(call, tuple(map(_exact, values)))
+
+
+def fallback_compute(
+    op: Op,
+    inputs: Sequence[NDArray],
+    dst: Sequence[NDArray],
+    reqs: Sequence[OpReq],
+    scope: Scope,
+    kernel: NumpyKernel | None = None,
+    *,
+    default_only: Collection[int] = (),
+) -> None:
+    """Run an op in numpy. kernel: the framework's own for it, instead of the op table's. default_only: outputs that are gradients.
+
+    Raises what is wrong with arrays and requests before anything is written, and what the kernel raises, naming the op.
+    """
+    for a in inputs:
+        counters().lazy_reorders += a.is_opaque
+    values = tuple(a.values(scope) for a in inputs)
+    with outputs(dst, [a.flat for a in dst], reqs, scope, inputs, default_only=default_only) as memories:
+        if all(req is OpReq.null for req in reqs):
+            return
+        try:
+            results = (kernel or reference_kernel(op, inputs, dst))(values)
+        except BenchgraphError as bad:
+            raise bad.inside(scope.label) from bad
+        stored = [_stored(r, a, values, scope) for r, a in zip(results, dst, strict=True)]
+        for result, a, memory in zip(stored, dst, memories, strict=True):
+            store(result, memory.data, a.flat)
+
+
+def _exact(values: Values) -> Values:
+    """Floats of any width in float64, the rest as it is: what references take."""
+    return values if values.dtype.kind in "biu" else values.astype(np.float64)
+
+
+def _stored(result: Values, a: NDArray, values: Sequence[Values], scope: Scope) -> Values:
+    """A result in the output's dtype, and in memory of its own: that of an input may be written first."""
+    result = np.asarray(result)
+    if result.shape != a.shape:
+        what = f"its shape is {a.shape}, the kernel's result has {result.shape}"
+        raise InvalidShape(what, where=a.where(scope.label), fix="give an array of the op's shape")
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = result.astype(a.dtype.numpy, copy=False)
+    return made.copy() if any(np.may_share_memory(made, v) for v in values) else made

@@ -1,0 +1,313 @@
+"""Arrays of the framework: a window on a chunk of memory, which may lie in a layout of the library's.
+
+normal        the window is the chunk, row-major
+opaque        the chunk lies in blocks, or in another order of axes; `numpy` shows the values in the default, row-major layout
+view          slice, at, reshape: a part of a row-major chunk, at an offset. Taken of an opaque chunk it becomes meaningful when the
+              chunk is converted, which its first writer does for good and its readers do in a copy
+reused        as_array: the whole of a chunk as an array of another shape and dtype, as memory planners want it
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidShape, Unimplemented
+from benchgraph.core.layout import Layout
+from benchgraph.core.tensor import Shape
+from benchgraph.framework.chunk import Chunk, Store
+from benchgraph.framework.desc import Bytes, MemoryDesc, Values, describe
+from benchgraph.framework.memory import Memory, allocate
+from benchgraph.framework.reorder import convert, default, load, store
+
+if TYPE_CHECKING:
+    from benchgraph.framework.temp_space import Scope
+
+_OF_NUMPY = {d.numpy: d for d in DType if d is not DType.undef and not d.is_packed}
+
+
+class NDArray:
+    """name: what messages call it. byte_offset: where the window begins, in bytes of the row-major chunk. reused: made by as_array.
+
+    Handles, in any layout, are for ops, which give their scope: memory, try_memory, reordered to read; create_memory, through
+    request.output, to write. Everybody else has numpy, copy_from, slice, at, reshape and as_array.
+    """
+
+    __slots__ = ("_window", "byte_offset", "chunk", "dtype", "flat", "name", "reused", "shape")
+
+    def __init__(self, chunk: Chunk, shape: Shape, dtype: DType, name: str = "", *, byte_offset: int = 0, reused: bool = False) -> None:
+        self.chunk, self.shape, self.dtype, self.name = chunk, shape, dtype, name or "an array"
+        self.byte_offset, self.reused, self.flat = byte_offset, reused, describe(dtype, shape)
+        self._window: tuple[Bytes, Bytes] | None = None
+
+    # ---- making ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def empty(cls, shape: Shape, dtype: DType = DType.f32, name: str = "") -> NDArray:
+        """Undefined contents. Raises OutOfMemory."""
+        desc = describe(dtype, tuple(shape))
+        return cls(Chunk(Store(allocate(desc.nbytes), desc)), desc.shape, dtype, name)
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike, dtype: DType | None = None, name: str = "", layout: Layout | None = None) -> NDArray:
+        """A copy of these values. dtype: numpy's, unless given; layout: row-major, unless given. Raises InvalidDataType for numpy dtypes
+        that the library has not."""
+        array = np.asarray(values)
+        made = cls.empty(array.shape, dtype or _dtype(array, name), name)
+        if layout is not None:
+            made.reorder_(layout)
+        made.copy_from(array)
+        return made
+
+    @classmethod
+    def over(cls, memory: Values, name: str = "", *, frozen: bool = False) -> NDArray:
+        """An array in the user's memory: contiguous, row-major, used in place and never exchanged.
+
+        frozen: the user promises not to change it, so that the library may keep what it computes of it, and nothing writes it. Raises
+        InvalidArguments for memory that cannot be used so.
+        """
+        where = f"array '{name}'"
+        if not isinstance(memory, np.ndarray):
+            raise InvalidArguments(f"its memory is a {type(memory).__name__}", where=where, fix="give a numpy array")
+        if not memory.flags.c_contiguous or not (frozen or memory.flags.writeable):
+            what = "is read-only" if memory.flags.c_contiguous else f"has byte strides {memory.strides}"
+            raise InvalidArguments(f"its memory {what}", where=where, fix="give contiguous, writeable memory, or a copy: NDArray.of")
+        desc = describe(_dtype(memory, name), memory.shape)
+        chunk = Chunk(Store(memory.reshape(-1).view(np.uint8), desc), growable=False, borrowed=True, frozen=frozen)
+        return cls(chunk, desc.shape, desc.dtype, name)
+
+    # ---- what it is ------------------------------------------------------------------------------------------------
+
+    def where(self, op: str = "") -> str:
+        """What messages begin with."""
+        return f"{op}: array '{self.name}'" if op else f"array '{self.name}'"
+
+    @property
+    def is_view(self) -> bool:
+        """Whether there may be more in the chunk than the window shows."""
+        return not self.reused and (self.byte_offset != 0 or self.flat.nbytes != self.chunk.storage.nbytes)
+
+    @property
+    def is_opaque(self) -> bool:
+        return not self.chunk.store(self.where()).desc.is_plain
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """How its chunk lies; of a row-major one in the dims of the array."""
+        desc = self.chunk.store(self.where()).desc
+        return self.flat if desc.is_plain else desc
+
+    @property
+    def version(self) -> int:
+        """How often values were written; changes of layout do not count."""
+        return self.chunk.store(self.where()).version
+
+    def overlaps(self, other: NDArray) -> bool:
+        """Whether writing one may change the other."""
+        if self.chunk is not other.chunk:
+            both_borrowed = self.chunk.borrowed and other.chunk.borrowed  # two arrays over one memory of the user's
+            return both_borrowed and bool(np.may_share_memory(self.window(self._store()), other.window(other._store())))
+        if self.is_opaque:
+            return True
+        return self.byte_offset < other.byte_offset + other.flat.nbytes and other.byte_offset < self.byte_offset + self.flat.nbytes
+
+    def is_same_window(self, other: NDArray) -> bool:
+        return self.chunk is other.chunk and (self.byte_offset, self.flat.nbytes) == (other.byte_offset, other.flat.nbytes)
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+
+    def numpy(self) -> Values:
+        """The values, row-major: a copy that nothing changes later. s4 and u4: an element to a byte."""
+        return load(self._default(self._store()), self.flat).copy()
+
+    def values(self, scope: Scope) -> Values:
+        """The values for a numpy kernel: the memory itself when it is row-major, else a copy."""
+        found = self._store(scope.label)
+        return load(self._default(found), self.flat)
+
+    def to_default(self) -> NDArray:
+        """The array itself when it is row-major, else a copy that is."""
+        if not self.is_opaque:
+            return self
+        return NDArray.of(self.numpy(), self.dtype, self.name)
+
+    def copy_from(self, values: npt.ArrayLike | NDArray) -> None:
+        """Assign. Readers see all of the new values or all of the old ones; the layout stays as it is.
+
+        Raises InvalidShape, InvalidArguments (memory that was freed or is frozen); the array is unchanged then.
+        """
+        given = values.numpy() if isinstance(values, NDArray) else np.asarray(values)
+        where = self.where()
+        if given.shape != self.shape:
+            raise InvalidShape(f"values of shape {given.shape} for {self.shape}", where=where, fix="give values of the array's shape")
+        with np.errstate(over="ignore", invalid="ignore"):
+            exact = np.ascontiguousarray(given.astype(self.dtype.numpy)).reshape(self.shape)
+        with self.chunk.lock:
+            if self.is_view:
+                self.chunk.replaced(lambda memory: store(exact, self.part(memory), self.flat), where)
+                return
+            desc = self.desc if self.holds(self.desc) else self.flat
+            made = self.chunk.writable(desc, where, fresh=True)
+            assert made is not None, "the layout it has fits"
+            store(exact.reshape(desc.shape), made.data, desc)
+            self.chunk.publish(made, where)
+
+    def reorder_(self, layout: Layout | MemoryDesc) -> bool:
+        """Change the layout for good, in place; values and version stay. Whether this call did it.
+
+        Raises InvalidArguments for a view, and for dims of other elements. False also where the memory cannot hold the layout.
+        """
+        desc = layout if isinstance(layout, MemoryDesc) else describe(self.dtype, self.shape, layout)
+        self.check_desc(desc, self.where())
+        if self.is_view:
+            raise InvalidArguments("a view has no layout of its own", where=self.where(), fix="convert the array it is a view of")
+        with self.chunk.lock:
+            if self.chunk.store(self.where()).desc.is_plain:  # read in the array's own dims, of which the chunk may know others
+                found = self._store()
+                self.chunk.publish(Store(found.buffer, self.flat, found.version), self.where(), written=False)
+            return self.chunk.convert(desc, self.where())
+
+    def to_default_(self) -> bool:
+        """Make the layout row-major for good, the whole chunk's when this is a view. Whether this call did it."""
+        return self.chunk.to_default(self.where())
+
+    def free(self) -> None:
+        """Give the memory up, of every array that shares it."""
+        self.chunk.free()
+
+    # ---- windows ---------------------------------------------------------------------------------------------------
+
+    def slice(self, begin: int, end: int) -> NDArray:
+        """Rows begin to end - 1, sharing memory. Raises InvalidArguments for rows there are not, or that begin inside a byte."""
+        if not self.shape or not 0 <= begin <= end <= self.shape[0]:
+            what = f"rows {begin} to {end} of shape {self.shape}"
+            raise InvalidArguments(what, where=self.where(), fix="give rows that there are")
+        row = describe(self.dtype, self.shape[1:])
+        if self.dtype.is_packed and row.elements % 2:
+            raise Unimplemented(f"a row of {row.elements} {self.dtype.value} ends inside a byte", where=self.where(), fix="copy the rows")
+        at = self.byte_offset + begin * row.nbytes
+        return NDArray(self.chunk, (end - begin, *self.shape[1:]), self.dtype, f"{self.name}[{begin}:{end}]", byte_offset=at)
+
+    def at(self, index: int) -> NDArray:
+        """One row, without its dim."""
+        found = self.slice(index, index + 1)
+        return NDArray(self.chunk, self.shape[1:], self.dtype, f"{self.name}[{index}]", byte_offset=found.byte_offset)
+
+    def reshape(self, shape: Shape) -> NDArray:
+        """The same elements in other dims, sharing memory. Raises InvalidShape."""
+        if prod(shape) != self.flat.elements:
+            raise InvalidShape(f"shape {self.shape} cannot be seen as {shape}", where=self.where(), fix="keep the number of elements")
+        return NDArray(self.chunk, tuple(shape), self.dtype, self.name, byte_offset=self.byte_offset)
+
+    def as_array(self, shape: Shape, dtype: DType, name: str = "") -> NDArray:
+        """The memory from its beginning as another array, which owns it from now on: what is written to one is lost to the other.
+
+        The memory no longer grows. Raises InvalidArguments for a view and where the memory is too small.
+        """
+        need = describe(dtype, tuple(shape))
+        size = self.chunk.store(self.where()).buffer.size
+        if self.is_view or need.nbytes > size:
+            what = "a view" if self.is_view else f"{size} bytes"
+            raise InvalidArguments(f"{what} cannot be reused as {need}", where=self.where(), fix="reuse a whole array that is large enough")
+        self.chunk.growable = False
+        return NDArray(self.chunk, need.shape, dtype, name or self.name, reused=True)
+
+    # ---- handles, for ops ------------------------------------------------------------------------------------------
+
+    def memory(self, scope: Scope, found: Store | None = None) -> Memory:
+        """The memory as it lies. found: what the op has seen of the chunk; by default it looks now.
+
+        Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
+        """
+        found = found or self._store(scope.label)
+        if found.desc.is_plain:
+            return Memory(self.flat, self.window(found), scope, self.where(), self.chunk)
+        if self.is_view:
+            what = f"it is a view of memory in layout {found.desc.layout}"
+            raise InvalidArguments(what, where=self.where(scope.label), fix="use reordered(), or convert the array with to_default_()")
+        return Memory(found.desc, found.data, scope, self.where(), self.chunk)
+
+    def try_memory(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory | None:
+        """The memory if it lies like desc, or both are row-major; else None. The chunk stays as it is."""
+        found = found or self._store(scope.label)
+        self.check_desc(desc, self.where(scope.label))
+        if not found.desc.is_plain and (self.is_view or found.desc != desc):
+            return None
+        memory = self.memory(scope, found)
+        return memory if memory.desc == desc else memory.as_desc(desc) if desc.is_plain and memory.desc.is_plain else None
+
+    def reordered(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory:
+        """The memory if it lies like desc, else a temporary copy that does. The chunk stays as it is."""
+        found = found or self._store(scope.label)
+        memory = self.try_memory(desc, scope, found)
+        if memory is not None:
+            return memory
+        temp = scope.alloc(desc, f"a copy of {self.where()}")
+        if self.is_view and not found.desc.is_plain:
+            convert(self._default(found), self.flat, temp.data, desc)
+        else:
+            mine = self.memory(scope, found)
+            convert(mine.data, mine.desc, temp.data, desc)
+        return temp
+
+    def check_desc(self, desc: MemoryDesc, where: str) -> None:
+        """Raises InvalidDataType or InvalidShape unless memory of this desc holds values of this array."""
+        if desc.dtype is not self.dtype:
+            what = f"it is {self.dtype.value}, the op has {desc.dtype.value}"
+            raise InvalidDataType(what, where=where, fix="give an array of the op's dtype")
+        if desc.elements != self.flat.elements:
+            raise InvalidShape(f"its shape is {self.shape}, the op has {desc.shape}", where=where, fix="give an array of the op's shape")
+
+    def check_readable(self, where: str) -> None:
+        """Raises InvalidArguments when the memory is gone, or holds another array's values."""
+        found = self.chunk.store(where)
+        if not found.desc.is_plain and not self.is_view and not self.holds(found.desc):
+            what = f"its memory holds another array, {found.desc}"
+            raise InvalidArguments(what, where=where, fix="write it before it is read: as_array shares the memory")
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _store(self, op: str = "") -> Store:
+        """What is published, for reading."""
+        self.check_readable(self.where(op))
+        return self.chunk.store(self.where(op))
+
+    def holds(self, desc: MemoryDesc) -> bool:
+        """Whether memory of this desc can be this array's."""
+        return desc.dtype is self.dtype and desc.elements == self.flat.elements
+
+    def window(self, found: Store) -> Bytes:
+        """The window of row-major memory; the same array object as long as the buffer is the same."""
+        if self._window is None or self._window[0] is not found.buffer:
+            self._window = found.buffer, self.part(found.buffer)
+        return self._window[1]
+
+    def part(self, memory: Bytes) -> Bytes:
+        """The window of a row-major buffer."""
+        whole = self.byte_offset == 0 and self.flat.nbytes == memory.size
+        return memory if whole else memory[self.byte_offset : self.byte_offset + self.flat.nbytes]
+
+    def _default(self, found: Store) -> Bytes:
+        """The window in row-major bytes: memory, or a copy. Raises InvalidArguments for a window on what an opaque chunk does not hold."""
+        if found.desc.is_plain:
+            return self.window(found)
+        flat = default(found.data, found.desc)
+        if self.byte_offset + self.flat.nbytes > flat.size:
+            what = f"it lies beyond the {found.desc} that its memory holds"
+            raise InvalidArguments(what, where=self.where(), fix="write the whole array first")
+        return self.part(flat)
+
+    def __repr__(self) -> str:
+        state = "freed" if self.chunk.is_free else "view" if self.is_view else str(self.desc.layout)
+        return f"NDArray({self.name!r}, {self.flat.dtype.value}, {self.shape}, {state})"
+
+
+def _dtype(array: Values, name: str) -> DType:
+    if array.dtype not in _OF_NUMPY:
+        known = ", ".join(str(d) for d in _OF_NUMPY)
+        raise InvalidDataType(f"no dtype is numpy's {array.dtype}", where=f"array '{name}'", fix=f"use {known}")
+    return _OF_NUMPY[array.dtype]

@@ -1,0 +1,70 @@
+"""Weights change layout once: for inference into the panels that products read, for training back.
+
+Which panels, the library says: a Reorder to a layout of its choice prepares an operand. The conversion publishes a new store, so whoever
+reads the weight meanwhile has the old one, whole, and the version stays, for the values do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchgraph.core.attrs import NO_ATTRS
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape
+from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.graph.ir import Op
+from benchgraph.library.engine import Engine
+from benchgraph.library.partition import Partition
+from benchgraph.ops import spec
+from benchgraph.ops.movement import REORDER
+
+
+def panels(dtype: DType, shape: Shape, engine: Engine) -> MemoryDesc | None:
+    """How the library would have a product's weight of these dims lie; None when row-major will do."""
+    flat = describe(dtype, shape)
+    if len(shape) < 2 or 0 in shape or dtype.is_packed:
+        return None
+
+    def compiled() -> Kernel:
+        src, dst = flat.logical(0), flat.logical(1)
+        opened = LogicalTensor(1, dtype, shape, layout_type=LayoutType.any)
+        return Kernel(Partition(Op(0, REORDER, NO_ATTRS, (src,), (dst,))), [src], [opened], engine)
+
+    try:
+        (desc,) = cached(Signature(("panels", flat, engine.target)), compiled).outputs
+    except Unimplemented:
+        return None
+    return None if desc.is_plain else desc
+
+
+def reads_panels(readers: Sequence[Op], id: int) -> bool:
+    """Whether every op that reads tensor `id` is a product that takes it as its second operand, untransposed."""
+
+    def takes(op: Op) -> bool:
+        ports = spec(op.kind).streamed(op.full_attrs)
+        return all(port == 1 and port in ports for port, t in enumerate(op.inputs) if t.id == id)
+
+    return bool(readers) and all(map(takes, readers))
+
+
+def prepack_(weight: NDArray, desc: MemoryDesc) -> bool:
+    """Convert a weight for inference. False when it is converted already, by whoever was first, or cannot be: views, memory of the user's.
+
+    A weight that lies in yet another layout stays there: its other readers chose that, and what changes to and fro is converted for ever.
+    """
+    if weight.is_view or weight.reused or weight.is_opaque or not weight.reorder_(desc):
+        return False
+    counters().weight_reorders += 1
+    return True
+
+
+def unpack_(weight: NDArray) -> bool:
+    """Convert a weight back, for training."""
+    done = weight.to_default_()
+    counters().weight_reorders += done
+    return done

@@ -1,0 +1,179 @@
+"""A graph made ready for one set of shapes: its steps, in order, and where its values live.
+
+    %1 = MatMul(%0, %w)        partition 0 (ops 0 1)   %0, %w -> %2, opaque: partition 2 alone reads it
+    %2 = ReLU(%1)         ->   numpy      (op 3)       ...
+    ...                        partition 2 (ops 4)     %2, ... -> %9
+
+What the library is not to run, or cannot, stands in its graph as a Wildcard, so that it sees which values leave its ops, and no partition
+goes around. What it says that it cannot compile makes the next attempt, in which those ops are Wildcards too. A value may lie in a
+layout of the library's choice only if partitions alone read it and it does not leave the graph: so none reaches numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from benchgraph.core.attrs import NO_ATTRS
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.desc import MemoryDesc, of_logical
+from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.planner import Plan, Value, plan
+from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.library.engine import Engine
+from benchgraph.library.fpmath import FpmathMode
+from benchgraph.library.graph import Graph as LibraryGraph
+from benchgraph.library.partition import Partition
+from benchgraph.ops.structural import WILDCARD
+from benchgraph.partition.ir import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionStep:
+    """Ops that the library runs together. opened: of each output, whether its layout is the library's to choose."""
+
+    label: str
+    ops: tuple[Op, ...]
+    ins: tuple[LogicalTensor, ...]
+    outs: tuple[LogicalTensor, ...]
+    partition: Partition
+    fingerprint: Signature
+    opened: tuple[bool, ...]
+
+    def kernel(self, descs: tuple[MemoryDesc, ...], properties: tuple[PropertyType, ...], engine: Engine) -> Kernel:
+        """The kernel for inputs that lie so. Raises what compiling raises."""
+        return cached(Signature((self.fingerprint, descs, properties, self.opened)), lambda: self._compiled(descs, properties, engine))
+
+    def _open(self, t: LogicalTensor, *, is_open: bool) -> LogicalTensor:
+        return replace(t, layout_type=LayoutType.any, strides=None) if is_open else t
+
+    def _compiled(self, descs: tuple[MemoryDesc, ...], properties: tuple[PropertyType, ...], engine: Engine) -> Kernel:
+        scalar = PropertyType.host_scalar
+        ins = [t if p is scalar else d.logical(t.id, p) for t, d, p in zip(self.ins, descs, properties, strict=True)]
+        outs = [self._open(t, is_open=is_open) for t, is_open in zip(self.outs, self.opened, strict=True)]
+        return Kernel(self.partition, ins, outs, engine)
+
+
+@dataclass(frozen=True, eq=False)
+class OpStep:
+    """An op that numpy runs. reason: why the library does not."""
+
+    op: Op
+    reason: str
+
+    @property
+    def label(self) -> str:
+        return self.op.label
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return (self.op,)
+
+    @property
+    def ins(self) -> tuple[LogicalTensor, ...]:
+        return self.op.inputs
+
+    @property
+    def outs(self) -> tuple[LogicalTensor, ...]:
+        return self.op.outputs
+
+
+Step: TypeAlias = PartitionStep | OpStep
+Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """outputs: what leaves the graph. inside: what does not, but passes from step to step; plan says where. read: what steps read."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[LogicalTensor, ...]
+    inside: tuple[LogicalTensor, ...]
+    plan: Plan
+    read: frozenset[int]
+
+
+def build(
+    graph: Graph, refused: Mapping[int, str], policy: Policy, describe: Describe, engine: Engine, *, propagates: bool = True
+) -> Program:
+    """The program of a shape-inferred graph.
+
+    refused: ops that numpy is to run, and why. describe: how a graph input lies, and whether it is constant. propagates: whether values
+    between partitions may lie in layouts of the library's choice. Raises what the library has against the graph.
+    """
+    reasons = dict(refused)
+    while True:
+        steps = _steps(graph, reasons, policy, propagates=propagates)
+        found = _compile(graph, steps, describe, engine)
+        if isinstance(found, Plan):
+            inside = tuple(t for step in steps for t in step.outs if t.id in found.slot)
+            return Program(steps, graph.outputs, inside, found, frozenset(_last_reads(steps)))
+        reasons |= found
+
+
+def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, *, propagates: bool) -> tuple[Step, ...]:
+    library = LibraryGraph(graph.engine_kind, FpmathMode(graph.fpmath_mode))
+    library.set_fpmath_mode(FpmathMode(graph.fpmath_mode), bool(graph.fpmath_apply_to_int))
+    for op in graph.ops:
+        library.add_op(replace(op, kind=WILDCARD, attrs=NO_ATTRS) if op.id in refused else op)
+    leaving = tuple(t for t in graph.outputs if t.id in graph.consumers)
+    if leaving:  # somebody outside reads them: the library is told by an op it does not know
+        library.add_op(Op(max(op.id for op in graph.ops) + 1, WILDCARD, NO_ATTRS, leaving))
+    library.finalize()
+    own = {op.id: op for op in graph.ops}
+    cut = [p for p in library.get_partitions(policy) if any(id in own and own[id].kind != END for id in p.ops)]
+    offloaded = {id for p in cut if p.is_supported for id in p.ops}
+    outputs = {t.id for t in graph.outputs}
+
+    def is_open(t: LogicalTensor) -> bool:
+        return propagates and t.id not in outputs and all(op.id in offloaded for op in graph.consumers.get(t.id, ()))
+
+    steps = list[Step]()
+    for p in cut:
+        if p.is_supported:
+            d = p.description
+            same, opened = Signature((replace(d, id=0),)), tuple(map(is_open, d.outputs))
+            steps.append(PartitionStep(_label(len(steps), d.ops), d.ops, d.inputs, d.outputs, p, same, opened))
+        else:
+            (id,) = p.ops
+            steps.append(OpStep(own[id], refused.get(id, p.reason)))
+    return tuple(steps)
+
+
+def _label(position: int, ops: tuple[Op, ...]) -> str:
+    """partition 2 (op 4: MatMul ... op 7: Add)"""
+    between = "" if len(ops) == 1 else f"{' ...' if len(ops) > 2 else ','} {ops[-1].label}"
+    return f"partition {position} ({ops[0].label}{between})"
+
+
+def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: Engine) -> Plan | dict[int, str]:
+    """Where values live once every step is compiled; or the ops that the library cannot compile, and why."""
+    descs = {t.id: describe(t) for t in graph.inputs}
+    outputs, last = {t.id for t in graph.outputs}, _last_reads(steps)
+    values = list[Value]()
+    for position, step in enumerate(steps):
+        made, over = tuple(map(of_logical, map(_row_major, step.outs))), dict[int, tuple[int, ...]]()
+        if isinstance(step, PartitionStep):
+            ins = [descs[t.id] for t in step.ins]
+            try:
+                kernel = step.kernel(tuple(d for d, _ in ins), tuple(p for _, p in ins), engine)
+            except Unimplemented as bad:
+                return {op.id: str(bad) for op in step.ops}
+            made = kernel.outputs
+            over = {o: tuple(step.ins[i].id for i, to in kernel.inplace if to == o and ins[i][0] == made[o]) for o in range(len(made))}
+        for o, (t, desc) in enumerate(zip(step.outs, made, strict=True)):
+            descs[t.id] = desc, PropertyType.variable
+            if t.id not in outputs:
+                values.append(Value(t.id, desc.nbytes, position, last.get(t.id, position), over.get(o, ())))
+    return plan(values)
+
+
+def _last_reads(steps: tuple[Step, ...]) -> dict[int, int]:
+    return {t.id: position for position, step in enumerate(steps) for t in step.ins}
+
+
+def _row_major(t: LogicalTensor) -> LogicalTensor:
+    return replace(t, strides=None)

@@ -1,0 +1,218 @@
+"""Write requests: what an op is to do with an output, and how its result gets there.
+
+    request         the op writes to                                                     at commit
+    null            temporary memory                                                     nothing: the array is as it was
+    write_to        the array's memory, relabelled with the op's layout, if it has room  nothing
+                    a temporary, where it has none, is a view and the layout opaque,     copied into the layout the array has
+                    or overlaps an input
+    write_inplace   the input's memory, if the op may overwrite it and all layouts agree nothing
+                    as write_to otherwise
+    add_to          a temporary                                                          added in the array's own layout
+
+    with output(dst, desc, req, scope) as memory:
+        kernel(src, memory)
+
+An op that raises inside commits nothing. Gradients of weights are always row-major: output(..., default_only=True).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+
+import numpy as np
+
+from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.framework.chunk import Store
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import MemoryDesc
+from benchgraph.framework.memory import Memory
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.reorder import convert
+from benchgraph.framework.temp_space import Scope
+
+
+class OpReq(Enum):
+    """MXNet's OpReqType."""
+
+    null = "null"
+    write_to = "write_to"
+    write_inplace = "write_inplace"
+    add_to = "add_to"
+
+
+class Action(Enum):
+    """What commit has to do."""
+
+    nothing = "nothing"
+    publish = "publish"
+    copy_back = "copy_back"
+    add_back = "add_back"
+
+
+class Output:
+    """One output of a running op. memory: where the op writes, in the layout it asked for; commit: once, after the op has written."""
+
+    def __init__(
+        self,
+        array: NDArray,
+        desc: MemoryDesc,
+        req: OpReq,
+        scope: Scope,
+        inputs: Sequence[NDArray] = (),
+        inplace: Collection[int] = (),
+        *,
+        default_only: bool = False,
+    ) -> None:
+        self.array, self._scope, self._default_only, self._is_open = array, scope, default_only, True
+        self._where = array.where(scope.label)
+        self._pending: Store | None = None
+        self._seen = array.chunk.store(self._where)
+        check_output(array, desc, req, self._where, default_only=default_only)
+        self.action, self.memory = self._place(desc, req, inputs, inplace)
+
+    def _place(self, desc: MemoryDesc, req: OpReq, inputs: Sequence[NDArray], inplace: Collection[int]) -> tuple[Action, Memory]:
+        temp = f"a temporary for {self.array.where()}"
+        if req in (OpReq.null, OpReq.add_to):
+            action = Action.nothing if req is OpReq.null else Action.add_back
+            return action, self._scope.alloc(desc, temp)
+        over = [i for i, a in enumerate(inputs) if a.overlaps(self.array)]
+        direct = None
+        if not over:
+            direct = self._direct(desc)
+        elif req is OpReq.write_inplace and all(i in inplace and inputs[i].is_same_window(self.array) for i in over):
+            direct = self._direct(desc) if self.array.desc == desc else None
+        if direct is not None:
+            return Action.publish, direct
+        return Action.copy_back, self._scope.alloc(desc, temp)
+
+    def _direct(self, desc: MemoryDesc) -> Memory | None:
+        """The array's own memory in this layout, contents undefined but for what lies beside a view; None when it cannot have it."""
+        array, chunk = self.array, self.array.chunk
+        if not array.is_view:
+            if self._default_only and not desc.is_plain:
+                return None
+            self._pending = chunk.writable(array.flat if desc.is_plain else desc, self._where)
+            return None if self._pending is None else Memory(desc, self._pending.data, self._scope, array.where(), chunk)
+        if not desc.is_plain:
+            return None
+        chunk.to_default(self._where)
+        self._seen = chunk.store(self._where)
+        self._pending = chunk.writable(self._seen.desc, self._where)
+        assert self._pending is not None, "the memory has room for what it holds"
+        if self._pending.buffer is not self._seen.buffer:
+            self._pending.buffer[...] = self._seen.buffer
+        return Memory(desc, array.window(self._pending), self._scope, array.where(), chunk)
+
+    def commit(self) -> None:
+        """The result becomes the array's value, as requested. Raises InvalidArguments the second time."""
+        if not self._is_open:
+            raise InvalidArguments("its output is committed twice", where=self._where, fix="use `with output(...)`, which commits once")
+        self._is_open = False
+        if self.action is Action.publish:
+            self._publish()
+        elif self.action is Action.copy_back:
+            self._copy_back()
+        elif self.action is Action.add_back:
+            self._add_back()
+
+    def _publish(self) -> None:
+        assert self._pending is not None
+        chunk = self.array.chunk
+        if self.array.is_view and chunk.store(self._where).buffer is not self._seen.buffer:  # somebody converted the parent meanwhile
+            written = self.memory.data
+            chunk.replaced(lambda memory: np.copyto(self.array.part(memory), written), self._where)
+            return
+        chunk.publish(self._pending, self._where)
+
+    def _copy_back(self) -> None:
+        counters().copies_back += 1
+        array, source = self.array, self.memory
+        keeps = not array.is_view and not self._default_only and array.holds(array.desc)
+        target = self._direct(array.desc if keeps else array.flat)
+        assert target is not None, "the layout it has fits"
+        convert(source.data, source.desc, target.data, target.desc)
+        self._publish()
+
+    def _add_back(self) -> None:
+        counters().adds_back += 1
+        array = self.array
+        if array.is_view or self._default_only:
+            array.chunk.to_default(self._where)
+        old = array.memory(self._scope)
+        term = self.memory
+        if term.desc != old.desc:
+            term = self._scope.alloc(old.desc, f"a temporary for {array.where()}")
+            convert(self.memory.data, self.memory.desc, term.data, old.desc)
+        new = self._direct(old.desc)
+        assert new is not None, "the layout it has fits"
+        with np.errstate(all="ignore"):  # padding holds anything
+            np.add(old.array, term.array, out=new.array)
+        self._publish()
+
+
+def check_output(array: NDArray, desc: MemoryDesc, req: OpReq, where: str, *, default_only: bool = False) -> None:
+    """Everything that can be wrong with an output, before anything is written."""
+    if not isinstance(req, OpReq):
+        raise InvalidArguments(f"the request is {req!r}", where=where, fix=f"use one of {', '.join(map(str, OpReq))}")
+    array.check_desc(desc, where)
+    if req is OpReq.null:
+        return
+    if array.chunk.frozen:
+        raise InvalidArguments("its memory is frozen: it is constant to its owner", where=where, fix="write to another array")
+    if req is OpReq.add_to:
+        array.check_readable(where)
+        if array.dtype.is_packed:
+            raise Unimplemented(f"nothing adds to {array.dtype.value}", where=where, fix="request write_to")
+    if default_only and req is OpReq.write_inplace:
+        raise InvalidArguments("a gradient cannot overwrite an input", where=where, fix="request write_to or add_to")
+
+
+@contextmanager
+def outputs(
+    arrays: Sequence[NDArray],
+    descs: Sequence[MemoryDesc],
+    reqs: Sequence[OpReq],
+    scope: Scope,
+    inputs: Sequence[NDArray] = (),
+    inplace: Collection[tuple[int, int]] = (),
+    *,
+    default_only: Collection[int] = (),
+) -> Iterator[list[Memory]]:
+    """The memories an op writes its outputs to; committed in order when the block ends well.
+
+    inputs: the arrays it reads; inplace: (input, output) positions that may share memory; default_only: the outputs that are gradients of
+    weights. Raises InvalidArguments, InvalidShape,
+    InvalidDataType or Unimplemented, naming array and op, before anything is written.
+    """
+    for k, a in enumerate(arrays):
+        for other in arrays[:k]:
+            if a.overlaps(other):
+                raise InvalidArguments(
+                    f"it overlaps array '{other.name}'", where=a.where(scope.label), fix="give every output its own memory"
+                )
+    made = [
+        Output(a, desc, req, scope, inputs, {i for i, o in inplace if o == k}, default_only=k in default_only)
+        for k, (a, desc, req) in enumerate(zip(arrays, descs, reqs, strict=True))
+    ]
+    yield [o.memory for o in made]
+    for o in made:
+        o.commit()
+
+
+@contextmanager
+def output(
+    array: NDArray,
+    desc: MemoryDesc,
+    req: OpReq,
+    scope: Scope,
+    inputs: Sequence[NDArray] = (),
+    inplace: Collection[int] = (),
+    *,
+    default_only: bool = False,
+) -> Iterator[Memory]:
+    """`outputs` for an op that has one. inplace: the inputs it may overwrite."""
+    pairs = {(i, 0) for i in inplace}
+    with outputs([array], [desc], [req], scope, inputs, pairs, default_only={0} if default_only else ()) as (memory,):
+        yield memory

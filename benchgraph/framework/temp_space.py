@@ -1,0 +1,121 @@
+"""Temporary memory of ops: one buffer per thread, from which every op carves what it needs.
+
+An op that needs more than the buffer has gets single allocations, which are counted as spills, and the size it would have needed is
+remembered; the buffer grows before the next op begins. So the first run of a model spills, and no later one does.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.target import LINE_BYTES
+from benchgraph.framework.context import counters
+from benchgraph.framework.desc import Bytes, MemoryDesc
+from benchgraph.framework.memory import Memory, allocate
+
+POISON = 0xFF  # every float format reads it as NaN
+
+
+def on_line(nbytes: int) -> int:
+    """nbytes, rounded up to whole cache lines; at least one, so that every temporary has an address of its own."""
+    return max(-(-nbytes // LINE_BYTES), 1) * LINE_BYTES
+
+
+class Scope:
+    """One op's run: what handles are valid in, and what is named when something is wrong. Made by TempSpace.op; a context manager."""
+
+    __slots__ = ("_begin", "_space", "_spilled", "_thread", "is_open", "label")
+
+    def __init__(self, space: TempSpace, label: str) -> None:
+        self._space, self.label, self.is_open = space, label, False
+        self._thread, self._begin = threading.get_ident(), 0
+        self._spilled: list[Bytes] = []
+
+    def alloc(self, desc: MemoryDesc, name: str = "a temporary") -> Memory:
+        """Temporary memory with undefined contents, on a cache line, until the op ends."""
+        return Memory(desc, self.bytes(desc.nbytes), self, name)
+
+    def bytes(self, nbytes: int) -> Bytes:
+        """The same as bytes. Raises InvalidArguments once the op is over, and on another thread."""
+        self.check("temporary memory is asked for")
+        return self._space.carve(nbytes, self._spilled)
+
+    def check(self, what: str) -> None:
+        """Raises InvalidArguments, saying what is done, unless the op is running, on this thread."""
+        if not self.is_open:
+            raise InvalidArguments(
+                f"{what} after the op has ended", where=self.label, fix="ask the array again, inside the op that uses it"
+            )
+        if threading.get_ident() != self._thread:
+            raise InvalidArguments(f"{what} on another thread", where=self.label, fix="let every thread run ops of its own")
+
+    def __enter__(self) -> Scope:
+        self._begin = self._space.begin()
+        self.is_open = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, bad: BaseException | None, trace: TracebackType | None) -> None:
+        self.is_open = False
+        self._space.end(self._begin, self._spilled)
+
+
+class TempSpace:
+    """The buffer of one thread. Ops may run inside ops: an inner one uses what lies behind the outer one's temporaries.
+
+    size: of the buffer. poisoned: whether memory is filled with NaN when its op ends, so that what outlives it shows.
+    """
+
+    def __init__(self, *, poisoned: bool = False) -> None:
+        self._buffer: Bytes = allocate(0)
+        self._views: dict[tuple[int, int], Bytes] = {}
+        self._used = self._needed = self._depth = 0
+        self.size, self.poisoned = 0, poisoned
+
+    def op(self, label: str) -> Scope:
+        """The scope of one op. label: what messages call it."""
+        return Scope(self, label)
+
+    def begin(self) -> int:
+        """Where an op's temporaries begin. The outermost op finds a buffer as large as any op so far has needed."""
+        if not self._depth and self._needed > self.size:
+            self.size = self._needed
+            self._buffer, self._views = allocate(self.size), {}
+        self._depth += 1
+        return self._used
+
+    def end(self, begin: int, spilled: list[Bytes]) -> None:
+        """Take back what an op used."""
+        if self.poisoned:
+            for memory in (self._buffer[begin : min(self._used, self.size)], *spilled):
+                memory.fill(POISON)
+        spilled.clear()
+        self._used, self._depth = begin, self._depth - 1
+
+    def carve(self, nbytes: int, spilled: list[Bytes]) -> Bytes:
+        """The same place is the same array, by which bindings to it are found again."""
+        start, self._used = self._used, self._used + on_line(nbytes)
+        self._needed = max(self._needed, self._used)
+        counters().temp_bytes = max(counters().temp_bytes, self._used)
+        if self._used > self.size:
+            counters().spills += 1
+            spilled.append(allocate(nbytes))
+            return spilled[-1]
+        key = start, nbytes
+        if key not in self._views:
+            self._views[key] = self._buffer[start : start + nbytes]
+        return self._views[key]
+
+
+class _PerThread(threading.local):
+    def __init__(self) -> None:
+        self.space = TempSpace()
+
+
+_spaces = _PerThread()
+
+
+def temp_space() -> TempSpace:
+    """The current thread's."""
+    return _spaces.space

@@ -1,0 +1,158 @@
+"""A graph run through the framework layer, as a user of the library would: judged by the reference, beside the library used directly.
+
+Modes L and C alone. Every run must give the bits of the first, and no run after the first may make anything anew: neither compile, nor
+convert a weight, nor allocate temporary memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from benchgraph.core.arrays import elements, view
+from benchgraph.core.errors import Unavailable, Unimplemented
+from benchgraph.core.tensor import LayoutType, dense_strides
+from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
+from benchgraph.framework.executor import Executor, Run
+from benchgraph.framework.ndarray import NDArray
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import Array, allocate, load_inputs, storage
+from benchgraph.harness.check import Verdict, judge
+from benchgraph.harness.knobs import Mode
+from benchgraph.harness.phases import phase
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Result, Status
+from benchgraph.library import benchgraph_library
+from benchgraph.partition.ir import Policy
+from benchgraph.reference import domain, evaluate, fill
+
+OWN = "benchgraph"
+
+
+def run(problem: Problem, graph: Graph) -> Result:
+    """Mode C of the framework driver. Raises Unavailable for other modes and other libraries, Unimplemented for ops without a meaning."""
+    g = problem.globals
+    if g.mode is not Mode.correctness or g.library != (OWN,):
+        fix = "use --mode=C and no --library; `python -m benchgraph.framework.latency` measures"
+        raise Unavailable("the framework driver checks results, over the library of this package", where="--framework", fix=fix)
+    set_kernel_cache_capacity(problem.knobs.cache_capacity)
+    try:
+        return _checked(problem, row_major(graph))
+    finally:
+        set_kernel_cache_capacity(DEFAULT_CAPACITY)
+
+
+def row_major(graph: Graph) -> Graph:
+    """The same graph on row-major tensors, which is what the framework's arrays are."""
+    return graph.with_tensors(
+        {t.id: replace(t, strides=dense_strides(t.known_shape), layout_type=LayoutType.strided) for t in graph.tensors.values()}
+    )
+
+
+def _checked(problem: Problem, graph: Graph) -> Result:
+    with phase("fill"):
+        values = (fill if problem.fill == "integers" else domain)(graph, problem.globals.seed)
+        inputs = load_inputs(graph, values)
+        given = {t.id: elements(inputs[t.id], t).copy() for t in graph.inputs}
+    with phase("reference"):
+        want = evaluate(graph, given)
+    result = Result(Status.PASSED)
+    for side in problem.globals.sides:
+        runs, outputs, complaint = _framework(problem, graph, Policy(side.policy), given)
+        verdict = judge(graph, given, outputs, want, f"{side.policy}: framework", Verdict())
+        if not verdict.errors and complaint:
+            verdict = replace(verdict, errors=1, reason=complaint)
+        notes = [f"[FRAMEWORK]: {side.policy}: run {k}: {r}" for k, r in enumerate(runs)]
+        notes.append(f"[FRAMEWORK]: {side.policy}: {_beside(graph, Policy(side.policy), inputs, outputs)}")
+        ops = runs[0].partitions
+        result = replace(
+            result,
+            total=result.total + verdict.total,
+            accuracy=(*result.accuracy, *(replace(a, policy=side.policy) for a in verdict.accuracy)),
+            notes=(*result.notes, *notes),
+            n_partitions={**result.n_partitions, side.policy: len(ops)},
+            partitions={**result.partitions, side.policy: ops},
+        )
+        if verdict.status is not None:
+            return replace(result, status=verdict.status, errors=verdict.errors, reason=verdict.reason)
+    return result
+
+
+@phase("execute")
+def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int, Array]) -> tuple[Sequence[Run], dict[int, Array], str]:
+    """What the first caller's runs did, the outputs of the first run, and what is wrong with later ones, if anything."""
+    k = problem.knobs
+    arrays = {t.id: _array(values[t.id], graph, t.id) for t in graph.inputs}
+    params = {t.id: arrays[t.id] for t in graph.inputs if t.is_constant}
+    executor = Executor(graph, params, policy=policy, fallback=k.fallback, prepacks=not k.no_prepack, propagates=not k.no_opaque)
+    inputs = {id: a for id, a in arrays.items() if id not in params}
+
+    def call(_: int) -> tuple[list[Run], list[dict[int, Array]]]:
+        runs, found = [], []
+        for _ in range(k.iters):
+            outs = executor.forward(inputs, is_train=k.train)
+            found.append({id: a.numpy() for id, a in outs.items()})
+            runs.append(executor.last)
+        return runs, found
+
+    with ThreadPoolExecutor(k.callers) as pool:
+        every = list(pool.map(call, range(k.callers)))
+    runs, first = every[0][0], every[0][1][0]
+    complaint = next((c for _, found in every for outs in found if (c := _unlike(first, outs))), "")
+    if not complaint and k.cache_capacity >= DEFAULT_CAPACITY:
+        complaint = next((c for done, _ in every for r in done[1:] if (c := _made_anew(r))), "")
+    return runs, first, complaint
+
+
+def _array(values: Array, graph: Graph, id: int) -> NDArray:
+    return NDArray.of(values, graph.tensors[id].dtype, f"tensor {id}")
+
+
+def _unlike(first: dict[int, Array], outs: dict[int, Array]) -> str:
+    wrong = next((id for id, a in outs.items() if a.tobytes() != first[id].tobytes()), None)
+    return "" if wrong is None else f"tensor {wrong} differs in its bits from one run of the framework to the next"
+
+
+def _made_anew(run: Run) -> str:
+    c = run.counters
+    made = {
+        "kernels compiled": c.misses,
+        "weights converted": c.weight_reorders,
+        "temporaries allocated": c.spills,
+        "lazy": c.lazy_reorders,
+    }
+    told = ", ".join(f"{n} {what}" for what, n in made.items() if n)
+    return f"a later run is not as cheap as it should be: {told}" if told else ""
+
+
+def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dict[int, Array]) -> str:
+    """How the outputs compare with those of the library used directly."""
+    try:
+        direct = _directly(graph, policy, inputs)
+    except Unimplemented as bad:
+        return f"the library alone cannot run it: {bad}"
+    unequal = [t.id for t in graph.outputs if elements(direct[t.id], t).tobytes() != outputs[t.id].tobytes()]
+    if not unequal:
+        return "equal to the library used directly, to the bit"
+    largest = max(_distance(elements(direct[t.id], t), outputs[t.id]) for t in graph.outputs)
+    return f"off from the library used directly by up to {largest:.3g}, in tensors {', '.join(map(str, unequal))}"
+
+
+def _distance(a: Array, b: Array) -> float:
+    with np.errstate(invalid="ignore"):
+        off = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return float(off[np.isfinite(off)].max(initial=0.0))
+
+
+def _directly(graph: Graph, policy: Policy, inputs: dict[int, Array]) -> dict[int, Array]:
+    """The library's own outputs, partition after partition."""
+    library, live = benchgraph_library(), dict(inputs)
+    for p in library.partitions(graph, policy):
+        if not p.outputs:
+            continue  # an End
+        live |= {t.id: view(storage(t.nbytes), t) if t.nbytes else allocate(t) for t in p.outputs}
+        library.compile(p).bind([live[t.id] for t in p.inputs], [live[t.id] for t in p.outputs])()
+    return live

@@ -1,0 +1,50 @@
+"""framework: runs oneDNN Graph JSON dumps through a small framework on top of the library. `benchgraph --framework --case=mlp.json`"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.harness.knobs import knob
+from benchgraph.harness.parsers import boolean, natural, positive
+from benchgraph.harness.problem import Driver
+
+from .graph import LOOPS, build
+from .graph import Knobs as GraphKnobs
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+    from benchgraph.harness.problem import Problem
+    from benchgraph.harness.results import Result
+
+
+def _some(word: str) -> tuple[int | str, ...]:
+    """MatMul+7: ids and kinds of ops."""
+    return tuple(int(part) if part.isdecimal() else part for part in word.split("+"))
+
+
+@dataclass(frozen=True)
+class _Own:
+    """How the framework runs a graph; what graph it is, the graph driver's knobs say."""
+
+    train: bool = knob(False, boolean, "[BOOL]", "weights stay in the default layout, and may change", flag=True)
+    iters: int = knob(3, positive, "N[,N...]", "runs; all must agree to the bit, and from the second on nothing is made anew", product=True)
+    callers: int = knob(1, positive, "N[,N...]", "threads that run the one model at once", product=True)
+    cache_capacity: int = knob(1024, natural, "N[,N...]", "compiled kernels kept per thread; 0 keeps none", product=True)
+    fallback: tuple[int | str, ...] = knob((), _some, "ID|KIND[+...][,...]", "ops that numpy runs instead of the library", product=True)
+    no_prepack: bool = knob(False, boolean, "[BOOL]", "weights are left as they are", flag=True)
+    no_opaque: bool = knob(False, boolean, "[BOOL]", "values between partitions are row-major", flag=True)
+
+
+@dataclass(frozen=True)
+class Knobs(GraphKnobs, _Own):
+    """_Own's first: the case is what ends an option list."""
+
+
+def run(problem: Problem, graph: Graph) -> Result:
+    from benchgraph.harness.adoption import run
+
+    return run(problem, graph)
+
+
+DRIVER = Driver("framework", "graphs through the framework layer", Knobs, build, loops=LOOPS, inputs="graph", run=run)
