@@ -105,12 +105,19 @@ class Anchor(Enum):
 class Stage:
     """At most one tunable op, first, and the ops on its result, in order; anchors[i] is where ops[i] runs.
 
-    nb: columns of one microkernel call; 0 when there is no tunable op.
+    nb: columns of one microkernel call; 0 when there is no tunable op. along: of a stage at the batch anchor, for each batch loop that it
+    is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the loop.
     """
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
     nb: int = 0
+    along: tuple[int | None, ...] = ()
+
+    @property
+    def is_per_entry(self) -> bool:
+        """It runs once per batch entry, before the entry's tasks."""
+        return Anchor.batch in self.anchors
 
 
 @dataclass(frozen=True)

@@ -51,5 +51,7 @@ def _fused(g: Graph, node: Fused) -> list[str]:
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
+            if stage.is_per_entry:
+                at += f" along {','.join('-' if axis is None else str(axis) for axis in stage.along)}"
             lines.append(f"    {_op(g, op)}  // {at}")
     return [*lines, "  }"]

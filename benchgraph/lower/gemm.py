@@ -46,12 +46,25 @@ class GemmNest:
         self.to_prefetch = node.prefetch
 
     def lower(self) -> Stmt:
-        before = [self._columns(stage, self._batch_point()) for stage in self.node.stages if Anchor.batch in stage.anchors]
-        tasks = seq(*(self._stage(stage) for stage in self.node.stages if Anchor.batch not in stage.anchors))
-        body = seq(*before, For(self.mo, Const(-(-self.m // self.mb)), tasks, LoopKind.parallel))
-        for var, extent in reversed(tuple(zip(self.batch, self.rows[:-1], strict=True))):
-            body = For(var, Const(extent), body, LoopKind.parallel)
+        tasks = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry))
+        body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), tasks, LoopKind.parallel)
+        for depth in range(len(self.batch), -1, -1):
+            body = seq(*(self._entry(stage) for stage in self.node.stages if stage.is_per_entry and len(stage.along) == depth), body)
+            if depth:
+                body = For(self.batch[depth - 1], Const(self.rows[depth - 1]), body, LoopKind.parallel)
         return body
+
+    def _entry(self, stage: Stage) -> Stmt:
+        """A stage at the batch anchor: points along the batch loops, the whole of its other axes."""
+        domain = trace(self.g, stage.ops)
+        assert domain is not None
+        loops = {axis: var for axis, var in zip(stage.along, self.batch, strict=False) if axis is not None}
+        spans = tuple(
+            Span(Const(1), outer=loops[i]) if i in loops else Span(Const(n), tile=max(n, 1)) for i, n in enumerate(domain.extents)
+        )
+        if not spans:
+            return Region(self.storage, domain, ()).emit(stage.ops)
+        return self._columns(stage, spans[:-1])
 
     # ---- spans
 

@@ -28,8 +28,6 @@ def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
 
 def _rule(e: Expr, ranges: Ranges) -> Expr:
     match e:
-        case Var(name) if name in ranges and ranges[name][0] == ranges[name][1]:
-            return Const(int(ranges[name][0]))
         case Binary() if type_of(e.a) == (INDEX, 1):
             return _index(e, ranges)
         case Binary(BinOp.and_ | BinOp.or_):

@@ -9,7 +9,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Constness, Graph, Literal, Op
+from benchgraph.gir.ir import Constness, Fused, Graph, Literal, Op
 from tests.faults.inject import in_graph
 
 DECOMPOSED = "decompose"
@@ -135,3 +135,11 @@ def zero_points_of_one_channel_for_all(g: Graph) -> Graph:
     zps = g.value(only(g, "Subtract").ins[1])
     array = np.full_like(zps.literal.array, zps.literal.array.flat[0])
     return g.changed({zps.id: replace(zps, literal=Literal(zps.dtype, zps.shape, array.tobytes()))})
+
+
+@in_graph("complex_fusion/attention_transpose_b.json", after="fuse-coarse")
+def keys_packed_along_the_wrong_axis(g: Graph) -> Graph:
+    """The loop over heads takes a row of every head's keys, not every row of one head's."""
+    (nest,) = (n for n in g.nodes if isinstance(n, Fused))
+    stages = tuple(replace(s, along=(s.along[0], 2)) if s.is_per_entry and None not in s.along else s for s in nest.stages)
+    return replace(g, nodes=tuple(replace(nest, stages=stages) if n is nest else n for n in g.nodes))

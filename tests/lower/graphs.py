@@ -54,6 +54,24 @@ def attention_transposed_key(b: GraphBuilder) -> None:
 
 
 @case
+def grouped_queries(b: GraphBuilder) -> None:
+    """Keys are packed and values converted once for the heads that share them; rows that no task divides."""
+    q, k, v = b.input((2, 2, 3, 37, 8), DType.bf16), b.input((2, 2, 1, 21, 8), DType.bf16), b.input((2, 2, 1, 21, 16), DType.bf16)
+    s = b.op("MatMul", q, k, transpose_b=True, dtype=DType.f32)
+    p = b.op("SoftMax", b.op("Multiply", s, b.op("Sigmoid", b.input((1,)))), axis=-1)
+    b.op("MatMul", b.op("TypeCast", p, dtype=DType.bf16), v)
+
+
+@case
+def keys_read_by_two(b: GraphBuilder) -> None:
+    """Converted keys belong to one nest and leave it for another; few entries, many heads: the conversion is not repeated."""
+    k = b.op("Sigmoid", b.input((1, 1, 16, 9)))
+    s = b.op("MatMul", b.op("MatMul", b.input((1, 5, 7, 16)), k), b.input((1, 5, 9, 6)))
+    b.op("MatMul", b.op("ReduceSum", s, axes=[1], keep_dims=True), b.input((1, 1, 6, 5)))
+    b.op("Tanh", k)
+
+
+@case
 def causal_attention(b: GraphBuilder) -> None:
     """Row and column numbers, shifted and compared inside the score nest; rows that no task divides, columns with a tail."""
     s = b.op("MatMul", b.input((2, 3, 37, 8)), b.input((2, 3, 8, 21)))

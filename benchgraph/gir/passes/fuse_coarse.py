@@ -3,22 +3,29 @@
     %2 = nest0 { MatMul ReLU }          %4 = nest0 { MatMul ReLU
     %4 = nest1 { MatMul ReLU }   ->                  MatMul ReLU }      one parallel loop instead of two
 
-Legal when each row of the later nest needs, of what the earlier one makes, only the same row. A weight that has to be packed at every
-execution joins at the batch anchor: packed once per batch entry, next to its use.
+Legal when each row of the later nest needs, of what the earlier one makes, only the same row. A nest without a tunable op, of whose
+results each batch entry of a later nest reads a part of its own, joins at the batch anchor: weights that change between executions are
+packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import Anchor, Fused, Graph, Op
+from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
+from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, reachable, with_borders
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
+
+BUSY = 0.75  # the least share of the cores that batch entries alone must keep busy, when rows cannot be spread over them
+# Making one element for an entry (a load, a conversion, a store to another place) takes about as long as so many multiplications and
+# additions of the microkernel: 0.5 to 1 ns against some 70 a nanosecond. A quarter more work is what doing it again may cost.
+MADE, AGAIN = 64, 0.25
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
@@ -39,25 +46,87 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
 def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | None:
     """first and second as one nest, or None. second runs after first and reads something of it."""
     shared = set(first.outs) & set(second.ins)
-    if not shared or g.value(first.outs[0]).is_constant or not any(spec(op.kind).is_contraction for op in (*first.ops, *second.ops)):
+    if not shared or g.value(first.outs[0]).is_constant:
         return None
-    if _packs_weight_of(g, first, second) and _batches(g, first) == _batches(g, second) and prod(_batches(g, second)) >= target.cores:
-        pack = replace(first.stages[0], anchors=(Anchor.batch,))
-        return replace(second, stages=(pack, *second.stages))
+    return _per_entry(g, first, second, shared, target) or _by_rows(g, first, second, shared, target)
+
+
+# ---- once per batch entry --------------------------------------------------------------------------------------------
+
+
+def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
+    """second with first as a stage at its batch anchor."""
+    rows = _kernel_rows(g, second)
+    if rows is None or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
+        return None
+    (stage,), batch = first.stages, len(rows) - 1
+    reads = list(entry_reads(g, second, shared, batch))
+    wanted = {root: agreed((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
+    along = None if any(r.dims is None for r in reads) else lay_along(g, stage, wanted, batch)
+    if along is None:
+        return None
+    domain = trace(g, stage.ops)
+    assert domain is not None
+    along = tuple(a if a is not None and domain.extents[a] == extent else None for a, extent in zip(along, rows, strict=False))
+    deepest = min((len(r.stage.along) for r in reads if r.stage.is_per_entry), default=batch)
+    found = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=_is_alone(g, first, second))
+    if found is None:
+        return None
+    at = replace(stage, anchors=(Anchor.batch,) * len(stage.ops), along=along[:found])
+    return replace(second, stages=(at, *second.stages))
+
+
+def _is_alone(g: Graph, first: Fused, second: Fused) -> bool:
+    """Nobody but second reads what first makes."""
+    inside = {id(op) for op in (*first.ops, *second.ops)}
+    made = set(first.outs)
+    readers = (op for node in g.nodes if isinstance(node, Fused) for op in node.ops if any(g.root(v) in made for v in op.ins))
+    return made.isdisjoint(g.outs) and all(id(op) in inside for op in readers)
+
+
+def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
+    """Inside how many batch loops a stage that makes so many elements goes: where the loops keep the cores busy, at the least cost."""
+    work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).is_contraction)
+    own = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
+    for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
+        entries = prod(rows[:deep])
+        again = made * (entries // own - 1)
+        if entries / (ceil(entries / target.cores) * target.cores) >= BUSY and (not again or (may_repeat and again * MADE <= AGAIN * work)):
+            return deep
+    return None
+
+
+# ---- the same rows ---------------------------------------------------------------------------------------------------
+
+
+def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
+    """The stages of first, then those of second, on the same rows."""
+    if not any(spec(op.kind).is_contraction for op in (*first.ops, *second.ops)):
+        return None
     rows, other = _rows(g, first), _rows(g, second)
     if rows is None or rows != other or prod(rows) < target.cores:
         return None
+    per_entry = {g.root(v) for stage in first.stages if stage.is_per_entry for op in stage.ops for v in op.outs} & shared
+    by_row = shared - per_entry
     in_place = {v for op in first.ops if not spec(op.kind).is_movement for v in op.outs}
-    if not shared <= in_place or not all(_reads_by_row(g, op, shared, rows) for op in second.ops):
+    if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
+        return None
+    if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):
         return None
     return replace(first, stages=first.stages + second.stages)
+
+
+def _kernel_rows(g: Graph, node: Fused) -> Shape | None:
+    """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
+    found = {g.value(op.outs[0]).shape[:-1] for op in node.ops if spec(op.kind).is_contraction}
+    return found.pop() if len(found) == 1 else None
 
 
 def _rows(g: Graph, node: Fused) -> Shape | None:
     """The extents of the nest's row axes, None when it has no such form."""
     found: set[Shape] = set()
     for stage in node.stages:
-        if Anchor.batch in stage.anchors:
+        if stage.is_per_entry:
             continue
         domain = trace(g, stage.ops)
         if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
@@ -66,21 +135,7 @@ def _rows(g: Graph, node: Fused) -> Shape | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _batches(g: Graph, node: Fused) -> Shape:
-    return g.value(node.stages[-1].ops[0].outs[0]).shape[:-2]
-
-
-def _packs_weight_of(g: Graph, pack: Fused, user: Fused) -> bool:
-    if len(pack.ops) != 1 or not spec(pack.ops[0].kind).is_movement:
-        return False
-    packed = pack.ops[0].outs[0]
-    readers = [op for op in user.ops if packed in op.ins]
-    if pack.outs != (packed,) or packed in g.outs:
-        return False
-    return all(spec(op.kind).is_contraction and op.ins[0] != packed and product(g, op).has_wei_per_batch for op in readers)
-
-
-def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
+def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape) -> bool:
     """Each row of op's result needs only the same row of the shared values."""
     row = spec(op.kind)
     for position, v in enumerate(op.ins):
@@ -88,8 +143,18 @@ def _reads_by_row(g: Graph, op: Op, shared: set[int], rows: Shape) -> bool:
             continue
         value = g.value(v)
         needs_more = row.is_movement or (row.is_contraction and (position == 1 or not product(g, op).is_row_wise))
-        if value.view is not None or value.shape[:-1] != rows or needs_more:
+        if stage.is_per_entry or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
+    return True
+
+
+def _reads_entries(g: Graph, stage: Stage, reader: Fused, shared: set[int], batch: int) -> bool:
+    """Each batch entry of the reader needs, of what the stage makes once per entry, only what it makes for that entry."""
+    for root, made in entry_writes(g, stage, batch).items():
+        for read in entry_reads(g, reader, {root} & shared, batch):
+            is_later = not read.stage.is_per_entry or len(read.stage.along) >= len(stage.along)
+            if read.dims is None or not is_later or any(dim not in (None, by) for dim, by in zip(made, read.dims, strict=True)):
+                return False
     return True
 
 

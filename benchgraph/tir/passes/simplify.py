@@ -39,8 +39,11 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt | None:
 
 
 def _loop(s: For, ranges: Ranges) -> Stmt | None:
-    if bounds(s.extent, ranges)[1] <= 0:
+    least, most = bounds(s.extent, ranges)
+    if most <= 0:
         return None
+    if least == most:
+        s = replace(s, extent=Const(int(most)))
     if constant(s.extent) == 1 and not _owns_arena(s):
         return _stmt(substitute_all(s.body, {s.var.name: Const(0)}), ranges)
     body = _stmt(s.body, inside(s, ranges))
