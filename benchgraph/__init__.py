@@ -19,6 +19,7 @@ The packages, in the order in which data flows through them:
     compile.py  the compiler on one screen      cli.py  the command line
 """
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from benchgraph.runtime.user_pool import ThreadPool
 
 __version__ = "0.1.0"
+LOADED_NS = time.time_ns()  # no other file of the package was read before (runtime/sources.py)
 
 _HOMES = {
     "core.dtypes": ("DType",),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Tests see the compiler of this moment, mistakes that they put into it included, and so do the processes that they start. What is about the
+# disk cache takes a directory of its own.
+os.environ["BENCHGRAPH_DISK_CACHE_CAPACITY"] = "0"
 
 settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("untimed")

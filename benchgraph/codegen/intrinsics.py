@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -137,16 +138,32 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def machine(isa: Isa) -> llvm.TargetMachine:
-    """A new target machine for the host at this ISA level. An execution engine takes ownership: make one for each.
+@dataclass(frozen=True)
+class Machine:
+    """What machine code is for, in LLVM's words. cpu '': the generic processor of the architecture."""
+
+    triple: str
+    cpu: str
+    features: str
+    opt: int = 2
+
+
+@cache
+def described(isa: Isa) -> Machine:
+    """The host at this ISA level.
 
     prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
     ('portable') is the generic processor of the architecture.
     """
     _initialize()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
     if not isa.needs:
-        return target.create_target_machine(opt=2, jit=True)
+        return Machine(llvm.get_process_triple(), "", "")
     host = llvm.get_host_cpu_features().flatten()
     features = ",".join([host, *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def machine(isa: Isa) -> llvm.TargetMachine:
+    """A new target machine for an ISA level. An execution engine takes ownership: make one for each."""
+    m = described(isa)
+    return llvm.Target.from_triple(m.triple).create_target_machine(cpu=m.cpu, features=m.features, opt=m.opt, jit=True)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.isa import ISA_CHOICES
@@ -116,6 +117,15 @@ class Config:
             "DNNL_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY",
         ),
     )
+    disk_cache_capacity: int = field(
+        default=256, metadata=_flag(_natural, "MB of compiled code kept on disk, for later processes to start warm; 0 keeps and reads none")
+    )
+    cache_dir: str = field(
+        default="",
+        metadata=_flag(
+            str, "where compiled code is kept, a directory of yours alone; default $XDG_CACHE_HOME/benchgraph or ~/.cache/benchgraph"
+        ),
+    )
     verbose: tuple[str, ...] = field(
         default=(),
         metadata=_flag(
@@ -144,6 +154,18 @@ class Config:
     )
 
 
+# What stands in a target or a partition already, or never changes code. Any other setting is part of the keys of the disk cache.
+_BESIDE_CODE = frozenset(
+    {"debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
+    | {"compiled_partition_cache_capacity", "constant_tensor_cache_capacity", "disk_cache_capacity", "cache_dir", "onednn", "history"}
+)
+
+
+def compiling(flags: Config) -> dict[str, object]:
+    """The settings that may change what a partition is compiled to."""
+    return {f.name: getattr(flags, f.name) for f in fields(flags) if f.name not in _BESIDE_CODE}
+
+
 def from_environment(environ: dict[str, str] | None = None) -> Config:
     """Read the variables. Raises InvalidArguments naming the variable, its value and its meaning."""
     env = os.environ if environ is None else environ
@@ -162,6 +184,15 @@ def from_environment(environ: dict[str, str] | None = None) -> Config:
 def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:
     """The variables for a child process: ours; those of defaults that we have not; and the changes."""
     return {**defaults, **os.environ, **changes}
+
+
+def cache_home() -> Path | None:
+    """Where this user's files go that programs can make again (the XDG base directories); None without a home directory."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "benchgraph"
+    except RuntimeError:
+        return None
 
 
 def provide(defaults: Mapping[str, str]) -> None:

@@ -55,11 +55,23 @@ class Executable:
 
     inplace: (input, output) positions that may be bound to one piece of memory. scratchpad_bytes: what a user's memory for the temporaries
     of one execution must have, wherever it starts; 0 when there are none. layouts: of the outputs; a buffer of a blocked one has its
-    physical shape.
+    physical shape. is_warm: it was read from disk. computes: given where the functions of the module have no bodies.
     """
 
-    def __init__(self, code: Code, module: Module, signature: Signature, compile_s: float, layouts: tuple[Layout, ...] = ()) -> None:
+    def __init__(
+        self,
+        code: Code,
+        module: Module,
+        signature: Signature,
+        compile_s: float,
+        layouts: tuple[Layout, ...] = (),
+        *,
+        computes: str = "",
+        is_warm: bool = False,
+    ) -> None:
         self.code, self.module, self.signature, self.compile_s, self.layouts = code, module, signature, compile_s, layouts
+        self.is_warm = is_warm
+        self._given = computes
         self.main: Any = _ENTRY(code.address(module.main.name))
         self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
         self.inplace = _positions(module.main, len(signature.inputs))
@@ -102,14 +114,16 @@ class Executable:
         with self._lock:
             found = self._constants.get(key)
             if found is None and self._init is not None:
-                found = constant_tensors.get((self._computed, *key), sum(t.nbytes for t in tensors), sources, make)
+                found = constant_tensors.get((self.computes, *key), sum(t.nbytes for t in tensors), sources, make)
             if found is None:
                 found = self._constants[key] = make()
             return found
 
     @cached_property
-    def _computed(self) -> str:
+    def computes(self) -> str:
         """A digest of what init computes: equal ones compute the same constants from the same inputs."""
+        if self._given:
+            return self._given
         digest = sha256(repr((self.module.init, self.signature.constants, self.code.isa.name)).encode())
         for data in self.signature.literals:
             digest.update(b"-" if data is None else data.tobytes())

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.target import ISAS
-from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.code import Code, compiled, link
 from benchgraph.runtime.memory import aligned
 
 SPIN_US = 50  # a wake-up through the semaphore costs 5 to 50 us, so shorter gaps than that are worth spinning through
@@ -261,7 +261,8 @@ class Pool:
             pause_declaration=declaration,
             pause=pause,
         )
-        self.code: Code = load(text, ISAS["portable"], {})
+        isa = ISAS["portable"]
+        self.code: Code = link(compiled(text, isa), lambda: text, isa, {})
         self._worker = self._function("worker", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._stop = self._function("stop", ctypes.c_void_p)
         self._spins = self._calibrate()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+from collections.abc import Iterator
 from functools import cache
 
 from benchgraph.codegen.emit import PARALLEL
@@ -96,14 +97,19 @@ done:
 _OMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
+def _omp_libraries() -> Iterator[str | None]:
+    """Where to look, the likeliest first: find_library runs other programs, for tens of milliseconds each."""
+    yield from (None, "libgomp.so.1", "libiomp5.so", "libomp.so")
+    yield from filter(None, map(ctypes.util.find_library, ("gomp", "iomp5")))
+
+
 @cache
 def omp_functions() -> dict[str, int]:
     """Addresses of the OpenMP functions we call; {} when there is no OpenMP library.
 
     A library that the process has loaded wins, so that two OpenMP runtimes do not compete for the cores.
     """
-    names = (None, ctypes.util.find_library("gomp"), "libgomp.so.1", ctypes.util.find_library("iomp5"), "libiomp5.so", "libomp.so")
-    for name in dict.fromkeys(names):
+    for name in _omp_libraries():
         try:
             library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)  # never unloaded: its threads may outlive every user
             found = {f: ctypes.cast(getattr(library, f), ctypes.c_void_p).value or 0 for f in _OMP_FUNCTIONS}

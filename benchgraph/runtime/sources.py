@@ -1,0 +1,67 @@
+"""Which compiler this is: a digest of its source files, so that what another version of them compiled is not taken for its work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import benchgraph
+from benchgraph.core.remarks import remark
+from benchgraph.runtime.disk import Store
+
+# What never decides about code. Everything else in the package counts, so that a new folder cannot be forgotten.
+_OTHERS = frozenset({"_data", "harness", "library", "onednn", "reference", "cli.py", "__main__.py", "__pycache__"})
+_TICK_NS = 20_000_000  # file systems take the time of the last clock tick, up to 10 ms ago
+
+Status = tuple[str, int, int, int, int]  # path in the package, size, times of modification and change in ns, inode
+
+
+def compiler_digest(store: Store) -> str | None:
+    """Of the names and contents of the compiler's files, as this process has loaded them; None when they cannot be told.
+
+    Reading all of them takes 10 ms. So the store remembers the digest by what the file system says of them: nobody can set the time of a
+    file's last change, so equal ones mean equal contents.
+    """
+    return _digest(store, Path(benchgraph.__file__).parent, benchgraph.LOADED_NS)
+
+
+@cache
+def _digest(store: Store, root: Path, loaded_ns: int) -> str | None:
+    try:
+        files = sorted(_files(root))
+        if max(changed for _, _, _, changed, _ in files) >= loaded_ns - _TICK_NS:
+            remark("no disk cache: the compiler's source files have changed since this process began")
+            return None
+        key = sha256(repr((str(root), files)).encode()).hexdigest()
+        known = store.get("sources", key)
+        if known is not None:
+            return known.decode()
+        found = _contents(root, [path for path, *_ in files])
+    except (OSError, ValueError) as bad:
+        remark(f"no disk cache: the compiler's source files cannot be read ({bad})")
+        return None
+    store.put("sources", key, found.encode())
+    return found
+
+
+def _files(root: Path, prefix: str = "") -> Iterator[Status]:
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if entry.name in _OTHERS:
+                continue
+            if entry.is_dir():
+                yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
+            else:
+                s = entry.stat()
+                yield f"{prefix}{entry.name}", s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino
+
+
+def _contents(root: Path, paths: list[str]) -> str:
+    digest = sha256()
+    for path in paths:
+        data = (root / path).read_bytes()
+        digest.update(f"{path} {len(data)}\n".encode() + data)
+    return digest.hexdigest()

@@ -1,0 +1,109 @@
+"""An executable as bytes and back: a description in JSON, then the object, the IR it was made of (deflated), and the literals.
+
+    length of the JSON (4 bytes, little endian), JSON, sections whose lengths the JSON lists
+
+What stands here was made and checked by this version of the compiler on behalf of the same user (disk.py): nothing in it is run but the
+object.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout
+from benchgraph.core.target import Target
+from benchgraph.runtime.executable import Array, Executable
+from benchgraph.runtime.jit import bind
+from benchgraph.tir.build import seq
+from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
+
+Json: TypeAlias = Mapping[str, Any]
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """runtime.executable.Signature; literals are the bytes alone."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    constants: tuple[Tensor, ...]
+    literals: tuple[Array | None, ...]
+    init_inputs: tuple[int, ...]
+
+
+def to_bytes(e: Executable) -> bytes:
+    """All that `from_bytes` needs."""
+    s = e.signature
+    literals = [None if data is None else np.ascontiguousarray(data).tobytes() for data in s.literals]
+    sections = [e.code.object, zlib.compress(e.code.text.encode(), 1), *(data for data in literals if data is not None)]
+    description = {
+        "main": _func_to_json(e.module.main),
+        "init": None if e.module.init is None else _func_to_json(e.module.init),
+        "inputs": [_tensor_to_json(t) for t in s.inputs],
+        "outputs": [_tensor_to_json(t) for t in s.outputs],
+        "constants": [_tensor_to_json(t) for t in s.constants],
+        "has_literal": [data is not None for data in literals],
+        "init_inputs": s.init_inputs,
+        "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
+        "computes": "" if e.module.init is None else e.computes,
+        "sections": [len(data) for data in sections],
+    }
+    text = json.dumps(description, separators=(",", ":")).encode()
+    return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *sections))
+
+
+def from_bytes(data: bytes, target: Target, begin: float) -> Executable:
+    """The executable, linked to the configured thread runtime. begin: since when it has taken time, by time.perf_counter()."""
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    d: Json = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    sections, at = [], _LENGTH_BYTES + length
+    for size in d["sections"]:
+        sections.append(data[at : at + size])
+        at += size
+    object, text, *contents = sections
+    left = iter(contents)
+    signature = _Signature(
+        inputs=tuple(map(_tensor, d["inputs"])),
+        outputs=tuple(map(_tensor, d["outputs"])),
+        constants=tuple(map(_tensor, d["constants"])),
+        literals=tuple(np.frombuffer(next(left), np.uint8) if has else None for has in d["has_literal"]),
+        init_inputs=tuple(d["init_inputs"]),
+    )
+    module = Module(_func(d["main"]), None if d["init"] is None else _func(d["init"]))
+    layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
+    code = bind(object, lambda: zlib.decompress(text).decode(), target)
+    return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=True)
+
+
+def _members(value: Tensor | Func | Overwrite) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _tensor_to_json(t: Tensor) -> Json:
+    return {**_members(t), "dtype": t.dtype.value, "scope": t.scope.value}
+
+
+def _tensor(d: Json) -> Tensor:
+    return Tensor(
+        **{**d, "dtype": DType(d["dtype"]), "scope": Scope(d["scope"]), "shape": tuple(d["shape"]), "strides": tuple(d["strides"])}
+    )
+
+
+def _func_to_json(f: Func) -> Json:
+    """All but the body, which nobody needs once there is an object."""
+    known = {**_members(f), "params": [_tensor_to_json(t) for t in f.params], "inplace": [_members(o) for o in f.inplace]}
+    return {name: value for name, value in known.items() if name != "body"}
+
+
+def _func(d: Json) -> Func:
+    params, inplace = tuple(map(_tensor, d["params"])), tuple(Overwrite(**o) for o in d["inplace"])
+    return Func(**{**d, "params": params, "inplace": inplace, "body": seq()})

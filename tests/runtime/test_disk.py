@@ -1,0 +1,243 @@
+"""The files that outlive a process: whole or absent, bounded, private, and never in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.config import cache_home, override
+from benchgraph.core.remarks import collected
+from benchgraph.runtime import disk
+from benchgraph.runtime.disk import SHARDS, Store, store
+
+KIND = "thing"
+KEY = sha256(b"key").hexdigest()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Store:
+    return Store(tmp_path, 16 << 20)
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Stores that a test opened are not the next one's."""
+    disk._opened.cache_clear()
+    yield
+    disk._opened.cache_clear()
+
+
+def file(s: Store) -> Path:
+    (found,) = (p for p in s.directory.rglob("*") if p.is_file())
+    return found
+
+
+def test_what_is_put_is_got_and_counted(kept: Store) -> None:
+    assert kept.get(KIND, KEY) is None
+    kept.put(KIND, KEY, b"content")
+    assert kept.get(KIND, KEY) == b"content"
+    assert kept.get("other", KEY) is None
+    assert (kept.hits, kept.misses) == ({KIND: 1}, {KIND: 1, "other": 1})
+    assert file(kept).stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_left_beside_a_file(kept: Store) -> None:
+    for content in (b"1", b"22"):
+        kept.put(KIND, KEY, content)
+    assert [p.name for p in file(kept).parent.iterdir()] == [f"{KIND}-{KEY}"]
+    assert kept.get(KIND, KEY) == b"22"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data[:-1],
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: data[:-1] + b"!",
+        lambda data: data + b"!",
+        lambda data: b"bgcache0" + data[8:],
+        lambda data: data[:8] + bytes(32) + data[40:],
+    ],
+    ids=["torn", "halved", "empty", "changed", "longer", "other format", "wrong checksum"],
+)
+def test_a_spoilt_file_counts_as_absent_and_goes(kept: Store, spoil: Callable[[bytes], bytes]) -> None:
+    kept.put(KIND, KEY, b"content")
+    path = file(kept)
+    path.write_bytes(spoil(path.read_bytes()))
+    assert kept.get(KIND, KEY) is None
+    assert not path.exists()
+    kept.put(KIND, KEY, b"content")
+    assert kept.get(KIND, KEY) == b"content"
+
+
+def test_a_file_is_not_taken_for_another_ones(kept: Store) -> None:
+    other = KEY[0] + sha256(b"other").hexdigest()[1:]
+    kept.put(KIND, KEY, b"content")
+    path = file(kept)
+    path.rename(path.with_name(f"{KIND}-{other}"))
+    assert kept.get(KIND, other) is None
+
+
+def test_a_link_is_not_followed(kept: Store, tmp_path: Path) -> None:
+    kept.put(KIND, KEY, b"content")
+    path = file(kept)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert kept.get(KIND, KEY) is None
+
+
+def test_the_size_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
+    s = Store(tmp_path, SHARDS * 1000)
+    keys = [f"a{i}" for i in range(8)]
+    for i, key in enumerate(keys):
+        s.put(KIND, key, bytes(200))
+        os.utime(s._path(KIND, key), ns=(i, i))
+        if i == 2:
+            assert s.get(KIND, keys[0]) is not None  # its time is now
+    left = [k for k in keys if s._path(KIND, k).exists()]
+    assert sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file()) <= 1000
+    assert left == ["a0", "a5", "a6", "a7"]
+
+
+def test_what_is_larger_than_a_folder_is_not_kept(tmp_path: Path) -> None:
+    s = Store(tmp_path, SHARDS * 1000)
+    s.put(KIND, "a0", bytes(500))
+    s.put(KIND, "a1", bytes(1000))
+    assert s.get(KIND, "a0") is not None
+    assert s.get(KIND, "a1") is None
+
+
+def test_what_dead_writers_have_left_goes_and_what_is_being_written_stays(kept: Store) -> None:
+    folder = kept.directory / KEY[0]
+    folder.mkdir()
+    dead, alive = folder / ".new-1", folder / ".new-2"
+    for path in (dead, alive):
+        path.write_bytes(b"half")
+    os.utime(dead, (time.time() - 7200,) * 2)
+    kept.put(KIND, KEY, b"content")
+    assert (dead.exists(), alive.exists()) == (False, True)
+
+
+def test_a_reader_keeps_what_is_evicted_under_it(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted between the opening of the file and the reading of it."""
+    kept.put(KIND, KEY, b"content")
+    path = file(kept)
+    really_open = os.open
+
+    def opened(*args: object) -> int:
+        descriptor = really_open(*args)  # type: ignore[arg-type]
+        path.unlink()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", opened)
+    assert kept.get(KIND, KEY) == b"content"
+    assert not path.exists()
+
+
+def fails_with(code: int, monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    calls = [0]
+
+    def fail(*args: object, **kwargs: object) -> None:
+        calls[0] += 1
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, name, fail)
+    return calls
+
+
+@pytest.mark.parametrize(("code", "name"), [(errno.ENOSPC, "replace"), (errno.EROFS, "open"), (errno.EACCES, "open")])
+def test_where_nothing_can_be_written_one_remark_says_so(code: int, name: str, kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.put(KIND, "b0", b"before")
+    with collected() as remarks, monkeypatch.context() as patch:
+        calls = fails_with(code, patch, name)
+        for key in ("c1", "c2", "c3"):
+            kept.put(KIND, key, b"content")
+    assert calls == [1]
+    assert remarks == [f"the disk cache {kept.directory} cannot be written ({os.strerror(code)}): what is compiled now is not kept"]
+    assert kept.get(KIND, "b0") == b"before"
+    assert [p.name for p in kept.directory.rglob("*") if p.is_file()] == [f"{KIND}-b0"], "a half-written file is taken away"
+
+
+def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    with override(cache_dir=str(tmp_path / "a" / "b"), disk_cache_capacity=1):
+        s = store()
+        assert s is not None
+        assert s is store()
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert s.capacity == 1 << 20
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with override(cache_dir=str(tmp_path), disk_cache_capacity=1), collected() as remarks:
+        assert store() is None
+        assert store() is None
+    assert len(remarks) == 1
+    assert remarks[0].startswith(f"no disk cache: other users may write to {tmp_path} (chmod go-w it); BENCHGRAPH_CACHE_DIR names another")
+
+
+def test_another_users_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with override(cache_dir=str(tmp_path), disk_cache_capacity=1), collected() as remarks:
+        assert store() is None
+    assert "belongs to another user" in remarks[0]
+
+
+def test_a_file_in_the_directorys_place_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with override(cache_dir=str(tmp_path / "file" / "cache"), disk_cache_capacity=1), collected() as remarks:
+        assert store() is None
+    assert "Not a directory" in remarks[0]
+
+
+def test_capacity_0_is_none(tmp_path: Path) -> None:
+    with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=0), collected() as remarks:
+        assert store() is None
+    assert not remarks
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_default_place_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_home() == Path("/home/me/.cache/benchgraph")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which the specification tells programs to ignore
+    assert cache_home() == Path("/home/me/.cache/benchgraph")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_home() == tmp_path / "benchgraph"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from benchgraph.runtime.disk import Store
+s = Store(Path(sys.argv[1]), 16 << 17)  # a folder holds few of these, so writers also evict
+for turn in range(40):
+    for key in ("aa", "ab", "ac"):
+        content = (key + str(turn % 2)).encode() * 20_000
+        s.put("thing", key, content)
+        found = s.get("thing", key)
+        assert found is None or found in {(key + n).encode() * 20_000 for n in "01"}, "somebody's file was seen half written"
+print(s.hits["thing"], s._may_write)
+"""
+
+
+def test_many_writers_of_one_key_leave_whole_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [w.communicate(timeout=100)[0].split() for w in writers]
+    assert [w.returncode for w in writers] == [0] * 4
+    assert all(int(hits) > 0 and may_write == "True" for hits, may_write in said)
+    left = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert 0 < sum(p.stat().st_size for p in left) <= 1 << 17
+    assert not [p for p in left if p.name.startswith(".new")]

@@ -1,0 +1,400 @@
+"""Compiling again, in this process or another, what was compiled before: from disk, and exactly the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchgraph
+import benchgraph.compile as compiler
+from benchgraph.compile import compile_partition
+from benchgraph.core import config as settings
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.canonical import canonical
+from benchgraph.core.config import Config, compiling, config, override
+from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import LAYOUTS, Layout
+from benchgraph.core.remarks import collected
+from benchgraph.core.target import ISAS, current
+from benchgraph.core.tensor import LayoutType
+from benchgraph.graph import GraphBuilder
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.runtime import code, disk, sources, warm
+from benchgraph.runtime.disk import Store, store
+from benchgraph.runtime.executable import Executable
+from tests.test_layers import MAY_IMPORT
+
+INPUTS = Path(__file__).parent.parent / "inputs" / "graph"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Store]:
+    """A disk cache of this test's own."""
+    disk._opened.cache_clear()
+    with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=16):
+        found = store()
+        assert found is not None
+        yield found
+
+
+def partition(columns: int = 40, negative: float = 0.5) -> Partition:
+    """A product with a constant weight (so there is an init), a table (so there is a literal), and a chain."""
+    b = GraphBuilder()
+    product = b.op("MatMul", b.input((6, 24)), b.constant((24, columns)))
+    quantised = b.op(
+        "Quantize",
+        b.op("LeakyReLU", product, alpha=negative),
+        dtype=DType.u8,
+        scales=[0.1] * columns,
+        zps=[3] * columns,
+        qtype="per_channel",
+    )
+    b.op("Dequantize", quantised, scales=[0.1] * columns, zps=[3] * columns, qtype="per_channel", axis=1)
+    (found,) = partitions(b.graph(), Policy.fused)
+    return found
+
+
+def result(e: Executable, p: Partition) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    ins = [rng.standard_normal(t.known_shape).astype(np.float32) for t in p.inputs]
+    out = np.full(p.outputs[0].known_shape, np.nan, np.float32)
+    e.bind(ins, [out])()
+    return out
+
+
+def test_tests_see_the_compiler_of_this_moment() -> None:
+    """Mistakes that tests/faults puts into it must not be covered by what it made without them."""
+    assert config().disk_cache_capacity == 0
+    assert store() is None
+
+
+def test_the_second_compilation_is_warm_and_the_same(kept: Store) -> None:
+    p = partition()
+    first, second = compile_partition(p), compile_partition(p)
+    assert (first.is_warm, second.is_warm) == (False, True)
+    assert (kept.hits[warm.EXECUTABLE], kept.misses[warm.EXECUTABLE]) == (1, 1)
+    assert first.module.init is not None
+    assert any(data is not None for data in first.signature.literals), "the case has no table"
+    for f in fields(first.module.main):
+        if f.name != "body":
+            assert getattr(second.module.main, f.name) == getattr(first.module.main, f.name)
+            assert getattr(second.module.init, f.name) == getattr(first.module.init, f.name)
+    for name in ("inputs", "outputs", "constants", "init_inputs"):
+        assert getattr(second.signature, name) == getattr(first.signature, name)
+    for ours, theirs in zip(first.signature.literals, second.signature.literals, strict=True):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or ours.tobytes() == theirs.tobytes()
+    for name in ("layouts", "inplace", "scratchpad_bytes", "computes"):
+        assert getattr(second, name) == getattr(first, name)
+    assert second.code.object == first.code.object
+    assert second.code.text == first.code.text
+    assert second.code.threads == first.code.threads
+    np.testing.assert_array_equal(result(second, p), result(first, p))
+
+
+@pytest.mark.parametrize("case", ["mlp.json", "attention.json", "quantised_mlp.json"])
+def test_a_warm_case_computes_what_the_first_one_did(kept: Store, case: str) -> None:
+    p = partitions(benchgraph.graph.load(INPUTS / case), Policy.fused)[0]
+    rng = np.random.default_rng(2)
+    ins = [rng.integers(0, 3, t.known_shape).astype(t.dtype.numpy) for t in p.inputs]
+    found = []
+    for is_warm in (False, True):
+        e = compile_partition(p)
+        assert e.is_warm == is_warm
+        outs = [np.zeros(t.known_shape, t.dtype.numpy) for t in p.outputs]
+        e.bind(ins, outs)()
+        found.append(outs)
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+CHILD = """
+from tests.test_warm import partition, result
+from benchgraph.compile import compile_partition
+from benchgraph.runtime.disk import store
+p = partition()
+e = compile_partition(p)
+print(e.is_warm, store().hits["executable"], store().misses["executable"], result(e, p).sum())
+"""
+
+
+def child(directory: Path, capacity: str = "16") -> list[str]:
+    env = {**os.environ, "BENCHGRAPH_CACHE_DIR": str(directory), "BENCHGRAPH_DISK_CACHE_CAPACITY": capacity}
+    run = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=True, cwd=INPUTS.parent.parent)
+    return run.stdout.split()
+
+
+def test_a_second_process_starts_warm(tmp_path: Path) -> None:
+    first, second = child(tmp_path / "cache"), child(tmp_path / "cache")
+    assert first[:3] == ["False", "0", "1"]
+    assert second[:3] == ["True", "1", "0"]
+    assert first[3] == second[3]
+
+
+def test_a_torn_executable_is_compiled_again(kept: Store) -> None:
+    p = partition()
+    want = result(compile_partition(p), p)
+    (path,) = kept.directory.rglob(f"{warm.EXECUTABLE}-*")
+    path.write_bytes(path.read_bytes()[:-100])
+    again = compile_partition(p)
+    assert not again.is_warm
+    np.testing.assert_array_equal(result(again, p), want)
+    assert compile_partition(p).is_warm
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    p = partition()
+    with collected() as remarks:
+        assert [compile_partition(p).is_warm for _ in range(2)] == [False, False]
+    assert len(remarks) == 1
+    assert "No space left on device" in remarks[0]
+
+
+# ---- what the key is made of ----------------------------------------------------------------------------------------
+
+
+def key(p: Partition, **given: object) -> str:
+    found = warm.slot(compiler._inputs(p, given.pop("open_outputs", ())), given.pop("target", current()))  # type: ignore[arg-type]
+    assert found is not None
+    return found.key
+
+
+def another(value: object) -> object:
+    """A value of the same type that is not this one."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "x"
+        case Attrs():
+            return value.updated(new=1)
+        case Enum():
+            return next(v for v in type(value) if v is not value)
+        case tuple():
+            return (*value, *(value[:1] or ("x",)))
+        case None:
+            return 1
+    raise TypeError(value)
+
+
+def variants(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The frozen value with one field changed, for every field of it and of what it holds."""
+    if isinstance(value, tuple):
+        for i, v in enumerate(value[:2]):
+            for where, changed in variants(v, f"{path}[{i}]"):
+                yield where, (*value[:i], changed, *value[i + 1 :])
+        yield path, another(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for f in fields(value):
+            for where, changed in variants(getattr(value, f.name), f"{path}.{f.name}"):
+                copy = object.__new__(type(value))
+                for each in fields(value):
+                    object.__setattr__(copy, each.name, changed if each.name == f.name else getattr(value, each.name))
+                yield where, copy
+    else:
+        yield path, another(value)
+
+
+@pytest.mark.parametrize("value", [partition(), current(), code.OPTIMISER], ids=["partition", "target", "optimiser"])
+def test_every_field_of_what_compile_takes_is_part_of_the_text(value: object) -> None:
+    own, seen = canonical(value), dict[str, str]()
+    for where, changed in variants(value):
+        seen[where] = canonical(changed)
+        assert seen[where] != own, f"{where} is forgotten"
+    assert len(set(seen.values())) == len(seen)
+    assert len(seen) >= len(fields(value))  # type: ignore[arg-type]
+
+
+def test_text_tells_numbers_apart_that_are_equal() -> None:
+    texts = [canonical(Attrs(axis=v)) for v in (1, 1.0, True, "1", (1,), 0.1, 0.1 + 2**-56, 0.0, -0.0)]
+    assert len(set(texts)) == len(texts)
+
+
+def test_values_without_text_are_refused_and_not_kept(kept: Store) -> None:
+    with pytest.raises(TypeError, match="a ndarray has no canonical text"):
+        canonical((1, np.ones(3)))
+    assert warm.slot((object(),), current()) is None
+
+
+def test_the_key_is_the_same_for_the_same_and_ignores_what_only_names_the_partition(kept: Store) -> None:
+    assert key(partition()) == key(partition()) == key(replace(partition(), id=77))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda p: key(partition(columns=41)),
+        lambda p: key(partition(negative=0.25)),
+        lambda p: key(p, open_outputs=[p.outputs[0].id]),
+        lambda p: key(p, target=replace(current(), cores=current().cores + 1)),
+        lambda p: key(p, target=replace(current(), l2_bytes=1)),
+        lambda p: key(p, target=replace(current(), isa=ISAS["portable"])),
+    ],
+)
+def test_the_key_changes_with_what_changes_the_code(kept: Store, other: Callable[[Partition], str]) -> None:
+    assert other(partition()) != key(partition())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        (code.llvmlite, "__version__", "0.0"),
+        (code.llvm, "llvm_version_info", (1, 2, 3)),
+        (code, "OPTIMISER", replace(code.OPTIMISER, speed_level=1)),
+        (warm, "FORMAT", 0),
+        (warm.np, "__version__", "0.0"),
+        (warm.ml_dtypes, "__version__", "0.0"),
+    ],
+)
+def test_another_version_finds_nothing(kept: Store, monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object) -> None:
+    compile_partition(partition())
+    monkeypatch.setattr(module, name, value)
+    warm._versions.cache_clear()
+    try:
+        assert not compile_partition(partition()).is_warm
+    finally:
+        warm._versions.cache_clear()
+
+
+def test_a_new_setting_is_part_of_the_key_unless_it_is_named(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Later(Config):
+        tiles: int = 4
+
+    assert compiling(Later(tiles=5)) == compiling(Config()) | {"tiles": 5}
+    before = key(partition())
+    monkeypatch.setattr(settings, "_current", Later(**vars(config())))
+    assert key(partition()) != before
+
+
+def test_settings_that_are_named_exist() -> None:
+    assert {f.name for f in fields(Config)} >= settings._BESIDE_CODE
+
+
+def test_layouts_count_not_their_ids(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids are given in the order in which a process meets layouts."""
+    p = partition()
+
+    def opaque(layout: Layout) -> Partition:
+        (src, *rest), id = p.inputs, LAYOUTS.id(layout)
+        blocked = replace(src, layout_type=LayoutType.opaque, layout_id=id, strides=None)
+        return replace(p, ops=p.graph.with_tensors({src.id: blocked}).ops, inputs=(blocked, *rest))
+
+    first, other = Layout((1, 0), ((1, 16),)), Layout((1, 0), ((1, 8),))
+    found = [key(opaque(first)), key(opaque(other))]
+    monkeypatch.setattr(LAYOUTS, "_ids", {})
+    monkeypatch.setattr(LAYOUTS, "_layouts", [])
+    assert [key(opaque(other)), key(opaque(first))] == found[::-1]
+    assert len({*found, key(p)}) == 3
+
+
+# ---- the compiler's own sources -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    root = tmp_path / "package"
+    shutil.copytree(Path(benchgraph.__file__).parent / "tir", root / "tir", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "harness").mkdir()
+    (root / "harness" / "run.py").write_text("a = 1\n")
+    return root
+
+
+LATER_NS = 1 << 62
+
+
+def digest(kept: Store, package: Path) -> str:
+    sources._digest.cache_clear()
+    found = sources._digest(kept, package, LATER_NS)
+    assert found is not None
+    return found
+
+
+def test_the_digest_is_that_of_the_contents(kept: Store, package: Path) -> None:
+    before = digest(kept, package)
+    assert digest(kept, package) == before
+    assert kept.hits["sources"] == 1, "the second time nothing is read"
+    path = package / "tir" / "ir.py"
+    path.touch()
+    assert digest(kept, package) == before
+    (package / "harness" / "run.py").write_text("a = 2\n")
+    assert digest(kept, package) == before
+    text = path.read_text()
+    status = path.stat()
+    path.write_text(text.replace("a", "b", 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size, same time
+    changed = digest(kept, package)
+    assert changed != before
+    path.write_text(text)
+    assert digest(kept, package) == before
+    (package / "tir" / "new.py").write_text("")
+    assert digest(kept, package) not in (before, changed)
+
+
+def test_sources_that_changed_under_a_process_keep_it_from_the_disk(kept: Store, package: Path) -> None:
+    sources._digest.cache_clear()
+    with collected() as remarks:
+        assert sources._digest(kept, package, (package / "tir" / "ir.py").stat().st_ctime_ns) is None
+    assert remarks == ["no disk cache: the compiler's source files have changed since this process began"]
+
+
+def test_another_digest_finds_nothing(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_partition(partition())
+    monkeypatch.setattr(warm, "compiler_digest", lambda store: "another")
+    again = compile_partition(partition())
+    assert not again.is_warm
+    assert kept.hits[code.OBJECT] >= 1, "the same IR was made, so LLVM has not run again"
+    monkeypatch.setattr(warm, "compiler_digest", lambda store: None)
+    assert [compile_partition(partition()).is_warm for _ in range(2)] == [False, False]
+
+
+def test_all_that_compiles_is_digested() -> None:
+    rooms, todo = set[str](), ["compile"]
+    while todo:
+        room = todo.pop()
+        rooms.add(room)
+        todo += [r for r in (*MAY_IMPORT[room], "core") if r not in rooms]
+    root = Path(benchgraph.__file__).parent
+    files = {path.split("/")[0].removesuffix(".py") for path, *_ in sources._files(root)}
+    assert rooms <= files
+    assert "harness" not in files
+
+
+# ---- what goes past the disk ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [{"print_after": ("tir",)}, {"debug": 4}, {"verify": 2}])
+def test_what_shows_or_checks_stages_compiles(kept: Store, asked: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    compile_partition(partition())
+    with override(**asked):
+        assert not compile_partition(partition()).is_warm
+    assert ("after tir" in capsys.readouterr().err) == ("verify" not in asked)
+    assert compile_partition(partition()).is_warm
+
+
+def test_dumps_are_written_of_what_is_on_disk_too(kept: Store, tmp_path: Path) -> None:
+    compile_partition(partition())
+    with override(dump_dir=str(tmp_path / "dump")):
+        compile_partition(partition())
+    assert len(list((tmp_path / "dump").glob("*.ll"))) == 2
+
+
+def test_the_texts_of_a_warm_executable_are_there(kept: Store) -> None:
+    first, second = (compile_partition(partition()).code for _ in range(2))
+    assert (second.optimized_ir(), second.assembly()) == (first.optimized_ir(), first.assembly())
