@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
+from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.gir.parameters import Parameters
 
 
 class Constness(IntEnum):
@@ -105,14 +107,20 @@ class Anchor(Enum):
 class Stage:
     """At most one tunable op, first, and the ops on its result, in order; anchors[i] is where ops[i] runs.
 
-    nb: columns of one microkernel call; 0 when there is no tunable op. along: of a stage at the batch anchor, for each batch loop that it
-    is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the loop.
+    parameters: of the template for the tunable op, once it is scheduled. along: of a stage at the batch anchor, for each batch loop that
+    it is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the
+    loop.
     """
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
-    nb: int = 0
+    parameters: Parameters | None = None
     along: tuple[int | None, ...] = ()
+
+    @property
+    def nb(self) -> int:
+        """Columns of one microkernel call; 0 when there is no tunable op."""
+        return self.parameters.nb if self.parameters is not None else 0
 
     @property
     def is_per_entry(self) -> bool:
@@ -124,23 +132,33 @@ class Stage:
 class Fused:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    mb: rows of one parallel task; 0 for nests without a tunable op, which cut their tasks from the values' shapes. split_n: the columns
-    of the only tunable op are spread over tasks too. prefetch: inputs of which the next batch entry's part is fetched while this one's
-    rows are worked on. why: the schedule's reason, for people.
+    prefetch: inputs of which the next batch entry's part is fetched while this one's rows are worked on.
     """
 
     name: str
     stages: tuple[Stage, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    mb: int = 0
-    split_n: bool = False
     prefetch: tuple[int, ...] = ()
-    why: str = ""
 
     @property
     def ops(self) -> tuple[Op, ...]:
         return tuple(op for stage in self.stages for op in stage.ops)
+
+    @property
+    def parameters(self) -> Parameters | None:
+        """Of its first tunable op; all of a nest have the same rows."""
+        return next((stage.parameters for stage in self.stages if stage.parameters is not None), None)
+
+    @property
+    def mb(self) -> int:
+        """Rows of one parallel task; 0 for nests without a tunable op, which cut their tasks from the values' shapes."""
+        return self.parameters.mb if self.parameters is not None else 0
+
+    @property
+    def split_n(self) -> bool:
+        """The columns of the only tunable op are spread over tasks too."""
+        return self.parameters is not None and self.parameters.split_n
 
 
 Node: TypeAlias = Op | Fused
@@ -151,7 +169,8 @@ class Graph:
     """nodes in topological order. ins, outs: the partition's border values.
 
     unsettled: (out, layout) where the user gave a layout that its producer may not be able to write, or, with None, left the choice open;
-    such values stand in `values` as row-major until propagate-layout has settled them.
+    such values stand in `values` as row-major until propagate-layout has settled them. forced: template parameters that are not to be
+    chosen.
     """
 
     values: tuple[Value, ...]
@@ -159,6 +178,7 @@ class Graph:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     unsettled: tuple[tuple[int, Layout | None], ...] = ()
+    forced: tuple[Forced, ...] = ()
 
     @cached_property
     def by_id(self) -> dict[int, Value]:

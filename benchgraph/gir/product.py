@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
+from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
@@ -22,10 +24,21 @@ class Product:
     """dst[at] = sum over `over` of src[...] * wei[...], all indices symbolic.
 
     at: $b0 ..., M, N. over: $r0 ..., K, with 0 for axes of extent 1, so that a 1x1 convolution is seen to be a plain product.
+    forced: parameters that are not to be chosen.
     """
 
     call: Call
     how: Contraction
+    has_constant_wei: bool = False
+    forced: Forced | None = None
+
+    @property
+    def problem(self) -> str:
+        """What a schedule is chosen for, as text: dtypes of src and wei, batch x m x k x n, whether wei is packed beforehand."""
+        *batch, m, n = self.call.outs[0].shape
+        src, wei = (t.dtype.value for t in self.call.ins)
+        kept = "constant" if self.has_constant_wei else "variable"
+        return f"{src}:{wei} {prod(batch)}x{m}x{prod(self.reduced)}x{n} {kept}"
 
     @property
     def at(self) -> Index:
@@ -80,7 +93,11 @@ def _zeroed(shape: Shape, index: Index) -> Index:
 def product(g: Graph, op: Op) -> Product:
     how = spec(op.kind).lower
     assert isinstance(how, Contraction), op.kind
-    return Product(Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs)), how)
+    call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
+    found = Product(call, how, g.value(op.ins[1]).is_constant)
+    if not g.forced or found.columns != call.outs[0].shape[-1]:  # a group of columns has its own constraints, which nobody forces
+        return found
+    return replace(found, forced=next((f for f in g.forced if f.problem == found.problem), None))
 
 
 def root_index(g: Graph, id: int, index: Index) -> Index:

@@ -6,6 +6,7 @@ split too.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from benchgraph.core.layout import Layout
@@ -37,6 +38,8 @@ def column_blocked(rank: int, block: int) -> Layout:
 
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one panel of packed weights. It divides the columns of a group, if there are several."""
+    if p.forced is not None:
+        return p.forced.nb
     n = p.columns
     block = panel(n, target)
     if n == p.call.outs[0].shape[-1] or n % block == 0:
@@ -45,15 +48,36 @@ def column_block(p: Product, target: Target) -> int:
     return next(whole_vectors, n)
 
 
-def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool) -> int:
-    """mb: as many rows as keep what a task holds at a time within half of L2, evenly over the cores, but no more than pays.
+@dataclass(frozen=True)
+class Rows:
+    """How the rows of a nest become tasks."""
+
+    mb: int
+    why: str
+
+
+def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool) -> Rows:
+    """As many rows as keep what a task holds at a time within half of L2, evenly over the cores, but no more than pays.
 
     batch: batch entries, which are tasks of their own. columns: f32 columns of one row that are live together. works_on_rows: there are
     ops between the products that go over whole rows.
     """
     fits = max(1, target.l2_bytes // 2 // (F32_BYTES * columns))
-    tasks = ceil(m / min(m, MOST_ROWS_WORKED_ON if works_on_rows else MOST_ROWS, fits))
+    enough = MOST_ROWS_WORKED_ON if works_on_rows else MOST_ROWS
+    most = min(m, enough, fits)
+    why = f"all {m} rows" if most == m else f"more than {enough} gain nothing" if most == enough else f"{most} rows fill half of L2"
+    tasks = ceil(m / most)
     if batch * tasks < 4 * target.cores:
         per_batch = ceil(target.cores / batch)
-        tasks = ceil(tasks / per_batch) * per_batch
-    return ceil(m / min(tasks, m))
+        even = ceil(tasks / per_batch) * per_batch
+        why += f"; cut so that {target.cores} cores have the same" if even > tasks else ""
+        tasks = even
+    return Rows(ceil(m / min(tasks, m)), why)
+
+
+def columns_reason(p: Product, nb: int, target: Target) -> str:
+    """Why `column_block` is what it is."""
+    vectors = ceil(nb / target.lanes)
+    if nb == p.columns:
+        return f"all {nb} columns, in {vectors} vectors"
+    return f"{vectors} vectors of {target.lanes}: the widest register tile, and panels of even width"

@@ -43,11 +43,17 @@ def _op(g: Graph, op: Op) -> str:
     return f"{outs} = {op.kind}({', '.join(f'%{v}' for v in op.ins)}){_attrs(op.attrs)}"
 
 
+def _task(node: Fused) -> str:
+    p = node.parameters
+    if p is None:
+        return ""
+    columns = ", columns split too" if p.split_n else ""
+    return f"  // mb={p.mb}: {p.batch * p.mpn} tasks of {p.mb} rows over {p.cores} cores{columns}"
+
+
 def _fused(g: Graph, node: Fused) -> list[str]:
     outs = ", ".join(f"%{v}" for v in node.outs)
-    lines = [
-        f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)})" + (f"  // mb={node.mb}: {node.why}" if node.mb else "") + " {"
-    ]
+    lines = [f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)}){_task(node)} {{"]
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value

@@ -100,9 +100,12 @@ class GemmNest:
         """A loop over the full column blocks, and the ragged one after it."""
         no = self.storage.var("no")
         full, tail = divmod(n, nb)
+        if self.node.split_n:
+            each = body(no, nb) if not tail else If(binary(BinOp.lt, no, Const(full)), body(no, nb), body(Const(full), tail))
+            return For(no, Const(full + bool(tail)), each, LoopKind.parallel)
         parts: list[Stmt] = []
         if full:
-            parts.append(For(no, Const(full), body(no, nb), LoopKind.parallel if self.node.split_n else LoopKind.serial))
+            parts.append(For(no, Const(full), body(no, nb)))
         if tail or not full:  # what is folded over no columns at all still has its initial value
             parts.append(body(Const(full), tail))
         return seq(*parts)

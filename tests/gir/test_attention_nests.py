@@ -100,9 +100,7 @@ def compressed(b: GraphBuilder, seq: int = 128, batch: int = 4) -> None:
     def wide(shape: Shape) -> LogicalTensor:
         per_row = (*shape[:-1], 1)
         scales, zps = b.input(per_row), b.input(per_row, S8)
-        return b.op(
-            "DynamicDequantize", b.input(shape, S8), scales, zps, dtype=F32, qtype="per_group", group_shape=[1, 1, 1, shape[-1]]
-        )
+        return b.op("DynamicDequantize", b.input(shape, S8), scales, zps, dtype=F32, qtype="per_group", group_shape=[1, 1, 1, shape[-1]])
 
     s = b.op("MatMul", b.input((batch, 4, seq, 64)), wide((batch, 4, seq, 64)), transpose_b=True)
     attend(b, s, wide((batch, 4, seq, 64)))

@@ -8,14 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
+from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.gir.schedule import column_block, rows_per_task
+from benchgraph.gir.schedule import Rows, column_block, columns_reason, rows_per_task
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
+
+GIVEN = "given from outside"
 
 
 def schedule(g: Graph, target: Target) -> Graph:
@@ -29,14 +33,22 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
-    mb = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target, works_on_rows=works_on_rows)
-    stages = tuple(_with_anchors(g, stage, mb, target) for stage in node.stages)
-    tasks = prod(rows[:-1]) * -(-rows[-1] // mb)
-    all_tiled = all(a in (Anchor.kernel, Anchor.tile, Anchor.batch) for stage in stages for a in stage.anchors)
-    split_n = tasks < target.cores and len(kernels) == len(stages) == 1 and all_tiled
+    forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 else None
+    found = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target, works_on_rows=works_on_rows)
+    chosen = found if forced is None else Rows(forced.mb, GIVEN)
+    stages = [_with_anchors(g, stage, chosen, target) for stage in node.stages]
+    if len(stages) == 1 and all(a in (Anchor.kernel, Anchor.tile) for a in stages[0].anchors):
+        stages = [_with_columns_split(stages[0], forced)]
     prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows else ()
-    why = f"{tasks} tasks of {mb} rows over {target.cores} cores" + (", columns split too" if split_n else "")
-    return replace(node, stages=stages, mb=mb, split_n=split_n, prefetch=prefetch, why=why)
+    return replace(node, stages=tuple(stages), prefetch=prefetch)
+
+
+def _with_columns_split(stage: Stage, forced: Forced | None) -> Stage:
+    """A lone product whose post-ops all run on its tiles may have its columns spread over tasks."""
+    p = stage.parameters
+    assert p is not None
+    split, why = (forced.split_n, GIVEN) if forced is not None else (p.tasks < p.cores, "there are fewer blocks of rows than cores")
+    return replace(stage, parameters=replace(p, split_n=split, why=(*p.why, Reason("split_n", why)))) if split else stage
 
 
 def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:
@@ -57,9 +69,19 @@ def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target
     return tuple(found) if 2 * entry_bytes <= target.l2_bytes else ()
 
 
-def _with_anchors(g: Graph, stage: Stage, mb: int, target: Target) -> Stage:
+def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
     if not spec(stage.ops[0].kind).is_contraction:
         return stage
-    wei = g.value(stage.ops[0].ins[1])
-    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, stage.ops[0]), target)
-    return replace(stage, anchors=choose_anchors(g, stage.ops, mb, nb, target), nb=nb)
+    p = product(g, stage.ops[0])
+    src, wei = (g.value(v) for v in stage.ops[0].ins)
+    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(p, target)
+    *batch, m, n = p.call.outs[0].shape
+    k = p.reduced[-1]
+    kb = src.layout.blocks[0][1] if src.layout.blocks else k
+    why = (
+        Reason("mb", rows.why),
+        Reason("nb", GIVEN if p.forced is not None else columns_reason(p, nb, target)),
+        Reason("kb", "src is row-major" if kb == k else "src stands in the column blocks that the product before has left"),
+    )
+    chosen = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, why=why)
+    return replace(stage, anchors=choose_anchors(g, stage.ops, rows.mb, nb, target), parameters=chosen)

@@ -1,0 +1,80 @@
+"""The GEMM template's parameters for one product, as data, with the reason of each; and what the Graph Compiler paper calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a parameter is what it is, in words."""
+
+    parameter: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """For dst[batch, m, n] = src[batch, m, k] x wei[k, n]:
+
+    ours      paper     what it is
+    batch, m, n, k      the problem: batch entries of dst, and the extents of one of them
+    cores     npc       threads that the tasks are for
+    mb        MB        rows of one microkernel call, and of one task
+    nb        NB        columns of one microkernel call, and the width of a packed weight panel
+    kb        KB        k of one block of src, where the product before has left it in column blocks; all of k where src is row-major
+    split_n             whether each panel of columns is a task of its own
+    mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
+    npn       NPN       tasks along the columns
+    nsn       NSN       panels of one task
+    bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
+    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop
+
+    The register tile (6 x 64 and the like) is the microkernel's own affair.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    mb: int
+    nb: int
+    kb: int
+    cores: int
+    split_n: bool = False
+    why: tuple[Reason, ...] = ()
+
+    @property
+    def mpn(self) -> int:
+        return ceil(self.m / self.mb) if self.m else 0
+
+    @property
+    def panels(self) -> int:
+        """Panels of one row of dst."""
+        return ceil(self.n / self.nb) if self.n else 0
+
+    @property
+    def npn(self) -> int:
+        return self.panels if self.split_n else 1
+
+    @property
+    def nsn(self) -> int:
+        return 1 if self.split_n else self.panels
+
+    @property
+    def msn(self) -> int:
+        return 1
+
+    @property
+    def bs(self) -> int:
+        return ceil(self.k / self.kb) if self.kb else 0
+
+    @property
+    def ksn(self) -> int:
+        return 1
+
+    @property
+    def tasks(self) -> int:
+        """Iterations of the parallel loop."""
+        return self.batch * self.mpn * self.npn

@@ -1,0 +1,41 @@
+"""Every choice of template parameters that is legal for a product: what exhaustive search goes through.
+
+The template cuts evenly, so what is free is the number of row blocks and of panels: each number that makes a block of another size counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from benchgraph.core.options import Forced
+from benchgraph.core.target import Target
+
+
+def row_blocks(m: int) -> tuple[int, ...]:
+    """Rows of a task, largest first: m cut into 1, 2, ... m blocks.
+
+    >>> row_blocks(10)
+    (10, 5, 4, 3, 2, 1)
+    """
+    return tuple(dict.fromkeys(ceil(m / tasks) for tasks in range(1, m + 1)))
+
+
+def panel_widths(n: int, target: Target) -> tuple[int, ...]:
+    """Columns of a panel, widest first: whole vectors, or all n.
+
+    >>> panel_widths(40, avx512_core)
+    (40, 32, 16)
+    """
+    lanes = target.lanes
+    vectors = ceil(n / lanes)
+    return tuple(dict.fromkeys(min(n, ceil(vectors / panels) * lanes) for panels in range(1, vectors + 1)))
+
+
+def legal(problem: str, m: int, n: int, target: Target, *, may_split: bool) -> Iterator[Forced]:
+    """may_split: the columns may be spread over tasks, which changes nothing when there is but one panel."""
+    for mb in row_blocks(m):
+        for nb in panel_widths(n, target):
+            yield Forced(problem, mb, nb)
+            if may_split and nb < n:
+                yield Forced(problem, mb, nb, split_n=True)

@@ -1,0 +1,150 @@
+"""Template parameters as data: the paper's relations, what forces them, every legal choice, and that all of them compute the product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.options import Forced, Options
+from benchgraph.core.target import ISAS, Target, current
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused
+from benchgraph.gir.parameters import Parameters
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.space import legal, panel_widths, row_blocks
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
+Shape = tuple[int, ...]
+
+# (src, wei, attributes): k = 13 and 479 of the paper, one column, fewer rows than a tile, batched, broadcast both ways, transposed.
+PROBLEMS = [
+    ((32, 13), (13, 512), {}),
+    ((9, 479), (479, 70), {}),
+    ((33, 256), (256, 1), {}),
+    ((1, 64), (64, 200), {}),
+    ((3, 2, 17, 24), (3, 2, 24, 40), {}),
+    ((3, 2, 17, 24), (24, 40), {}),
+    ((17, 24), (5, 24, 40), {}),
+    ((24, 35), (24, 80), {"transpose_a": True}),
+    ((35, 24), (80, 24), {"transpose_b": True}),
+]
+IDS = ["k13", "k479", "n1", "m1", "batched", "broadcast_wei", "broadcast_src", "transposed_src", "transposed_wei"]
+
+
+def partition(src: Shape, wei: Shape, attrs: dict[str, bool], *, constant: bool = True) -> Partition:
+    b = GraphBuilder()
+    w = b.constant(wei) if constant else b.input(wei)
+    b.op("ReLU", b.op("MatMul", b.input(src), w, **attrs))
+    (p,) = partitions(b.graph(), Policy.fused)
+    return p
+
+
+def scheduled(p: Partition, target: Target = TARGET) -> Parameters:
+    g = from_partition(p)
+    for each in PIPELINE:
+        g = each.fn(g, target)
+    found = [n.parameters for n in g.nodes if isinstance(n, Fused) and n.parameters is not None]
+    assert len(found) == 1
+    return found[0]
+
+
+def problem_of(p: Partition) -> str:
+    """As the compiler spells it: what is forced for any other is not heard."""
+    src, wei = (t.known_shape for t in p.inputs)
+    attrs = p.ops[0].attrs
+    m, k = src[-2:][:: -1 if attrs.get("transpose_a") else 1]
+    n = wei[-2] if attrs.get("transpose_b") else wei[-1]
+    batch = int(np.prod(np.broadcast_shapes(src[:-2], wei[:-2])))
+    return f"f32:f32 {batch}x{m}x{k}x{n} {'constant' if p.inputs[1].is_constant else 'variable'}"
+
+
+def choices(p: Partition, target: Target) -> list[Forced]:
+    chosen = scheduled(p, target)
+    return list(legal(problem_of(p), chosen.m, chosen.n, target, may_split=True))
+
+
+@pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
+def test_the_papers_relations_hold(src: Shape, wei: Shape, attrs: dict[str, bool]) -> None:
+    p = scheduled(partition(src, wei, attrs))
+    assert (p.mpn, p.msn) == (ceil(p.m / (p.mb * p.msn)), 1)
+    assert p.npn * p.nsn >= ceil(p.n / p.nb) == p.panels
+    assert p.ksn * p.bs * p.kb >= p.k
+    assert p.tasks == p.batch * p.mpn * p.npn
+    assert {r.parameter for r in p.why} >= {"mb", "nb", "kb"}
+    assert all(r.text for r in p.why)
+
+
+@pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
+def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs: dict[str, bool]) -> None:
+    p = scheduled(partition(src, wei, attrs))
+    assert 1 <= p.mb <= p.m
+    assert 1 <= p.nb <= p.n
+    assert p.mb in row_blocks(p.m)
+    assert p.nb in panel_widths(p.n, TARGET)
+    assert p.panels * p.nb - p.n < TARGET.lanes * p.panels
+
+
+def test_what_is_forced_is_taken_for_its_own_problem_alone() -> None:
+    p = partition((64, 32), (32, 96), {})
+    forced = Forced(problem_of(p), mb=5, nb=16, split_n=True)
+    found = scheduled(replace(p, options=Options(forced=(forced,))))
+    assert (found.mb, found.nb, found.split_n) == (5, 16, True)
+    assert {r.text for r in found.why if r.parameter != "kb"} == {"given from outside"}
+    other = replace(forced, problem=forced.problem.replace("64x", "65x"))
+    assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
+
+
+def test_a_chain_keeps_its_rows_and_takes_the_columns() -> None:
+    """Rows are the nest's affair, panels the product's."""
+    b = GraphBuilder()
+    b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 96)))), b.constant((96, 48)))
+    (p,) = partitions(b.graph(), Policy.fused)
+    free = scheduled(p)
+    given = scheduled(replace(p, options=Options(forced=(Forced("f32:f32 1x64x32x96 constant", mb=7, nb=32),))))
+    assert (given.mb, given.nb) == (free.mb, 32) != (free.mb, free.nb)
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "variable"])
+@pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
+def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[str, bool], constant: bool) -> None:
+    """A handful of each problem's, spread over the space, with its last panel and its last rows ragged."""
+    p, target = partition(src, wei, attrs, constant=constant), current()
+    every = choices(p, target)
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (src, wei))
+    a = x.swapaxes(-1, -2) if attrs.get("transpose_a") else x
+    b = w.swapaxes(-1, -2) if attrs.get("transpose_b") else w
+    want = np.maximum(a @ b, 0)
+    for forced in _spread(every, 6):
+        dst, asked = np.full(want.shape, np.nan, np.float32), replace(p, options=Options(forced=(forced,)))
+        compile_partition(asked).bind([x, w], [dst])()
+        found = scheduled(asked, target)
+        assert (found.mb, found.nb, found.split_n) == (forced.mb, forced.nb, forced.split_n)
+        np.testing.assert_array_equal(dst, want, err_msg=str(forced))
+
+
+def _spread(every: Sequence[Forced], count: int) -> list[Forced]:
+    return list(islice(every, 0, None, max(len(every) // count, 1)))
+
+
+@given(st.integers(1, 600), st.integers(1, 600))
+def test_the_space_has_each_choice_once_and_covers_its_ends(m: int, n: int) -> None:
+    every = list(legal("any", m, n, TARGET, may_split=True))
+    assert len(set(every)) == len(every)
+    assert {(f.mb, f.nb) for f in every} >= {(1, n), (m, n), (m, min(n, TARGET.lanes))}
+    assert all(not f.split_n or f.nb < n for f in every)
+
+
+def test_columns_that_may_not_be_split_are_not() -> None:
+    assert not any(f.split_n for f in legal("any", 8, 64, TARGET, may_split=False))
