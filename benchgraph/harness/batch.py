@@ -43,18 +43,21 @@ def tokenize(content: str, name: str) -> Iterator[Word]:
 
 @dataclass
 class Lookup:
-    """Finds case and batch files: the path itself, then the directories of files found before, then the packaged inputs.
+    """Finds case and batch files: the path itself, then the directories of files found before, then the packaged inputs of the driver.
 
-    Mutable, because what is found widens what can be found: a batch file names cases that lie beside it.
+    Drivers have packaged files of the same names: the folders of others come last. Mutable, because what is found widens what can be
+    found: a batch file names cases that lie beside it.
     """
 
     seen: list[Path] = field(default_factory=list)
 
     def find(self, name: str, driver: str) -> tuple[Path, str]:
         """The file, and the name under which it can be found again from the same directory. Raises InvalidArguments."""
-        packaged = data_dir("inputs") / driver / name
-        literal = Path(name)
-        for path in (literal, *(directory / name for directory in self.seen), packaged):
+        inputs = data_dir("inputs")
+        own, literal = inputs / driver, Path(name)
+        others = [d for d in self.seen if d.is_relative_to(inputs) and not d.is_relative_to(own)]
+        packaged = own / name
+        for path in (literal, *(d / name for d in self.seen if d not in others), packaged, *(d / name for d in others)):
             if path.is_file():
                 if path.parent not in self.seen and len(self.seen) < MAX_SEEN:
                     self.seen.append(path.parent)

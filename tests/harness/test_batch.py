@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.harness.argv import parse
 from benchgraph.harness.batch import MAX_SEEN, Lookup, tokenize
 
 
@@ -45,6 +46,23 @@ def test_a_literal_path_wins_over_seen_directories(tmp_path: Path, monkeypatch: 
 def test_a_packaged_file_is_found_by_its_short_name() -> None:
     path, name = Lookup().find("paper/mlp_1.json", "graph")
     assert (path.is_file(), name) == (True, "paper/mlp_1.json")
+
+
+def test_drivers_on_one_line_find_their_own_files_of_one_name() -> None:
+    """Packaged files are called the same with several drivers; who comes first must not say what the next one runs."""
+    words = ["--graph", "--batch=test_graph_ci", "--matmul", "--batch=test_matmul_ci", "--softmax", "--batch=test_softmax_ci"]
+    for order in (words, [*words[4:], *words[2:4], *words[:2]]):
+        together = parse(order).problems
+        alone = [p for i in range(0, 6, 2) for p in parse(order[i : i + 2]).problems]
+        assert [p.unusable for p in together] == [None] * len(together)
+        assert [p.description for p in together] == [p.description for p in alone]
+
+
+def test_a_batch_file_of_ones_own_names_files_beside_it_for_every_driver(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("--matmul --batch=shapes_2d --softmax --batch=shapes_2d")
+    (tmp_path / "shapes_2d").write_text("4x4:4x4")
+    matmul, softmax = parse([f"--batch={tmp_path / 'mine'}"]).problems
+    assert (matmul.driver.name, softmax.driver.name) == ("matmul", "softmax")
 
 
 def test_old_directories_are_not_collected_without_bound(tmp_path: Path) -> None:
