@@ -150,8 +150,10 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
             return vmath.log(b, x)
         case UnOp.tanh:
             return vmath.tanh(b, x)
-        case UnOp.erf:
-            return vmath.erf(b, x)
+        case UnOp.normal_cdf:
+            return vmath.normal_cdf(b, x)
+        case UnOp.gauss:
+            return vmath.gauss(b, x)
         case UnOp.round:
             return vmath.round_even(b, x, isa)
         case UnOp.floor:

@@ -188,9 +188,8 @@ def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
         steepness = mul(f32(2 * sqrt(2 / pi)), add(f32(1), mul(f32(3 * 0.044715), square)))
         return mul(diff, mul(s, add(f32(1), mul(mul(x, steepness), mul(t, s)))))
     x = within(x, -14, 14)
-    below = mul(f32(0.5), add(f32(1), build.unary(UnOp.erf, mul(f32(sqrt(0.5)), x))))
-    density = mul(f32(1 / sqrt(2 * pi)), exp(mul(f32(-0.5), mul(x, x))))
-    return mul(diff, add(below, mul(x, density)))
+    density = mul(f32(1 / sqrt(2 * pi)), build.unary(UnOp.gauss, x))
+    return mul(diff, add(build.unary(UnOp.normal_cdf, x), mul(x, density)))
 
 
 # ---- references longer than a line -----------------------------------------------------------------------------------

@@ -117,7 +117,10 @@ _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinO
 
 
 class UnOp(Enum):
-    """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even."""
+    """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even.
+
+    normal_cdf is the standard normal distribution, gauss e**(-x*x / 2).
+    """
 
     neg = "neg"
     abs = "abs"
@@ -125,7 +128,8 @@ class UnOp(Enum):
     exp = "exp"
     log = "log"
     tanh = "tanh"
-    erf = "erf"
+    normal_cdf = "normal_cdf"
+    gauss = "gauss"
     round = "round"
     floor = "floor"
     not_ = "not"

@@ -126,11 +126,15 @@ def cast(x: Value, dtype: DType) -> Value:
     return np.where(fits, np.where(fits, wide, 0).astype(np.int64), ends).astype(dtype.numpy)[()]
 
 
-def erf(x: Value) -> Value:
-    return _erf(x).astype(np.float32)[()]
+def normal_cdf(x: Value) -> Value:
+    return (0.5 * _erfc(-x.astype(np.float64) / math.sqrt(2))).astype(np.float32)[()]
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+def gauss(x: Value) -> Value:
+    return np.exp(-(x.astype(np.float64) ** 2) / 2).astype(np.float32)[()]
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 _FOLD: dict[BinOp, Callable[[Value, Value], Value]] = {
@@ -198,5 +202,6 @@ NAMES: dict[str, Any] = {
     "vector_mul_high": vector_mul_high, "vector_mul_low": vector_mul_low, "scalar_select": scalar_select, "where": np.where,
     "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "neg": np.negative, "abs": np.abs,
-    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "round": np.rint, "floor": np.floor,
+    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
+    "normal_cdf": normal_cdf, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip
