@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from re import ASCII, fullmatch
 from typing import TYPE_CHECKING
 
 from benchgraph.harness.knobs import knob
@@ -33,8 +34,16 @@ def place(word: str) -> Place:
     return Place(seed, index)
 
 
+def release(word: str) -> str:
+    """A release of oneDNN: the first two numbers of its version."""
+    if not fullmatch(r"\d+\.\d+", word, ASCII):
+        raise ValueError("give a release of oneDNN, as in 3.2")
+    return word
+
+
 @dataclass(frozen=True)
 class Knobs:
+    release: str = knob("", release, "X.Y", "draw only what oneDNN X.Y has")
     ops: int = knob(30, positive, "N[,N...]", "the most ops a graph has (30)", product=True)
     case: Place = knob(None, place, "SEED:INDEX", "graph INDEX of SEED", bare=True)
 
@@ -42,7 +51,8 @@ class Knobs:
 def build(knobs: Knobs) -> Graph:
     from benchgraph.harness.fuzz.generate import generate
 
-    return generate(knobs.case.seed, knobs.case.index, knobs.ops)
+    major, _, minor = knobs.release.partition(".")
+    return generate(knobs.case.seed, knobs.case.index, knobs.ops, release=(int(major), int(minor)) if minor else None)
 
 
 DRIVER = Driver("fuzz", "random graphs from the op table", Knobs, build, fill="reals")

@@ -34,6 +34,15 @@ def graph(source: Graph, version: Version) -> messages.Graph:
     return messages.Graph(ops, FPMATH_MODES[source.fpmath_mode].code, source.fpmath_apply_to_int)
 
 
+def has(op: Op, version: Version) -> bool:
+    """Whether this version has the op, its attributes, dtypes and properties. Of a shape-inferred graph."""
+    try:
+        _op(op, version)
+    except (Unavailable, InvalidGraphOp):
+        return False
+    return True
+
+
 def tensor(t: LogicalTensor, version: Version, where: str = "") -> messages.Tensor:
     """A tensor of known dims, strided."""
     dtype = _entry(DTYPES, t.dtype.value, "dtype", version, where)

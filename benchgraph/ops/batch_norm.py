@@ -2,7 +2,7 @@
 
 The channel is the last dim (NXC) or dim 1 (NCX); mean, variance, gamma and beta are (C,). Any rank from 2 on, backward too.
 Training: variance is biased, in the batch's statistics and in the running ones, which become momentum * old + (1 - momentum) * batch.
-momentum has no default; left out it is 0, so that the running statistics are the batch's. gamma may come without beta (then 0).
+momentum has no default in the schema; left out it is 0.5, as in oneDNN's code (3.2 to 3.13). gamma may come without beta (then 0).
 Backward: the statistics are the batch's, as given. gamma scales diff_src whenever it is there: oneDNN's code drops it when no diff_gamma
 is asked for, which is not the gradient of the forward op.
 """
@@ -117,7 +117,7 @@ def _check_training(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
 
 def _momentum(call: Call) -> float:
     """As the f32 number that the attribute is."""
-    return float(np.float32(call.attrs.real("momentum"))) if "momentum" in call.attrs else 0.0
+    return float(np.float32(call.attrs.real("momentum"))) if "momentum" in call.attrs else 0.5
 
 
 def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -170,6 +170,7 @@ class _Kind:
             zero_limit=lambda call: 0.70,
             domain=self.domain,
             fills_quantised=not self.gradient_of,
+            follows_fpmath=True,
             samples=self.samples,
             laws=(Law("the sum of the output is that of all products", self.sums_up),),
             check=_check,

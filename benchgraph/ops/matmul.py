@@ -227,6 +227,7 @@ SPECS = (
         zero_limit=lambda call: 0.90,
         computes=Computes.matmul,
         fills_quantised=True,
+        follows_fpmath=True,
         domain=domain,
         samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
         laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),

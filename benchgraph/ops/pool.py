@@ -238,6 +238,7 @@ def _sample(
 ) -> Sample:
     """data_format NCX unless said otherwise; pads are those of the begins and then of the ends."""
     rank = len(kernel)
+    pads = pads or (0,) * 2 * rank
     given = {"kernel": kernel, "strides": strides or (1,) * rank, "pads_begin": pads[:rank], "pads_end": pads[rank:], "data_format": "NCX"}
     return Sample((shape,), Attrs({**given, **more}), (dtype,), why=why)
 

@@ -88,16 +88,18 @@ def windows(attrs: Attrs, spatial: Shape, kernel: Shape, *, transposed: bool = F
     """The windows over a source of these spatial dims, from the attributes strides, dilations (absent: 1), pads_begin, pads_end, auto_pad.
 
     transposed: the windows of ConvTranspose, where auto_pad does not look at the source (`spatial` is then that of its src).
-    An empty list of pads means none. Raises InvalidShape for lists that do not fit the spatial dims, and for sizes below 1.
+    Where auto_pad says the pads, their lists may be empty. Raises InvalidShape for lists that do not fit the spatial dims, and for sizes
+    below 1.
     """
     rank = len(spatial)
     strides = _per_dim("attribute 'strides'", attrs.integers("strides"), rank, least=1)
     dilations = attrs.integers("dilations") if "dilations" in attrs else ONES
     dilations = ONES[:rank] if dilations == ONES else _per_dim("attribute 'dilations'", dilations, rank, least=1)
-    pads = {name: attrs.integers(name) or ZEROS[:rank] for name in ("pads_begin", "pads_end")}
+    auto = attrs.get("auto_pad", "None")
+    unsaid = () if auto == "None" else ZEROS[:rank]
+    pads = {name: attrs.integers(name) or unsaid for name in ("pads_begin", "pads_end")}
     begin, end = (_per_dim(f"attribute '{name}'", sizes, rank, least=0) for name, sizes in pads.items())
     found = Windows(_per_dim("kernel", kernel, rank, least=1), strides, dilations, begin, end)
-    auto = attrs.get("auto_pad", "None")
     if auto == "None":
         return found
     totals = [0] * rank

@@ -275,6 +275,7 @@ class OpSpec:
     family: kinds of one family can stand in for each other on the same operands, '' for none; benchdnn's are binary and eltwise.
     refit(attrs, old, new, named): what must follow when a user sets inputs or attributes: all attributes, and the shape of every input.
     old, new: the inputs' types before and now; named: the inputs (by port name) and attributes that were set.
+    follows_fpmath: a math mode lets its f32 operands be rounded: products of matrices, and convolutions.
     is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
     """
 
@@ -304,6 +305,7 @@ class OpSpec:
     family: str = ""
     refit: Refit | None = None
     is_product: bool = False
+    follows_fpmath: bool = False
     commutative: bool = False
     computes: Computes | None = None
     fills_quantised: bool = False

@@ -7,12 +7,13 @@ domain     real numbers with full mantissas, of the kind that ops meet in use
 compare    the one place that says which results pass
 """
 
-from benchgraph.reference.compare import Comparison, Point, compare, masked, tolerance, zero_limit
+from benchgraph.reference.compare import FPMATH_EPS, Comparison, Point, compare, fpmath_tolerance, masked, tolerance, zero_limit
 from benchgraph.reference.domain import domain
 from benchgraph.reference.evaluate import call_of, evaluate
 from benchgraph.reference.fill import Planned, fill, plan, uniform
 
 __all__ = [
+    "FPMATH_EPS",
     "Comparison",
     "Planned",
     "Point",
@@ -21,6 +22,7 @@ __all__ = [
     "domain",
     "evaluate",
     "fill",
+    "fpmath_tolerance",
     "masked",
     "plan",
     "tolerance",

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
-from benchgraph.graph.ir import END, Graph
+from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array
 from benchgraph.reference.evaluate import call_of
@@ -38,6 +38,8 @@ LEAST_ELEMENTS = 10  # fewer elements than that may all be zero, as in benchdnn
 # A normal distribution's rms is 1.5 medians of its sizes, and the rows of a gradient by keys are ten times apart under a causal mask; what
 # is more than this is drawn up by a few large values.
 MEDIANS = 16.0
+# Of what a math mode lets operands be rounded to.
+FPMATH_EPS = {"strict": 0.0, "tf32": 2.0**-10, "f16": 2.0**-10, "bf16": 2.0**-7, "any": 2.0**-7}
 SAMPLED = 1 << 16  # values that the median is estimated from
 
 
@@ -115,11 +117,12 @@ def tolerance(graph: Graph) -> float:
     stored in a narrower float, and a sum of many such results is off by up to 2 eps of that type: the roundings are spread evenly over
     eps/2 both ways, 0.29 eps rms, and the worst of a million sums is five times that, so 2 leaves a margin. One that is
     quantised may be off by one step now and then, which is a 2^-bits-th of its range, and twice that by the time it has been multiplied.
+    A math mode is a permission to round the f32 operands of products, which some libraries use and others do not.
     """
     read = {t.id for op in graph.ops if op.kind != END for t in op.inputs}  # an output may be read as well
     rtol = 0.0
     for op in graph.ops:
-        rtol += spec(op.kind).threshold(call_of(op)) * DType.f32.eps
+        rtol += spec(op.kind).threshold(call_of(op)) * DType.f32.eps + fpmath_tolerance(op, graph.fpmath_mode)
         for t in op.outputs:
             if t.id not in read:
                 continue
@@ -128,6 +131,15 @@ def tolerance(graph: Graph) -> float:
             elif t.dtype.is_integer and any(s.dtype.is_float for s in op.inputs):
                 rtol += 2.0 ** (1 - t.dtype.bits)
     return rtol
+
+
+def fpmath_tolerance(op: Op, mode: str) -> float:
+    """What an op may be off by because of the math mode: each operand as a narrow result that is summed up, 2 eps, and their roundings are
+    independent, so that those of both are worth sqrt(2) times one.
+    """
+    if not spec(op.kind).follows_fpmath or all(t.dtype is not DType.f32 for t in op.inputs):
+        return 0.0
+    return 2.0 * sqrt(2.0) * FPMATH_EPS[mode]
 
 
 @dataclass

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from random import Random
 
+import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
@@ -17,10 +18,13 @@ from benchgraph.graph.text import print_graph
 from benchgraph.harness.fuzz.draw import ANYTHING, MAX_ELEMENTS, MAX_FLOPS, MAX_RANK, Tally, draw
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.generate import DATA_SEED, MAX_OPS, generate
+from benchgraph.onednn.encode import has
+from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
 from benchgraph.ops import OPS, spec
 from benchgraph.reference import call_of, domain
 
 COUNT = 40
+ROUND = "%3: f32[99,99] = Round#1(%2)"
 TALLY = Tally()
 
 
@@ -93,6 +97,20 @@ def test_a_graph_depends_on_seed_index_and_size_alone() -> None:
         assert done.stdout == dumps(graphs()[7])
 
 
+def test_math_modes_are_drawn() -> None:
+    assert len({graph.fpmath_mode for graph in graphs()}) > 2
+    assert sum(graph.fpmath_mode == "strict" for graph in graphs()) > COUNT / 2
+
+
+@pytest.mark.parametrize("release", [(3, 2), (3, 7)])
+def test_what_a_release_of_onednn_lacks_is_not_drawn(release: Version) -> None:
+    made = [generate(3, index, max_ops=8, release=release) for index in range(12)]
+    assert all(has(op, release) for graph in made for op in graph.ops)
+    assert not all(has(op, release) for graph in graphs() for op in graph.ops), "otherwise this would prove nothing"
+    assert all(not graph.fpmath_apply_to_int or release >= FPMATH_OF_INTEGERS for graph in made)
+    assert len({op.kind for graph in made for op in graph.ops}) > 15
+
+
 def test_one_op_is_the_least() -> None:
     assert {len(generate(5, index, max_ops=1).ops) for index in range(5)} == {1}
 
@@ -144,3 +162,11 @@ def test_good_graphs_are_fair(body: str) -> None:
 )
 def test_an_op_that_multiplies_errors_is_named(body: str, bad: int) -> None:
     assert judged(body) == {bad}
+
+
+@pytest.mark.parametrize(("mode", "bad"), [("strict", set()), ("tf32", {1}), ("bf16", {1})])
+def test_an_op_that_multiplies_what_a_math_mode_may_round_is_not_fair(mode: str, bad: set[int]) -> None:
+    """At the middle between two numbers Round goes either way; data on a grid of 1/8 have products that f32 holds."""
+    graph = validate(parse_graph(f"graph engine=cpu fpmath={mode} {{ %2: f32[99,99] = MatMul#0(%0: f32[99,9], %1: f32[9,99]) {ROUND} }}"))
+    data = {id: np.round(array * 8 + 0.3) / 8 + 0.001 for id, array in domain(graph, 0).items()}
+    assert unfair(graph, data, "noise") == bad

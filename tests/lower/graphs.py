@@ -392,7 +392,7 @@ def two_pools(b: GraphBuilder) -> None:
 @case
 def pool_to_one_element(b: GraphBuilder) -> None:
     """Nothing to run along: the post-op still comes after the fold."""
-    x = b.op("MaxPool", b.input((1, 1, 40)), data_format="NCX", kernel=(40,), strides=(1,), pads_begin=(), pads_end=())
+    x = b.op("MaxPool", b.input((1, 1, 40)), data_format="NCX", kernel=(40,), strides=(1,), pads_begin=(0,), pads_end=(0,))
     b.op("Square", x)
 
 
@@ -433,7 +433,7 @@ def interpolation_channels_first(b: GraphBuilder) -> None:
 @case
 def pool_leaves_and_is_reshaped(b: GraphBuilder) -> None:
     """The movement cannot be a view, and its result has more dims than the nest has axes: it is scattered, and decides nothing."""
-    x = b.op("MaxPool", b.input((2, 6, 20)), data_format="NCX", kernel=(2,), strides=(2,), pads_begin=(), pads_end=())
+    x = b.op("MaxPool", b.input((2, 6, 20)), data_format="NCX", kernel=(2,), strides=(2,), pads_begin=(0,), pads_end=(0,))
     b.end(x)
     b.op("StaticReshape", x, shape=(2, 1, 6, 2, 5), special_zero=False)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -210,6 +211,22 @@ def test_tolerance_adds_up_over_ops_and_narrow_intermediates() -> None:
     assert tolerance(parse_graph("graph engine=cpu fpmath=strict { %1: f32[4] = Reorder#0(%0: f32[4]) }")) == 0
     kept = tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} End#2(%1) }}"))
     assert kept == tolerance(parse_graph(f"graph engine=cpu fpmath=strict {{ {NARROW} }}")), "it is rounded all the same"
+
+
+@pytest.mark.parametrize(("mode", "numpy"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+def test_a_math_mode_lets_operands_of_products_be_rounded_and_no_more(mode: str, numpy: type) -> None:
+    """Rounded operands pass, sixteen times the error does not; what is no product, or has no f32 operand, is held to what it was."""
+    body = "%2: f32[64,64] = MatMul#0(%0: f32[64,48], %1: f32[48,64])"
+    strict, relaxed = (parse_graph(f"graph engine=cpu fpmath={m} {{ {body} }}") for m in ("strict", mode))
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(64, 48)), rng.normal(size=(48, 64))
+    want, rounded = a @ b, a.astype(numpy).astype(np.float64) @ b.astype(numpy).astype(np.float64)
+    assert compare(rounded.astype(np.float32), want, DType.f32, tolerance(relaxed)).ok
+    assert not compare(rounded.astype(np.float32), want, DType.f32, tolerance(strict)).ok
+    assert not compare((want + 16 * (rounded - want)).astype(np.float32), want, DType.f32, tolerance(relaxed)).ok
+    for other in ("%1: f32[4] = Exp#0(%0: f32[4])", "%2: bf16[4,4] = MatMul#0(%0: bf16[4,4], %1: bf16[4,4])"):
+        one, two = (tolerance(parse_graph(f"graph engine=cpu fpmath={m} {{ {other} }}")) for m in ("strict", mode))
+        assert one == two
 
 
 @pytest.mark.parametrize(

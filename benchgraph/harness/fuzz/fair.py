@@ -24,7 +24,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Call, Reduction
-from benchgraph.reference import call_of, compare, zero_limit
+from benchgraph.reference import FPMATH_EPS, call_of, compare, fpmath_tolerance, zero_limit
 
 RUNS = 8
 SCALE = 64.0  # noise and tolerance are larger by this than in a real run, so that a step that noise can reach in one of many runs is seen
@@ -33,6 +33,7 @@ STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a roundin
 FORGETS = (
     0.35  # share of tensors whose error a run forgets, but for those of narrow types, which forgive most: every second run forgets them all
 )
+MODES = {"bf16": (DType.bf16,), "f16": (DType.f16,), "any": (DType.bf16, DType.f16)}  # math modes, and what they let operands really become
 MOST_ZEROS = 0.9  # share of zeros beyond which a result inside the graph proves little; of those that leave it the rows say it
 LARGEST = 1e30  # beyond that, squares leave f32
 SMALL = 2.0**-10  # of an input: a result that is smaller everywhere may be what is left of numbers that cancel
@@ -58,7 +59,7 @@ def unfair(graph: Graph, inputs: Mapping[int, Array], seed: str) -> set[int]:
 
 def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator) -> set[int]:
     exact: dict[int, Array] = {t.id: _reals(inputs[t.id]) for t in graph.inputs}
-    runs = [_Run(rng, number, {id: _Value(a) for id, a in exact.items()}) for number in range(RUNS)]
+    runs = [_Run(rng, number, graph.fpmath_mode, {id: _Value(a) for id, a in exact.items()}) for number in range(RUNS)]
     leave, bad = {t.id for t in graph.outputs}, set[int]()
     for op in graph.order:
         if op.kind == END or any(t.id not in exact for t in op.inputs):
@@ -109,14 +110,16 @@ class _Run:
 
     rng: np.random.Generator
     number: int
+    mode: str
     values: dict[int, _Value]
 
     def passes(self, op: Op, call: Call, wants: tuple[Array, ...]) -> bool:
         """Take one op further. False when a result does not pass."""
         ins = [self.values[t.id] for t in op.inputs]
         threshold = spec(op.kind).threshold(call)
-        gots = spec(op.kind).reference(call, tuple(self._near_ties(op, v.array, threshold) for v in ins))
-        own = SCALE * threshold * DType.f32.eps + sum(_steps(op, t) for t in op.outputs)
+        operands = (self._in_mode(op, t, v.array) for t, v in zip(op.inputs, ins, strict=True))
+        gots = spec(op.kind).reference(call, tuple(self._near_ties(op, array, threshold) for array in operands))
+        own = SCALE * threshold * DType.f32.eps + fpmath_tolerance(op, self.mode) + sum(_steps(op, t) for t in op.outputs)
         since = {id: rtol for v in ins for id, rtol in v.since.items()} | {op.id: own}
         for t, got, want in zip(op.outputs, gots, wants, strict=False):
             share = SCALE / MARGIN * threshold * DType.f32.eps if t.dtype.is_float else 0.0
@@ -132,6 +135,14 @@ class _Run:
             else:
                 self.values[t.id] = _Value(_in_f32(noisy), since)
         return True
+
+    def _in_mode(self, op: Op, t: LogicalTensor, values: Array) -> Array:
+        """An operand as the math mode lets it be, in every run that stores in narrow types too: f16 has a range that may not suffice."""
+        if t.dtype is not DType.f32 or not fpmath_tolerance(op, self.mode) or self.number % 2:
+            return values
+        if self.number // 2 < len(dtypes := MODES.get(self.mode, ())):
+            return values.astype(dtypes[self.number // 2].numpy).astype(np.float64)
+        return self._noisy(values, FPMATH_EPS[self.mode] / 2, own_size=True)
 
     def _near_ties(self, op: Op, values: Array, threshold: float) -> Array:
         """An operand, off by what the op errs by before it rounds to whole numbers: data on a grid may lie where it goes either way."""

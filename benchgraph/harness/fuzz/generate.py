@@ -1,25 +1,34 @@
-"""Graph i of seed S. It depends on these two, on the largest number of ops, and on the op table alone."""
+"""Graph i of seed S. It depends on these two, on the largest number of ops, on what a release of oneDNN has if one is named, and on the op
+table alone.
+"""
 
 from __future__ import annotations
 
 from random import Random
 
 from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import FPMATH_MODES
 from benchgraph.harness.fuzz.draw import Tally
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.grow import Growth
+from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
 from benchgraph.reference import domain
 
 MAX_OPS = 30
 ROUNDS = 4  # how often what was not fair is replaced
+RELAXED = 0.25  # share of graphs under a math mode other than strict
+OF_INTEGERS = 0.3  # and of these, of those whose mode goes for integers too
 DATA_SEED = 0  # the harness's default --seed: the data, reals, on which a graph is fair
 
 
-def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None = None) -> Graph:
-    """A legal graph of 1 to max_ops ops, shapes inferred; on its data of seed 0 the reference can be held against it."""
+def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None = None, release: Version | None = None) -> Graph:
+    """A legal graph of 1 to max_ops ops, shapes inferred; on its data of seed 0 the reference can be held against it.
+
+    release: of oneDNN, which has all that is drawn.
+    """
     for attempt in range(100):
         name = f"{seed}:{index}:{max_ops}:{attempt}"
-        growth = Growth(Random(name), max_ops, tally or Tally())
+        growth = Growth(Random(name), max_ops, tally or Tally(), _fpmath(Random(f"fpmath {name}"), release), release)
         wanted = max(1, round(max_ops * growth.rng.random() ** 1.5))  # more small graphs than large ones
         for _ in range(ROUNDS):
             growth.grow(wanted)
@@ -31,6 +40,14 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
         if growth.ops:
             return growth.graph()
     raise AssertionError(f"no graph for seed {seed}, index {index}")
+
+
+def _fpmath(rng: Random, release: Version | None) -> tuple[str, bool]:
+    """A math mode, and whether it goes for integers too. A draw of its own: graphs are what they are without it."""
+    if rng.random() >= RELAXED:
+        return "strict", False
+    mode = rng.choice([m for m in FPMATH_MODES if m != "strict"])
+    return mode, rng.random() < OF_INTEGERS and (release is None or release >= FPMATH_OF_INTEGERS)
 
 
 def _prune(growth: Growth, name: str) -> None:

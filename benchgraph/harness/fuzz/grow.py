@@ -18,6 +18,8 @@ from benchgraph.core.tensor import HOST_SCALARS, LogicalTensor, PropertyType, Sh
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.fuzz.draw import ANYTHING, Fit, Tally, draw, ranks
+from benchgraph.onednn.encode import has
+from benchgraph.onednn.table import Version
 from benchgraph.ops.spec import Call, OpSpec, Role
 
 ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.movement: 4}  # weights of what comes next
@@ -35,11 +37,13 @@ STRANGE = 0.25  # share of graph inputs whose dims are permuted or padded in mem
 
 @dataclass
 class Growth:
-    """A graph that is being made, of so many ops at most. tally: of all draws."""
+    """A graph that is being made, of so many ops at most. tally: of all draws. release: of a oneDNN that has all of it; None: any."""
 
     rng: Random
     most: int
     tally: Tally
+    fpmath: tuple[str, bool] = ("strict", False)
+    release: Version | None = None
     ops: list[Op] = field(default_factory=list)
     next_op: int = 0
     next_tensor: int = 0
@@ -78,11 +82,16 @@ class Growth:
             return made[-1]
         return self.rng.choice(made[-5:] if roll < LAST + RECENT else self.tensors)
 
-    def _append(self, row: OpSpec, call: Call, given: dict[int, LogicalTensor]) -> None:
+    def _append(self, row: OpSpec, call: Call, given: dict[int, LogicalTensor]) -> Op | None:
+        """The op, unless the release has it not."""
         ins = tuple(given[i] if i in given else self._operand(row, i, t) for i, t in enumerate(call.ins))
         outs = tuple(self._tensor(t, self._strides(t.shape, STRANGE / 3), PropertyType.undef) for t in call.outs)
-        self.ops.append(Op(self.next_op, row.kind, call.attrs, ins, outs))
+        op = Op(self.next_op, row.kind, call.attrs, ins, outs)
+        if self.release is not None and not has(op, self.release):
+            return None
+        self.ops.append(op)
         self.next_op += 1
+        return op
 
     def _operand(self, row: OpSpec, port: int, wanted: TensorType) -> LogicalTensor:
         """A tensor of this type: one there is, a new input, or one that a conversion makes of a new input."""
@@ -106,8 +115,8 @@ class Growth:
         call = draw(self.rng, row, Fit(0, TensorType(self.rng.choice(sources), wanted.shape), wanted.dtype), self.tally)
         if call is None or call.outs[0] != wanted:
             return None
-        self._append(row, call, {})
-        return self.ops[-1].outputs[0]
+        op = self._append(row, call, {})
+        return None if op is None else op.outputs[0]
 
     def _tensor(self, type: TensorType, strides: Shape, property_type: PropertyType) -> LogicalTensor:
         self.next_tensor += 1
@@ -146,7 +155,8 @@ class Growth:
                 self.next_op += 1
 
     def graph(self) -> Graph:
-        return validate(Graph(tuple(self.ops)))
+        mode, apply_to_int = self.fpmath
+        return validate(Graph(tuple(self.ops), fpmath_mode=mode, fpmath_apply_to_int=apply_to_int or None))
 
 
 # ---- the choice of a row ---------------------------------------------------------------------------------------------
