@@ -99,6 +99,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph history --add=FILE [--commit=REF]        put a JSON report into the history
     benchgraph regressions [--since=REF] [--match=REGEX] [--threshold=5%] [--history=URL]
                what got slower for good, and between which commits; exit code 1 when something did
+    benchgraph explain --case mlp.json [OPTIONS] [--json] [-o FILE]        what the compiler chose for it, and why
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
@@ -112,6 +113,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_ops(words[1:]))
     if words[0] == "show":
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
+    if words[0] == "explain":
+        ctx.exit(_explain(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     if words[0] in ("compare", "history", "regressions", "report"):
@@ -171,6 +174,19 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
 
     try:
         click.echo(show(list(words), bench))
+    except BenchgraphError as bad:
+        warn(str(bad))
+        return 2 if isinstance(bad, UsageError) else 1
+    return 0
+
+
+def _explain(words: tuple[str, ...], bench: Bench) -> int:
+    """Tell what the compiler does with cases. Returns the exit code."""
+    from benchgraph.harness.explain.command import run
+
+    try:
+        config()
+        click.echo(run(list(words), bench))
     except BenchgraphError as bad:
         warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1

@@ -44,24 +44,29 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
 
     Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap.
     """
-    if not partition.is_supported:
-        raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
-    _check_dtypes(partition)
-    _check_strides(partition)
+    check_compilable(partition)
     begin = time.perf_counter()
     target = target or current()
     slot = warm.slot(_inputs(partition, open_outputs), target)
     found = None if slot is None else slot.load(begin)
     if found is not None:
         return found
-    executable = _compiled(partition, target, open_outputs, begin)
+    executable = compile_anew(partition, target, open_outputs, begin)
     if slot is not None:
         slot.save(executable)
     return executable
 
 
-def _compiled(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
-    """begin: when it was asked for, by time.perf_counter()."""
+def check_compilable(partition: Partition) -> None:
+    """Raises what compile_partition does."""
+    if not partition.is_supported:
+        raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
+    _check_dtypes(partition)
+    _check_strides(partition)
+
+
+def compile_anew(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
+    """Through all passes, whatever the disk holds. begin: when it was asked for, by time.perf_counter()."""
     observe = _observers(partition)
     observe("partition", lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)

@@ -20,11 +20,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codegen": {"tir"},
     "runtime": {"codegen", "tir"},
     "compile": {"graph", "partition", "gir", "lower", "tir", "codegen", "runtime"},
+    "explain": {"compile", "gir", "graph", "partition", "runtime", "tir"},
     "reference": {"graph", "ops"},
     "library": {"compile", "graph", "partition", "runtime"},
     "framework": {"graph", "ops", "partition", "library"},
     "onednn": {"graph", "partition", "library", "runtime"},
-    "harness": {"graph", "ops", "partition", "library", "framework", "onednn", "reference", "runtime"},
+    "harness": {"explain", "graph", "ops", "partition", "library", "framework", "onednn", "reference", "runtime"},
     "cli": {"harness"},
     "__main__": {"cli"},
 }

@@ -1,4 +1,4 @@
-"""The loop that runs passes, for every IR: it alone verifies, prints, times and dumps. A pass only maps IR to IR.
+"""The loop that runs passes, for every IR: it alone verifies, prints, times, dumps and records. A pass only maps IR to IR.
 
 A pass says which facts it needs and which it gives, so that the order of a pipeline is checked, not remembered.
 """
@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from benchgraph.core import record
 from benchgraph.core.config import config
+from benchgraph.core.record import Step
 from benchgraph.core.target import Target
 
 T = TypeVar("T")
@@ -58,11 +60,16 @@ def run(
 ) -> T:
     """Run all passes but those whose switch is in `off`. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed it."""
     flags = config()
-    for p in (p for p in pipeline if p.switch not in off):
+    record.step(Step("", ir))
+    for p in pipeline:
+        if p.switch and p.switch in off:
+            record.step(Step(p.name, ir, is_off=True))
+            continue
         begin = time.perf_counter()
         after = p.fn(ir, target)
         seconds = time.perf_counter() - begin
         changed, ir = after is not ir, after
+        record.step(Step(p.name, ir, seconds, changed))
         if changed and flags.verify >= 2:
             verify(ir)
         observe(p.name, _text_of(show, ir), seconds)

@@ -10,6 +10,8 @@ accesses). For a task of mb rows and N columns in tiles of nb:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Graph, Op
@@ -21,7 +23,15 @@ from benchgraph.ops.spec import Reduction
 L2_COST, L3_COST = 2.0, 4.0
 
 
-def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> tuple[Anchor, ...]:
+@dataclass(frozen=True)
+class Anchored:
+    """Where the ops of a stage run, and why; '' where there is nothing to choose."""
+
+    anchors: tuple[Anchor, ...]
+    why: str = ""
+
+
+def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> Anchored:
     """Anchors for a tunable op (ops[0]) and its post-ops."""
     domain = trace(g, ops)
     assert domain is not None
@@ -31,7 +41,9 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     at_tile = anchor_cost(Anchor.tile, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
     at_rows = anchor_cost(Anchor.rows, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
     prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
-    return (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
+    anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
+    why = f"{prefer.value}, where pointwise ops cost a task {min(at_tile, at_rows):.3g} weighted bytes"
+    return Anchored(anchors, f"{why}, not {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
 
 
 def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:

@@ -51,7 +51,7 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
         log(f"run: {problem.repro}")
     with timed(bench.clock) as phases:
         try:
-            with _settings(problem):
+            with settings_of(problem):
                 result = _repeated(problem, bench, log)
         except Exception as bad:
             if problem.globals.verbose:
@@ -77,7 +77,7 @@ def _details(result: Result, verbose: int) -> Iterator[str]:
         yield from (f"[WARNING]: {w}" for w in result.warnings)
 
 
-def _settings(problem: Problem) -> AbstractContextManager[Config]:
+def settings_of(problem: Problem) -> AbstractContextManager[Config]:
     """The configuration in force during the case; text dumps of several cases go to a folder each."""
     settings = [(k, getattr(problem.globals, k.name)) for k in knobs_of(Globals).values() if k.config]
     changes = {k.config: value for k, value in settings if value != k.default}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
+from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
@@ -22,6 +23,7 @@ from benchgraph.gir.nests import in_order, reachable, with_borders
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 
+MORE = "a row of the later one needs more than the same row of the earlier one"
 BUSY = 0.75  # the least share of the cores that batch entries alone must keep busy, when rows cannot be spread over them
 # Making one element for an entry (a load, a conversion, a store to another place) takes about as long as so many multiplications and
 # additions of the microkernel: 0.5 to 1 ns against some 70 a nanosecond. A quarter more work is what doing it again may cost.
@@ -35,19 +37,30 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
         changed = False
         for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
             merged = _merged(g, nodes[i], nodes[j], target)
-            if merged is not None and _stays_acyclic(nodes, i, j):
+            if isinstance(merged, Fused) and _stays_acyclic(nodes, i, j):
                 rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
                 nodes = list(in_order(with_borders(g, [*rest, merged])))
                 changed = True
                 break
+    if is_recorded():
+        _note_borders(g, nodes, target)
     return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
 
 
-def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | None:
-    """first and second as one nest, or None. second runs after first and reads something of it."""
+def _note_borders(g: Graph, nodes: list[Fused], target: Target) -> None:
+    """Why the nests that are left are not one."""
+    for i, j in ((i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j):
+        found = _merged(g, nodes[i], nodes[j], target)
+        note(nodes[i].name, nodes[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
+
+
+def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | str:
+    """first and second as one nest, or why they are not, '' where they have nothing in common. second reads something of first."""
     shared = set(first.outs) & set(second.ins)
-    if not shared or g.value(first.outs[0]).is_constant:
-        return None
+    if not shared:
+        return ""
+    if g.value(first.outs[0]).is_constant:
+        return "it is computed once, by init"
     return _per_entry(g, first, second, shared, target) or _by_rows(g, first, second, shared, target)
 
 
@@ -99,21 +112,29 @@ def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: 
 # ---- the same rows ---------------------------------------------------------------------------------------------------
 
 
-def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
-    """The stages of first, then those of second, on the same rows."""
+def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | str:
+    """The stages of first, then those of second, on the same rows; or why not."""
     if not any(spec(op.kind).is_contraction for op in (*first.ops, *second.ops)):
-        return None
+        return "neither holds a product"
     rows, other = _rows(g, first), _rows(g, second)
-    if rows is None or rows != other or prod(rows) < target.cores:
-        return None
+    if rows is None or other is None:
+        return "one of them does not run over rows that are whole"
+    if rows != other:
+        return f"one has {_by(rows)} rows, the other {_by(other)}"
+    if prod(rows) < target.cores:
+        return f"{prod(rows)} rows are fewer than {target.cores} cores"
     per_entry = {g.root(v) for stage in first.stages if stage.is_per_entry for op in stage.ops for v in op.outs} & shared
     by_row = shared - per_entry
     in_place = {v for op in first.ops if not spec(op.kind).is_movement for v in op.outs}
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
-        return None
+        return MORE
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):
-        return None
+        return MORE
     return replace(first, stages=first.stages + second.stages)
+
+
+def _by(rows: Shape) -> str:
+    return " x ".join(map(str, rows))
 
 
 def _kernel_rows(g: Graph, node: Fused) -> Shape | None:

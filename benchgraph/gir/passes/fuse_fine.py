@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
@@ -26,6 +27,8 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home = next((i for i in sorted(sources, reverse=True) if _may_join(i, sources, needs) and _fits(g, groups[i], op)), len(groups))
         if home == len(groups):
+            if sources and is_recorded():
+                note(op.outs[0], why="; ".join(_misfits(g, groups, sources, needs, op)))
             groups.append([])
             needs.append(set())
         groups[home].append(op)
@@ -44,13 +47,30 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
 
 
 def _fits(g: Graph, group: list[Op], op: Op) -> bool:
-    if _is_constant(g, op) != _is_constant(g, group[0]) or _changes_blocks(g, group[0]):
-        return False
+    return not _misfit(g, group, op)
+
+
+def _misfit(g: Graph, group: list[Op], op: Op) -> str:
+    """Why an op cannot join a group; '' when it can."""
+    if spec(op.kind).is_contraction:
+        return "a product begins a nest of its own"
+    if _is_constant(g, op) != _is_constant(g, group[0]):
+        return "one is computed once, by init, the other at every execution"
+    if _changes_blocks(g, group[0]):
+        return f"the {group[0].kind} before it goes into or out of blocks, which is walked block by block"
     domain = trace(g, [*group, op])
     if domain is None:
-        return False
+        return f"its elements do not run over the axes of the nest of {group[0].kind}"
     has_kernel = spec(group[0].kind).is_contraction
-    return not has_kernel or domain.reduced <= {len(domain.extents) - 1}
+    if has_kernel and not domain.reduced <= {len(domain.extents) - 1}:
+        return f"it reduces over rows that {group[0].kind} makes in several tasks"
+    return ""
+
+
+def _misfits(g: Graph, groups: list[list[Op]], sources: set[int], needs: list[set[int]], op: Op) -> list[str]:
+    """For each group that the op reads of, why it cannot join it."""
+    waits = "another of its inputs is made later"
+    return list(dict.fromkeys(_misfit(g, groups[i], op) if _may_join(i, sources, needs) else waits for i in sorted(sources)))
 
 
 def _is_constant(g: Graph, op: Op) -> bool:

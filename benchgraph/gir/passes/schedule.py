@@ -78,10 +78,13 @@ def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
     *batch, m, n = p.call.outs[0].shape
     k = p.reduced[-1]
     kb = src.layout.blocks[0][1] if src.layout.blocks else k
-    why = (
+    why: tuple[Reason, ...] = (
         Reason("mb", rows.why),
         Reason("nb", GIVEN if p.forced is not None else columns_reason(p, nb, target)),
         Reason("kb", "src is row-major" if kb == k else "src stands in the column blocks that the product before has left"),
     )
-    chosen = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, why=why)
-    return replace(stage, anchors=choose_anchors(g, stage.ops, rows.mb, nb, target), parameters=chosen)
+    at = choose_anchors(g, stage.ops, rows.mb, nb, target)
+    why += (Reason("anchor", at.why),) if at.why else ()
+    return replace(
+        stage, anchors=at.anchors, parameters=Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, why=why)
+    )

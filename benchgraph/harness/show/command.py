@@ -49,10 +49,10 @@ def read(given: list[str]) -> Request:
         one_of(*FORMATS)(own["format"])
     except ValueError as bad:
         raise UsageError(f"bad value '{own['format']}'", where="show: --format", fix=str(bad)) from bad
-    return Request(own["format"], own["output"], _ordered(rest))
+    return Request(own["format"], own["output"], ordered(rest))
 
 
-def _ordered(words: list[str]) -> tuple[str, ...]:
+def ordered(words: list[str]) -> tuple[str, ...]:
     """The driver first and the cases last, so that every option counts wherever it stands. Without a driver it is graph."""
     drivers, cases, options = list[str](), list[str](), list[str]()
     left = list(words)

@@ -36,6 +36,21 @@ def plan_report(f: Func) -> PlanReport:
     return PlanReport(f.shared_bytes, f.thread_bytes, total[Scope.shared], total[Scope.thread])
 
 
+def temporaries(f: Func) -> dict[str, tuple[Tensor, Scope]]:
+    """The used temporaries with the scope of their memory, by name: planned or not, registers left out."""
+    found = {b.tensor.name: (b.tensor, b.scope) for b in _live_ranges(f.body)}
+    return found or {t.name: (t, t.scope) for t in tensors(f.body) if t.offset is not None}
+
+
+def temporary_bytes(f: Func) -> tuple[int, int]:
+    """(shared, per thread): of the arenas once they are planned, before that of all temporaries together."""
+    if f.shared_bytes or f.thread_bytes:
+        return f.shared_bytes, f.thread_bytes
+    held = temporaries(f).values()
+    shared, thread = (sum(_aligned(t.nbytes) for t, scope in held if scope is wanted) for wanted in (Scope.shared, Scope.thread))
+    return shared, thread
+
+
 def plan_buffers(f: Func, target: Target) -> Func:
     if not any(isinstance(s, Alloc) and s.tensor.scope is not Scope.register for s in walk(f.body)):
         return f

@@ -1,0 +1,68 @@
+"""What a compilation went through, for whoever explains it: the loop of passes records every step, passes add why they stopped.
+
+with recorded() as record:
+    compile_partition(...)       # record.steps, record.notes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass, or what went into the first of a pipeline. ir: what it gave. is_off: it was left out, and ir is what it would have got."""
+
+    name: str
+    ir: object
+    seconds: float = 0.0
+    is_changed: bool = False
+    is_off: bool = False
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why a pass did not do something. about: what it is about, in words of the IR it worked on."""
+
+    about: tuple[object, ...]
+    why: str
+
+
+@dataclass
+class Record:
+    steps: list[Step] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+_record: ContextVar[Record | None] = ContextVar("_record", default=None)
+
+
+def is_recorded() -> bool:
+    """Whether somebody listens: reasons that take time to find need not be found for nobody."""
+    return _record.get() is not None
+
+
+def step(step: Step) -> None:
+    record = _record.get()
+    if record is not None:
+        record.steps.append(step)
+
+
+def note(*about: object, why: str) -> None:
+    record = _record.get()
+    if record is not None and why:
+        record.notes.append(Note(about, why))
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    """The record of what is compiled inside, in this thread."""
+    record = Record()
+    token = _record.set(record)
+    try:
+        yield record
+    finally:
+        _record.reset(token)

@@ -1,0 +1,241 @@
+"""What the compiler did with a partition and why: read from the record of its passes, as data.
+
+explain(partition) -> Explanation     products with their parameters, nests with anchors, buffers before and after each pass,
+                                      constants, in-place pairs
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchgraph.compile import check_compilable, compile_anew
+from benchgraph.core.record import Note, Record, Step, recorded
+from benchgraph.core.target import Target, current
+from benchgraph.gir.ir import Fused, Graph, Op, Stage
+from benchgraph.gir.parameters import Parameters, Reason
+from benchgraph.gir.product import product
+from benchgraph.graph.ir import Op as ApiOp
+from benchgraph.partition.ir import Partition
+from benchgraph.runtime.executable import Executable
+from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, temporary_bytes
+
+
+@dataclass(frozen=True)
+class PlacedOp:
+    """An op of a nest. makes: its result, as Graph IR writes values. anchor: where in the nest it runs. begins: why it began the nest."""
+
+    kind: str
+    makes: str
+    anchor: str
+    begins: str = ""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The parameters of one product, see gir/parameters.py. derived: those that follow from the others, by the paper's names."""
+
+    problem: str
+    parameters: dict[str, int | bool]
+    derived: dict[str, int]
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """The ops of one stage of a nest, and the parameters of the product they begin with."""
+
+    ops: tuple[PlacedOp, ...]
+    chosen: Chosen | None = None
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One parallel loop nest. when: init (once) or main (at every execution). apart: (nest, why it is not one with this one)."""
+
+    name: str
+    when: str
+    sections: tuple[Section, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    prefetches: tuple[str, ...]
+    apart: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class PassStep:
+    """One pass. shared_bytes, thread_bytes: temporaries of main after it, of all threads and of each; None for passes on Graph IR."""
+
+    name: str
+    seconds: float
+    is_changed: bool
+    is_off: bool
+    shared_bytes: int | None = None
+    thread_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A temporary of main. full_bytes: at its logical shape, 0 where a pass has split it off. nbytes: as it is. offset: in its arena."""
+
+    name: str
+    scope: str
+    full_bytes: int
+    nbytes: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Arenas:
+    """Bytes of a function's arenas; without_reuse: if no two buffers shared bytes. peak: of one execution, all threads together."""
+
+    function: str
+    shared_bytes: int
+    thread_bytes: int
+    shared_bytes_without_reuse: int
+    thread_bytes_without_reuse: int
+    threads: int
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.shared_bytes + self.threads * self.thread_bytes
+
+    @property
+    def peak_bytes_without_reuse(self) -> int:
+        return self.shared_bytes_without_reuse + self.threads * self.thread_bytes_without_reuse
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A buffer of ours that outlives executions. maker: init, or the compiler, which knew its data."""
+
+    name: str
+    nbytes: int
+    maker: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A partition. ops: in the user's words. inplace: (input id, output id) that may have one memory."""
+
+    kind: str
+    ops: tuple[str, ...]
+    isa: str
+    threads: int
+    compile_s: float
+    nests: tuple[Nest, ...]
+    passes: tuple[PassStep, ...]
+    buffers: tuple[Buffer, ...]
+    arenas: tuple[Arenas, ...]
+    constants: tuple[Kept, ...]
+    inplace: tuple[tuple[int, int], ...]
+
+
+def explain(partition: Partition, target: Target | None = None) -> Explanation:
+    """Compile a partition as compile_partition does, but always anew, and tell how. Raises what compile_partition raises."""
+    check_compilable(partition)
+    target = target or current()
+    with recorded() as record:
+        executable = compile_anew(partition, target, (), time.perf_counter())
+    graphs = [s for s in record.steps if isinstance(s.ir, Graph)]
+    modules = [s for s in record.steps if isinstance(s.ir, Module)]
+    scheduled, planned, full = graphs[-1].ir, modules[-1].ir, modules[0].ir
+    assert isinstance(scheduled, Graph)
+    assert isinstance(planned, Module)
+    assert isinstance(full, Module)
+    return Explanation(
+        partition.kind,
+        tuple(map(_label, partition.ops)),
+        target.isa.name,
+        executable.code.threads,
+        executable.compile_s,
+        tuple(_nests(scheduled, record)),
+        tuple(_steps([*graphs, *modules])),
+        tuple(_buffers(full.main, planned.main)),
+        tuple(_arenas(f, executable.code.threads) for f in (planned.main, planned.init) if f is not None),
+        tuple(_constants(executable)),
+        tuple((partition.inputs[i].id, partition.outputs[o].id) for i, o in sorted(executable.inplace)),
+    )
+
+
+def _label(op: ApiOp) -> str:
+    return f"{op.kind}#{op.id}"
+
+
+# ---- nests -----------------------------------------------------------------------------------------------------------
+
+
+def _nests(g: Graph, record: Record) -> Iterator[Nest]:
+    begins = {n.about[0]: n.why for n in record.notes if len(n.about) == 1}
+    off = any(s.is_off and s.name == "fuse-coarse" for s in record.steps)
+    for node in g.nodes:
+        if isinstance(node, Fused):
+            yield Nest(
+                node.name,
+                "init" if g.value(node.outs[0]).is_constant else "main",
+                tuple(_section(g, stage, begins) for stage in node.stages),
+                tuple(_value(g, v) for v in node.ins),
+                tuple(_value(g, v) for v in node.outs),
+                tuple(f"%{v}" for v in node.prefetch),
+                tuple(_apart(g, node, record.notes, off=off)),
+            )
+
+
+def _apart(g: Graph, node: Fused, notes: Sequence[Note], *, off: bool) -> Iterator[tuple[str, str]]:
+    """The nests that read what this one makes, and why they are nests of their own."""
+    for other in g.nodes:
+        if isinstance(other, Fused) and set(other.ins) & set(node.outs):
+            found = next((n.why for n in notes if n.about == (node.name, other.name)), "")
+            once = "it is computed once, by init" if g.value(node.outs[0]).is_constant else "fuse-coarse was left out" if off else ""
+            yield other.name, found or once
+
+
+def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> Section:
+    ops = tuple(
+        PlacedOp(op.kind, ", ".join(_value(g, v) for v in op.outs), anchor.value, begins.get(op.outs[0], ""))
+        for op, anchor in zip(stage.ops, stage.anchors, strict=True)
+    )
+    return Section(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
+
+
+def _chosen(g: Graph, op: Op, p: Parameters) -> Chosen:
+    given: dict[str, int | bool] = {name: getattr(p, name) for name in ("batch", "m", "n", "k", "mb", "nb", "kb", "split_n", "cores")}
+    derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
+    return Chosen(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
+
+
+def _value(g: Graph, id: int) -> str:
+    v = g.value(id)
+    layout = "" if v.layout.is_plain else f" {v.layout}"
+    return f"%{v.id}: {v.dtype.value}[{','.join(map(str, v.shape))}]{layout}"
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _steps(steps: Sequence[Step]) -> Iterator[PassStep]:
+    for s in steps:
+        name = s.name or ("lower" if isinstance(s.ir, Module) else "")
+        if name:
+            held = temporary_bytes(s.ir.main) if isinstance(s.ir, Module) else (None, None)
+            yield PassStep(name, s.seconds, s.is_changed, s.is_off, *held)
+
+
+def _buffers(full: Func, planned: Func) -> Iterator[Buffer]:
+    declared = temporaries(full)
+    for name, (t, scope) in temporaries(planned).items():
+        yield Buffer(name, scope.value, declared[name][0].nbytes if name in declared else 0, t.nbytes, t.offset or 0)
+
+
+def _arenas(f: Func, threads: int) -> Arenas:
+    r = plan_report(f)
+    reused = r.shared_bytes, r.thread_bytes, r.shared_bytes_without_reuse, r.thread_bytes_without_reuse
+    return Arenas(f.name, *reused, threads)
+
+
+def _constants(executable: Executable) -> Iterator[Kept]:
+    signature = executable.signature
+    for t, data in zip(signature.constants, signature.literals, strict=True):
+        yield Kept(t.name, t.nbytes, "init" if data is None else "the compiler")

@@ -1,0 +1,104 @@
+"""The words behind `benchgraph explain`: --json and --output are its own, all others choose cases as they do without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.explain import Explanation, explain
+from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.bench import Bench, need_isas
+from benchgraph.harness.cut import cut
+from benchgraph.harness.explain.text import text
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.run import settings_of
+from benchgraph.harness.saved import write_whole
+from benchgraph.harness.show.command import ordered
+
+JSON, OUTPUT = ("--json",), ("--output", "-o")
+
+
+@dataclass(frozen=True)
+class Request:
+    """output: a file, '' for the terminal. rest: the words that choose the cases."""
+
+    is_json: bool
+    output: str
+    rest: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One case under one policy. partitions: in the order in which they are executed."""
+
+    repro: str
+    policy: str
+    partitions: tuple[Explanation, ...]
+
+
+def read(given: list[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    is_json, output, rest, left = False, "", list[str](), list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option in JSON:
+            if has_value:
+                raise UsageError(f"--json takes no value, and '{value}' is one", where="explain", fix="write '--json -o FILE'")
+            is_json = True
+        elif option in OUTPUT:
+            output = value if has_value else left.pop(0) if left and not left[0].startswith("-") else ""
+            if not output:
+                raise UsageError("a value is missing", where=f"explain: {option}", fix=f"write '{option} FILE'")
+        else:
+            rest.append(word)
+    return Request(is_json, output, ordered(rest))
+
+
+def run(given: list[str], bench: Bench) -> str:
+    """The explanation asked for, as text or JSON; written to the file if one is named, and then the answer says so.
+
+    Raises UsageError for words nobody can follow, and what a case's graph raises.
+    """
+    request = read(given)
+    problems = parse(list(request.rest)).problems
+    if not problems:
+        raise UsageError("no case to explain", where="explain", fix="add --case FILE")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
+    need_isas(problems)
+    found = [each for p in problems for each in _explained(p, bench)]
+    said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
+    if not request.output:
+        return said
+    try:
+        write_whole(Path(request.output), said + "\n")
+    except OSError as bad:
+        raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+    return f"explanation: {request.output}"
+
+
+def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
+    with settings_of(problem):
+        graph = problem.graph()
+        for side in problem.globals.sides:
+            partitions = cut(problem, graph, bench.library(side.library), side)
+            yield Explained(problem.repro, side.policy, tuple(map(explain, partitions)))
+
+
+def _text(found: Explained) -> str:
+    return text(found.repro, found.policy, found.partitions)
+
+
+def _plain(found: Explained) -> dict[str, Any]:
+    """As JSON has it: the fields, and the peaks that follow from them."""
+    plain = asdict(found)
+    for partition, e in zip(plain["partitions"], found.partitions, strict=True):
+        for arenas, a in zip(partition["arenas"], e.arenas, strict=True):
+            arenas |= {"peak_bytes": a.peak_bytes, "peak_bytes_without_reuse": a.peak_bytes_without_reuse}
+    return plain
