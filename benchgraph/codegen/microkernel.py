@@ -87,7 +87,7 @@ class Kernel:
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
             raise ValueError(f"extents of a microkernel are positive: {self}")
-        if self.group > 1 and self.src_col_stride != 1:
+        if self.group > 1 and self.k > 1 and self.src_col_stride != 1:
             raise ValueError(f"src of a microkernel for {self.dtypes[0].value} has unit stride along k: {self}")
 
     @property

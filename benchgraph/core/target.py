@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from benchgraph.core.config import config
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 
@@ -22,13 +23,15 @@ LINE_BYTES = 64  # of a cache line, on every CPU we know
 class Target:
     """What schedules and code generation may know of the machine.
 
-    l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses.
+    l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
+    machine that has them, from plain instructions (tests).
     """
 
     isa: Isa
     l1_bytes: int
     l2_bytes: int
     cores: int
+    emulated: frozenset[DType] = frozenset()
 
     @property
     def lanes(self) -> int:
@@ -49,6 +52,11 @@ class Target:
     def has_bf16(self) -> bool:
         """Whether there is vdpbf16ps, see `Isa`."""
         return self.isa.has_bf16
+
+    def multiplies(self, dtype: DType) -> bool:
+        """Whether products are computed from src of this dtype as it is stored: u8 (with wei in s8) or bf16."""
+        has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16}
+        return has[dtype] or dtype in self.emulated
 
     @property
     def panel_width(self) -> int:

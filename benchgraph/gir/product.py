@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Call, Contraction, Movement
-from benchgraph.tir.ir import Const, Expr, Var
+from benchgraph.tir.ir import GROUPS, Const, Expr, Var
 
 Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)
@@ -114,13 +115,16 @@ def root_index(g: Graph, id: int, index: Index) -> Index:
     return index
 
 
-def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...]) -> tuple[Axis, ...] | None:
+def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: int = 1) -> tuple[Axis, ...] | None:
     """For each of the axes, the dim of the value's buffer that it runs along and by how many indices; (0, 0) for one that does not move.
 
-    None when one of them moves along several dims, or not evenly. A dim in blocks is taken along by one index only, inside a block.
+    None when one of them moves along several dims, or not evenly. A dim in blocks is taken along by one index only, inside a block; with
+    a group > 1 the innermost block is one of so many elements, and its axis steps from group to group.
     """
     root, at = g.value(g.root(id)), root_index(g, id, index)
     blocks = {axis: len(root.layout.order) + place for place, (axis, _) in enumerate(root.layout.blocks)}
+    if group > 1:
+        del blocks[root.layout.blocks[-1][0]]
     found: list[Axis] = []
     for axis in axes:
         if not isinstance(axis, Var):
@@ -150,8 +154,28 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
     p = product(g, op)
     wanted = ((M, K), (K, N))[port]
     id = op.ins[port]
-    axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)))
-    return axes if axes is not None and (port == 0 or has_unit_stride(g, id, axes[1])) else None
+    group = group_of(g, op)
+    if port and group > 1 and not _is_grouped(g, id, group):
+        return None
+    axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)), group if port else 1)
+    if axes is None or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
+        return None
+    return axes
+
+
+def group_of(g: Graph, op: Op) -> int:
+    """Elements of k that a product's dot products take at a time."""
+    return next(group for (src, _, _), group in GROUPS.items() if src is g.value(op.ins[0]).dtype)
+
+
+def acc_dtype(g: Graph, op: Op) -> DType:
+    """What a product sums up in."""
+    return next(acc for src, _, acc in GROUPS if src is g.value(op.ins[0]).dtype)
+
+
+def _is_grouped(g: Graph, id: int, group: int) -> bool:
+    blocks = g.value(g.root(id)).layout.blocks
+    return len(blocks) == 2 and blocks[1] == (len(g.value(g.root(id)).shape) - 2, group)
 
 
 def has_rows(g: Graph, id: int) -> bool:
@@ -162,10 +186,10 @@ def has_rows(g: Graph, id: int) -> bool:
     return axes is not None and has_unit_stride(g, id, axes[0])
 
 
-def has_unit_stride(g: Graph, id: int, axis: Axis) -> bool:
-    """Whether an axis of a value's buffer goes from element to element of memory, or nowhere."""
+def has_unit_stride(g: Graph, id: int, axis: Axis, unit: int = 1) -> bool:
+    """Whether an axis of a value's buffer goes from element to element of memory (by `unit` of them), or nowhere."""
     root = g.value(g.root(id))
     physical = root.layout.physical(root.shape)
     strides = root.strides if root.strides is not None else dense_strides(physical)
     dim, by = axis
-    return by == 0 or strides[dim] * by == 1
+    return by == 0 or strides[dim] * by == unit

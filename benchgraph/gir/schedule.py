@@ -36,6 +36,14 @@ def column_blocked(rank: int, block: int) -> Layout:
     return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block),))
 
 
+def packed(rank: int, block: int, group: int) -> Layout:
+    """Panels of columns of a weight [..., K, N], each lane's group of k together: [..., N/block, K/group, block, group]."""
+    if group == 1:
+        return column_blocked(rank, block)
+    batch = tuple(range(rank - 2))
+    return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block), (rank - 2, group)))
+
+
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one panel of packed weights. It divides the columns of a group, if there are several."""
     if p.forced is not None:

@@ -26,7 +26,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Accuracy, Result, Status
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
-from benchgraph.reference import Comparison, compare, domain, evaluate, fill, masked, tolerance, zero_limit
+from benchgraph.reference import Comparison, compare_output, domain, evaluate, fill, masked, tolerance, zero_limit
 
 
 def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
@@ -97,7 +97,7 @@ def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Conten
     if mode is Mode.correctness and hearing.is_several:
         want = wanted()
         with phase("compare"):
-            result = replace(result, differences=differences(graph, outputs, want))
+            result = replace(result, differences=differences(graph, _elements(graph.inputs, inputs), outputs, want))
     return replace(result, told=tuple(hearing.told))
 
 
@@ -232,7 +232,7 @@ def judge(graph: Graph, given: dict[int, Array], got: dict[int, Array], want: di
     """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs."""
     rtol = tolerance(graph)
     for t in graph.outputs:
-        c = compare(elements(got[t.id], t), want[t.id], t.dtype, rtol)
+        c = compare_output(graph, given, t, elements(got[t.id], t), want[t.id], rtol)
         limit = zero_limit(graph, t.id)
         if c.is_mistrusted(limit):
             limit = zero_limit(graph, t.id, masked(given.values()))

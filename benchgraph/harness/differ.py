@@ -9,19 +9,19 @@ from benchgraph.core.arrays import elements
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array
 from benchgraph.harness.results import CaseResult, Difference
-from benchgraph.reference import Comparison, compare, tolerance
+from benchgraph.reference import Comparison, compare_output, tolerance
 
 
-def differences(graph: Graph, got: dict[str, dict[int, Array]], want: dict[int, Array]) -> tuple[Difference, ...]:
+def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, Array]], want: dict[int, Array]) -> tuple[Difference, ...]:
     """The graph's outputs that some library gets wrong by more than the ops may add up to. got: by contender, then by tensor.
 
-    Two libraries that are both within tolerance may differ by twice that, which says nothing against either. want: elements.
+    Two libraries that are both within tolerance may differ by twice that, which says nothing against either. given, want: elements.
     """
     rtol = tolerance(graph)
     found = []
     for t in graph.outputs:
         arrays = {label: elements(outputs[t.id], t) for label, outputs in got.items() if t.id in outputs}
-        held = {label: compare(array, want[t.id], t.dtype, rtol) for label, array in arrays.items()}
+        held = {label: compare_output(graph, given, t, array, want[t.id], rtol) for label, array in arrays.items()}
         if any(not c.ok for c in held.values()):
             index = _worst(held)
             values = {label: float(array[index]) for label, array in arrays.items()}

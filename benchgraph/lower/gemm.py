@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
-from benchgraph.gir.product import K, Product, has_rows, operand_axes, product, result_axes
+from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
@@ -168,7 +167,7 @@ class GemmNest:
         extents = tuple(extent for _, extent in p.batch)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
-            a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb)))
+            a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
         call = Brgemm(a, b, a, rows, width, kb, extents)
         acc = self._result(op, start)
@@ -186,7 +185,7 @@ class GemmNest:
 
     def _result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
         axes = result_axes(self.g, op)
-        if axes is None or self.g.value(self.g.root(op.outs[0])).dtype is not DType.f32:
+        if axes is None or self.g.value(self.g.root(op.outs[0])).dtype is not acc_dtype(self.g, op):
             return None
         where, index = self.storage.place(op.outs[0], coords)
         return Slice(where, index, axes)
@@ -194,7 +193,7 @@ class GemmNest:
     def _through_scratch(self, op: Op, no: Expr, nb: int, call: Brgemm) -> Stmt:
         """A result whose rows or columns the microkernel cannot step along: compute into a tile, then copy it element by element."""
         v = self.g.value(op.outs[0])
-        scratch: Tensor = self.storage.scratch(v, DType.f32)
+        scratch: Tensor = self.storage.scratch(v, acc_dtype(self.g, op))
         rank = len(v.shape)
         start = (*self.batch, mul(self.mo, self.mb), mul(no, nb))
         acc = Slice(scratch, start, ((rank - 2, 1), (rank - 1, 1)))

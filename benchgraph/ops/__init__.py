@@ -25,7 +25,8 @@
     movement        StaticTranspose, StaticReshape, Reorder
     concat          Concat
     cast            TypeCast
-    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only
+    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only; quantised_product: products of what they
+                    make, in integers, and _Recentre, an op of the compiler's own
     structural      End, Wildcard
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
@@ -61,6 +62,7 @@ from benchgraph.ops import (
     pool_backward,
     power,
     prelu,
+    quantised_product,
     quantize,
     reduce,
     reduce_norm,
@@ -107,6 +109,7 @@ _MODULES = (
     cast,
     quantize,
     dynamic_quantize,
+    quantised_product,
     structural,
 )
 

@@ -4,9 +4,10 @@ evaluate   every op of a graph in float64
 fill       data for a graph's inputs, the same for the same seed: benchdnn's integers, and uniform numbers for timing
 displace   inputs that need other data: masks, statistics, quantised operands
 domain     real numbers with full mantissas, of the kind that ops meet in use
-compare    the one place that says which results pass
+compare    the one place that says which results pass; answers: where there are two of them
 """
 
+from benchgraph.reference.answers import compare_output
 from benchgraph.reference.compare import FPMATH_EPS, Comparison, Point, compare, fpmath_tolerance, masked, tolerance, zero_limit
 from benchgraph.reference.domain import domain
 from benchgraph.reference.evaluate import call_of, evaluate
@@ -19,6 +20,7 @@ __all__ = [
     "Point",
     "call_of",
     "compare",
+    "compare_output",
     "domain",
     "evaluate",
     "fill",

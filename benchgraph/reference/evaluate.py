@@ -9,7 +9,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.graph.ir import Graph, Op
+from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array, Call
 
@@ -19,13 +19,14 @@ def call_of(op: Op) -> Call:
     return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
 
 
-def evaluate(graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = ()) -> dict[int, Array]:
+def evaluate(graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = (), *, rounds: bool = True) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
     graph: shape-inferred. inputs: an array per graph input, in the tensor's dtype or float64. Floats come back as float64, not rounded to
     their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
-    of scores in the thousands is another one when they are multiples of 32. Everything else is freed after its last use, for one
-    attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape, Unimplemented for an
+    of scores in the thousands is another one when they are multiples of 32. With rounds False they read the exact numbers, as in a library
+    that keeps what passes between fused ops in f32. Everything else is freed after its last use, for one attention score matrix can be a
+    gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape, Unimplemented for an
     op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)
@@ -36,19 +37,25 @@ def evaluate(graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = 
         results = spec(op.kind).reference(call_of(op), tuple(values[t.id] for t in op.inputs))
         made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
         found |= {id: result for id, (_, result) in made.items() if id in wanted}
-        values |= {id: _stored(result, t) for id, (t, result) in made.items() if last_use[id] > n}
+        values |= {id: _stored(result, t, rounds) for id, (t, result) in made.items() if last_use[id] > n}
         for id in {t.id for t in op.inputs}:
             if last_use[id] == n:
                 values.pop(id, None)
     return {id: found[id] for id in sorted(found)}
 
 
-def _stored(result: Array, t: LogicalTensor) -> Array:
+def rounds_between(graph: Graph) -> bool:
+    """Whether a tensor between two ops is of a float type narrower than f32: `evaluate` then has two answers, both of them right."""
+    made = {t.id for op in graph.ops for t in op.outputs}
+    return any(t.id in made and t.dtype.is_float and t.dtype.bits < DType.f32.bits for op in graph.ops for t in op.inputs if op.kind != END)
+
+
+def _stored(result: Array, t: LogicalTensor, rounds: bool) -> Array:
     """An op's result as its tensor holds it for the next op: rounded to a narrow float, infinite beyond the range of f32."""
     if result.dtype.kind != "f" or not t.dtype.is_float:
         return result
     with np.errstate(over="ignore", invalid="ignore"):
-        if t.dtype is not DType.f32:
+        if rounds and t.dtype is not DType.f32:
             return result.astype(t.dtype.numpy).astype(np.float64)
         beyond = (np.abs(result) >= _F32_OVERFLOW) & np.isfinite(result)
     return np.where(beyond, np.copysign(np.inf, result), result) if beyond.any() else result

@@ -111,7 +111,7 @@ def mean_without_its_division(g: Graph) -> Graph:
     return with_op(g, mean, replace(mean, kind="ReduceSum"))
 
 
-@in_graph("pattern/mlp_residual.json", after=DECOMPOSED)
+@in_graph("pattern/mlp_residual.json", after="widen-intermediates")
 def operand_rounded_to_bf16(g: Graph) -> Graph:
     """What --attr-fpmath=bf16 would allow and strict does not. The second product: what a GELU makes is not exact in bf16."""
     product, b = only(g, "MatMul", 1), Builder(g.values)

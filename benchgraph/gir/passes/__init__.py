@@ -11,19 +11,27 @@ from benchgraph.gir.passes.fold_constants import fold_constants
 from benchgraph.gir.passes.fuse_coarse import fuse_coarse
 from benchgraph.gir.passes.fuse_fine import fuse_fine
 from benchgraph.gir.passes.hoist_division import hoist_division
+from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
+from benchgraph.gir.passes.merge_scaling import merge_scaling
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
+from benchgraph.gir.passes.sink_movements import sink_movements
+from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
 _BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozenset({"fused"})
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
+    Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
+    Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
+    Pass("sink-movements", sink_movements, needs=_BASIC, switch="sink"),
+    Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
+    Pass("merge-scaling", merge_scaling, needs=_BASIC, switch="merge-scaling"),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
-    Pass("hoist-division", hoist_division, needs=_CONST, switch="hoist"),
     Pass("defer-scaling", defer_scaling, needs=_CONST, switch="defer"),
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
     Pass("settle-borders", settle_borders, needs=frozenset({"views"}), gives=frozenset({"settled"})),

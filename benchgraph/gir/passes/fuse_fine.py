@@ -78,5 +78,6 @@ def _is_constant(g: Graph, op: Op) -> bool:
 
 
 def _changes_blocks(g: Graph, op: Op) -> bool:
-    """A copy into or out of blocks is walked block by block, which suits no other op."""
-    return spec(op.kind).is_movement and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1
+    """A copy or a conversion into or out of blocks is walked block by block, which suits no other op."""
+    row = spec(op.kind)
+    return (row.is_movement or row.converts) and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1

@@ -4,7 +4,8 @@
                                                         %2 = Multiply(%0, %3)
 
 A division of 16 floats takes six cycles on a Zen 4 core (1.6 ns at 3.7 GHz, eight independent chains of vdivps), a multiplication one; the
-result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: they stay.
+result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: they stay while the dividend is exact
+(the user's own numbers, or picked from them). One that has been rounded before is no exact tie any more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
+from benchgraph.ops.spec import Call
 
 FEWER = 8  # how many times fewer divisors than dividends make the extra op worth its while
 
@@ -27,7 +29,6 @@ def hoist_division(g: Graph, target: Target) -> Graph:
         product = spec(op.kind).product_kind
         if product and _is_worth_it(g, op):
             reciprocal = builder.op(op.kind, builder.const(1.0), op.ins[1])  # in f32, however narrow the divisor is
-            builder.values[reciprocal] = replace(builder.values[reciprocal], constness=g.value(op.ins[1]).constness)
             nodes += builder.nodes
             builder.nodes = []
             op = replace(op, kind=product, ins=(op.ins[0], reciprocal))
@@ -37,4 +38,15 @@ def hoist_division(g: Graph, target: Target) -> Graph:
 
 def _is_worth_it(g: Graph, op: Op) -> bool:
     dividend, divisor = g.value(op.ins[0]), g.value(op.ins[1])
-    return divisor.literal is None and divisor.dtype.is_float and divisor.type.elements * FEWER <= dividend.type.elements
+    if not divisor.dtype.is_float or (divisor.literal is not None and not _is_rounded(g, op.ins[0])):
+        return False
+    return divisor.type.elements * FEWER <= dividend.type.elements
+
+
+def _is_rounded(g: Graph, id: int) -> bool:
+    """Whether some op on the way to a value has rounded it."""
+    maker = g.producer.get(id)
+    if not isinstance(maker, Op):
+        return False
+    call = Call(maker.kind, maker.attrs, tuple(g.value(v).type for v in maker.ins), tuple(g.value(v).type for v in maker.outs))
+    return spec(maker.kind).threshold(call) > 0 or any(_is_rounded(g, v) for v in maker.ins)

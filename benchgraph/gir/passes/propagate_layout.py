@@ -5,7 +5,8 @@
     %6 = MatMul(%3, %4)                         %3 = ReLU(%2)        [N/64][M][64]
                                                 %6 = MatMul(%3, ...)
 
-Weights that are constant are packed once, by init; weights that are not are packed only when their columns are not unit stride.
+Weights that are constant are packed once, by init; weights that are not are packed only when their columns are not unit stride, and where
+dot products take several elements of k at a time: those then lie together, [N/64][K/4][64][4] for s8.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
-from benchgraph.gir.product import K, operand_axes, product
-from benchgraph.gir.schedule import column_block, column_blocked
+from benchgraph.gir.product import K, group_of, operand_axes, product
+from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
 
 
@@ -31,12 +32,24 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
-            panels = column_blocked(len(g.value(wei).shape), column_block(product(g, op), target))
+            panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), group_of(g, op))
             if g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
-                wei = _reordered(values, nodes, wei, panels)
+                if _is_converted_for(g, op, wei):
+                    values[wei] = replace(values[wei], layout=panels)
+                else:
+                    wei = _reordered(values, nodes, wei, panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         nodes.append(op)
-    return g if tuple(nodes) == g.nodes else replace(g, values=tuple(values.values()), nodes=tuple(nodes))
+    found = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
+    return g if found == g else found
+
+
+def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
+    """A weight that is made by a conversion, for this product alone: what converts it can pack it too."""
+    maker = g.producer.get(wei)
+    is_conversion = isinstance(maker, Op) and spec(maker.kind).converts and spec(maker.kind).is_elementwise
+    viewed = any(v.view is not None and v.view.base == wei for v in g.values)
+    return is_conversion and g.value(wei).view is None and not viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
 def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout) -> int:

@@ -1,0 +1,151 @@
+"""low-precision: products of quantised or bf16 operands are computed from what is stored, and scaled afterwards.
+
+%2 = TypeCast(%0: u8)   %3 = Subtract(%2, za)   %4 = Multiply(%3, sa)        %8: s32 = MatMul(%0, %1)
+%5 = TypeCast(%1: s8)   %6 = Multiply(%5, sb[N])                       ->    %9 = Subtract(%8, za * sum of %1 over K)
+%7: f32 = MatMul(%4, %6)                                                     %7 = Multiply(TypeCast(%9), sa * sb)
+
+%2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
+
+Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions and reshapes
+between an operand and its product stay where they are, on stored values. A cast to bf16 between scaling and product is left out: what it
+rounds off is not in the result as a whole number of steps. ops/quantised_product.py has the arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.build import Builder
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.product import product
+from benchgraph.ops import spec
+from benchgraph.ops.affine import unit_steps
+from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
+from benchgraph.ops.spec import Computes, Movement
+from benchgraph.ops.steps import reshaped
+
+_STORED = (DType.u8, DType.s8)
+
+
+def low_precision(g: Graph, target: Target) -> Graph:
+    builder = Builder(g.values)
+    nodes: list[Node] = []
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        result = _rewritten(g, op, builder, target) if spec(op.kind).is_contraction else None
+        if result is not None:
+            last = builder.nodes.pop()
+            nodes += builder.nodes
+            op = replace(last, outs=op.outs)
+            del builder.values[result]
+            builder.nodes = []
+        nodes.append(op)
+    return g if tuple(nodes) == g.nodes else replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes))
+
+
+def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
+    """The product's result, made by the builder's nodes, the last of which makes it; None where it stays as it is."""
+    p = product(g, op)
+    if not (p.is_row_wise and p.has_wei_per_batch):
+        return None
+    src, wei = (_peeled(g, v) for v in op.ins)
+    if target.multiplies(DType.u8) and is_exact(p.reduced[-1]):
+        a, b = _quantised(g, d, src, k=-1), _quantised(g, d, wei, k=-2)
+        if a is not None and b is not None:
+            return multiply(d, p.call, a, b)
+        d.nodes.clear()
+    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None:
+        ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
+        return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
+    return None
+
+
+# ---- operands --------------------------------------------------------------------------------------------------------
+
+Moves = tuple[Op, ...]  # data movements between a value and the product, nearest to the product first
+
+
+@dataclass
+class _Operand:
+    """What an operand is made of. stored: the integer tensor, None when there is none; bf16: the bf16 tensor it is a cast of. Each comes
+    with the movements after it, as do zero points and scales."""
+
+    stored: tuple[int, Moves] | None = None
+    bf16: tuple[int, Moves] | None = None
+    zero: tuple[int, Moves] | None = None
+    scales: tuple[tuple[int, Moves], ...] = ()
+
+
+def _peeled(g: Graph, id: int) -> _Operand:
+    """Go back from an operand of a product through movements, casts, one scaling after another and one shift."""
+    found, moves = _Operand(), tuple[Op, ...]()
+    while isinstance(maker := g.producer.get(id), Op):
+        row, value = spec(maker.kind), g.value(id)
+        if isinstance(row.lower, Movement) and len(maker.ins) == 1:
+            moves += (maker,)
+        elif row.is_product and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
+            found.scales += ((maker.ins[1], moves),)
+        elif row.computes is Computes.difference and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
+            found.zero = maker.ins[1], moves
+        elif row.converts and row.is_elementwise:
+            src = g.value(maker.ins[0]).dtype
+            if src in _STORED and value.dtype.is_float:
+                found.stored = maker.ins[0], moves
+                return found
+            is_first = not found.scales and found.zero is None and found.bf16 is None
+            if src is DType.bf16 and is_first:
+                found.bf16 = maker.ins[0], moves
+            elif not (src.is_float and value.dtype.is_float):
+                return found
+        else:
+            return found
+        id = maker.ins[0]
+    return found
+
+
+def _broadcasts(g: Graph, op: Op) -> bool:
+    """The first operand has the shape of the result."""
+    return g.value(op.ins[0]).shape == g.value(op.outs[0]).shape
+
+
+def _quantised(g: Graph, d: Builder, operand: _Operand, k: int) -> Quantised | None:
+    """k: the axis that is summed over, counted from behind. Builds nothing when there is none."""
+    if operand.stored is None:
+        return None
+    factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
+    shapes = [_shape_of_factor(g, *factor) for factor in factors]
+    if any(shape is None or (len(shape) >= -k and shape[k] != 1) for shape in shapes):
+        return None
+    values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
+    scales = tuple(values[: len(operand.scales)])
+    return Quantised(_moved(g, d, *operand.stored), values[-1] if operand.zero is not None else None, scales)
+
+
+def _moved(g: Graph, d: Builder, id: int, moves: Moves) -> int:
+    """A stored value after the movements that its operand went through."""
+    for move in reversed(moves):
+        id = d.op(move.kind, id, attrs=move.attrs, shape=g.value(move.outs[0]).shape)
+    return id
+
+
+def _shape_of_factor(g: Graph, id: int, moves: Moves) -> Shape | None:
+    """The shape in which a factor broadcasts against the operand after the movements; None for one that no reshape can take there: of
+    more than one dim, or along a dim that does not stay whole."""
+    shape = g.value(id).shape
+    long = [axis - len(shape) for axis, extent in enumerate(shape) if extent != 1]
+    if not long or not moves:
+        return shape if long else ()
+    if len(long) > 1:
+        return None
+    extent = shape[long[0]]
+    for move in reversed(moves):
+        before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+        steps = unit_steps(move.kind, move.attrs, before, after, inverse=False)
+        at = [axis for axis, dim in enumerate(steps) if dim == len(before) + long[0] and after[axis] == extent]
+        if len(at) != 1:
+            return None
+        long = [at[0] - len(after)]
+    return (extent,) + (1,) * (-long[0] - 1)

@@ -1,0 +1,50 @@
+"""widen-intermediates: what only passes from op to op inside the partition is not rounded to bf16 or f16.
+
+%2: bf16 = TypeCast(%1: f32)            %2: f32 = TypeCast(%1)           (nothing to do: its readers read %1)
+%3: f32 = TypeCast(%2)           ->     %4: f32 = Exp(%1)
+%4: bf16 = Exp(%3)   return %4 + 1      ...
+
+Every op computes in f32 anyway; the rounding costs instructions and digits. A value that a product reads in its own dtype stays: there the
+narrow operand is the point, and so do borders, whose dtype is the user's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Elementwise, Reduction
+
+
+def widen_intermediates(g: Graph, target: Target) -> Graph:
+    narrow = {v.id for v in g.values if v.dtype in (DType.bf16, DType.f16) and v.id in g.producer and v.id not in g.outs}
+    for op in reversed(g.nodes):  # a movement is as wide as what reads its result lets it be
+        assert isinstance(op, Op)
+        row = spec(op.kind)
+        widens = isinstance(row.lower, Elementwise | Reduction) or (row.is_movement and op.outs[0] in narrow)
+        if not widens:
+            narrow -= set(op.ins)
+    for op in g.nodes:  # and as narrow as what it moves
+        assert isinstance(op, Op)
+        if spec(op.kind).is_movement and not set(op.ins) <= narrow:
+            narrow -= set(op.outs)
+    changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
+    return _without_casts(g.changed(changed)) if changed else g
+
+
+def _without_casts(g: Graph) -> Graph:
+    """Casts to the dtype that is there already go, but for those that write an output."""
+    instead: dict[int, int] = {}
+    nodes: list[Node] = []
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        op = replace(op, ins=tuple(instead.get(v, v) for v in op.ins))
+        row = spec(op.kind)
+        if row.converts and row.is_elementwise and op.outs[0] not in g.outs and g.value(op.ins[0]).type == g.value(op.outs[0]).type:
+            instead[op.outs[0]] = op.ins[0]
+        else:
+            nodes.append(op)
+    return replace(g, nodes=tuple(nodes))

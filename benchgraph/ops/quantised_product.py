@@ -1,0 +1,134 @@
+"""Products of quantised operands in integers: src = (a - za) * sa, wei = (b - zb) * sb.
+
+    src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
+
+The machine's dot products take u8 times s8. An operand of the other kind is recentred: its stored value and its zero point both move by
+128. All sums are exact: integers up to EXACT_SUM, which f32 holds too.
+
+_Recentre   u8 less 128 as s8, or s8 plus 128 as u8
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import TensorType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import real
+from benchgraph.ops.spec import Array, Call, Decomposer, Elementwise, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import as_dtype, fold
+from benchgraph.ops.strategies import filling
+from benchgraph.ops.unary import same_shape
+from benchgraph.tir.build import binary, cast, type_of
+from benchgraph.tir.ir import BinOp, Const, Expr
+
+MIDDLE = 128  # between the ranges of u8 and s8
+EXACT_SUM = 1 << 24  # up to which f32 holds every integer
+_OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """An operand (stored - zero) * scale. stored: u8 or s8, as it goes into the product; zero (s32 or f32; None: 0) and scales (any
+    float dtype) broadcast against it and do not vary along the axis that is summed over."""
+
+    stored: int
+    zero: int | None
+    scales: tuple[int, ...]
+
+
+def is_exact(k: int) -> bool:
+    """Whether sums over k products stay within what s32 holds and sums of k operands within what f32 does."""
+    return k * 255 * MIDDLE < 2**31 and k * 255 < EXACT_SUM
+
+
+def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised) -> int:
+    """The product in f32, given the call of the f32 one, whose k is the last axis of src and the last but one of wei."""
+    a, za = _recentred(d, src, DType.u8)
+    b, zb = _recentred(d, wei, DType.s8)
+    out = product.outs[0]
+    acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
+    if za is not None:
+        columns = _sum(d, b, len(product.ins[1].shape) - 2)
+        if zb is not None:
+            both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
+            columns = d.op("Subtract", columns, both)
+        acc = d.op("Subtract", acc, d.op("Multiply", columns, za))
+    if zb is not None:
+        rows = _sum(d, a, len(product.ins[0].shape) - 1)
+        acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
+    dst = as_dtype(d, acc, DType.f32)
+    scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
+    if not scales:
+        return dst
+    scale = scales[0]
+    for other in scales[1:]:
+        scale = d.op("Multiply", scale, other)
+    return d.op("Multiply", dst, scale)
+
+
+def _recentred(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int | None]:
+    """The stored value in the wanted dtype, and its zero point in s32; None for 0."""
+    zero = None if operand.zero is None else as_dtype(d, operand.zero, DType.s32)
+    if d.type(operand.stored).dtype is wanted:
+        return operand.stored, zero
+    shift = d.const(MIDDLE if wanted is DType.u8 else -MIDDLE, DType.s32)
+    return d.op(RECENTRE, operand.stored, dtype=wanted), shift if zero is None else d.op("Add", zero, shift)
+
+
+def _sum(d: Decomposer, value: int, axis: int) -> int:
+    """Over one axis, kept as 1, in s32."""
+    return as_dtype(d, fold(d, "ReduceSum", as_dtype(d, value, DType.f32), (axis,)), DType.s32)
+
+
+# ---- _Recentre -------------------------------------------------------------------------------------------------------
+
+RECENTRE = "_Recentre"
+
+
+def _shift(t: TensorType) -> int:
+    return -MIDDLE if t.dtype is DType.u8 else MIDDLE
+
+
+def _recentre(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return ((ins[0].astype(np.int64) + _shift(call.ins[0])).astype(call.outs[0].dtype.numpy),)
+
+
+def _recentred_element(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
+    (src,) = ins
+    dtype = type_of(src)[0]
+    return cast(binary(BinOp.add, cast(src, DType.s32), Const(_shift(TensorType(dtype, ())), DType.s32)), _OTHER[dtype])
+
+
+def _distances_stay(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """dst - src is one number, 128 up or down, for every element."""
+    return bool(np.all(real(outs[0]) - real(ins[0]) == _shift(call.ins[0])))
+
+
+SPECS = (
+    OpSpec(
+        kind=RECENTRE,
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)},
+        infer=same_shape,
+        reference=_recentre,
+        flops=lambda call: 0,
+        threshold=lambda call: 0.0,
+        fill=filling.MOVED,
+        zero_limit=lambda call: 1.0,
+        domain=fills.PLAIN,
+        samples=(
+            Sample(((5, 67),), dtypes=(DType.u8,), out_dtypes=(DType.s8,), why="u8, a tail"),
+            Sample(((4, 32),), dtypes=(DType.s8,), out_dtypes=(DType.u8,), why="s8"),
+        ),
+        laws=(Law("every distance stays what it was", _distances_stay),),
+        converts=True,
+        lower=Elementwise(_recentred_element),
+    ),
+)

@@ -1,0 +1,174 @@
+"""Products in the dtype that is stored, and the passes that clear the way for what stands around them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.passes import run
+from benchgraph.core.target import ISAS, Target
+from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.ops import spec
+from tests.gir.test_passes import gir
+
+PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+NARROW = replace(PLAIN, emulated=frozenset({DType.u8, DType.bf16}))
+
+
+def up_to(g: Graph, last: str, target: Target = NARROW) -> Graph:
+    for p in PIPELINE:
+        g = p.fn(g, target)
+        verify(g)
+        if p.name == last:
+            return g
+    raise KeyError(last)
+
+
+def products(g: Graph) -> list[tuple[DType, DType, DType]]:
+    """(src, wei, dst) of every product."""
+    ops = [op for node in g.nodes for op in (node.ops if isinstance(node, Fused) else (node,))]
+    return [
+        (g.value(op.ins[0]).dtype, g.value(op.ins[1]).dtype, g.value(op.outs[0]).dtype)
+        for op in ops
+        if isinstance(op, Op) and spec(op.kind).is_contraction
+    ]
+
+
+def quantised(b: GraphBuilder, x, scale: float, zp: int):
+    return b.op("Dequantize", x, scales=[scale], zps=[zp], qtype="per_tensor")
+
+
+def per_column(b: GraphBuilder, wei, n: int, zp: int = 0):
+    return b.op("Dequantize", wei, scales=[0.5 + i for i in range(n)], zps=[zp] * n, qtype="per_channel", axis=1)
+
+
+def linear(b: GraphBuilder) -> None:
+    b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 3), per_column(b, b.constant((8, 2), DType.s8), 2))
+
+
+def test_low_precision(golden) -> None:
+    golden(print_gir(up_to(gir(linear), "dead-op")))
+
+
+def test_zero_points_on_both_sides_and_operands_of_the_other_sign(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        src = quantised(b, b.input((4, 8), DType.s8), 0.25, -7)
+        b.op("MatMul", src, per_column(b, b.constant((8, 2), DType.u8), 2, zp=100))
+
+    golden(print_gir(up_to(gir(build), "dead-op")))
+
+
+def test_a_transposed_weight_takes_its_scales_along() -> None:
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
+        b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 0), wei, transpose_b=True)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.u8, DType.s8, DType.s32)]
+
+
+def test_scales_along_k_leave_the_product_in_floats() -> None:
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
+        b.op("MatMul", quantised(b, b.input((4, 2), DType.u8), 0.25, 0), wei)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.f32, DType.f32, DType.f32)]
+
+
+def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
+    def build(b: GraphBuilder) -> None:
+        k = 1 << 17
+        b.op("MatMul", quantised(b, b.input((1, k), DType.u8), 0.25, 0), quantised(b, b.constant((k, 2), DType.s8), 0.5, 0))
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.f32, DType.f32, DType.f32)]
+
+
+def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
+    def build(b: GraphBuilder) -> None:
+        src, wei = (
+            b.op("TypeCast", quantised(b, b.input(shape, dtype), 0.25, 0), dtype=DType.bf16)
+            for shape, dtype in (((4, 8), DType.u8), ((8, 2), DType.s8))
+        )
+        b.op("MatMul", src, wei)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.u8, DType.s8, DType.s32)]
+
+
+@pytest.mark.parametrize(("target", "dtype"), [(NARROW, DType.bf16), (PLAIN, DType.f32)])
+def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: Target, dtype: DType) -> None:
+    g = gir(lambda b: b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 2), DType.bf16)))
+    assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
+
+
+def test_widen_intermediates(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("TypeCast", b.op("Exp", b.input((4, 8))), dtype=DType.bf16)
+        b.op("StaticTranspose", b.op("Square", b.op("Abs", x)), order=[1, 0])
+
+    golden(print_gir(up_to(gir(build), "widen-intermediates")))
+
+
+def test_what_a_bf16_product_reads_is_not_widened() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("ReLU", b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 4), DType.bf16)))
+        b.op("MatMul", x, b.input((4, 2), DType.bf16))
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)] * 2
+
+
+def test_sink_movements(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        moved = b.op("StaticTranspose", b.op("MatMul", b.input((2, 3, 5, 4)), b.input((2, 3, 4, 6))), order=[0, 2, 1, 3])
+        b.op("Quantize", b.op("Reorder", moved), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
+
+    golden(print_gir(up_to(gir(build), "sink-movements")))
+
+
+def test_a_movement_that_others_read_stays_in_front() -> None:
+    def build(b: GraphBuilder) -> None:
+        moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
+        b.op("Add", b.op("Abs", moved), moved)
+
+    g = up_to(gir(build), "hoist-division")
+    assert [op.kind for op in g.nodes if isinstance(op, Op)] == ["Exp", "StaticTranspose", "Abs", "Add"]
+
+
+def test_merge_scaling(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        s = b.op("MatMul", quantised(b, b.input((64, 8), DType.u8), 0.25, 0), quantised(b, b.input((8, 64), DType.s8), 0.3, 0))
+        b.op("Quantize", b.op("Divide", s, b.input((1,))), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
+
+    golden(print_gir(up_to(gir(build), "dead-op")))
+
+
+def test_factors_that_could_overflow_together_are_not_merged() -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("Multiply", b.op("Multiply", b.input((64, 64)), b.input((64, 1))), b.input((1,)))
+
+    g = up_to(gir(build), "merge-scaling")
+    assert len(g.nodes) == 2
+
+
+def test_quantised_attention_is_one_nest(golden) -> None:
+    """Its operands are packed at the batch anchor, recentred on the way; what is written is already quantised and transposed."""
+
+    def build(b: GraphBuilder) -> None:
+        q, k, v = (
+            b.op("TypeCast", quantised(b, b.input((4, 2, *shape), DType.u8), 0.12, 0), dtype=DType.bf16)
+            for shape in ((16, 8), (8, 16), (16, 8))
+        )
+        scores = b.op("Divide", b.op("MatMul", q, k), b.input((1,)))
+        p = b.op("TypeCast", b.op("SoftMax", scores, axis=3), dtype=DType.f32)
+        p = quantised(b, b.op("Quantize", p, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor"), 0.12, 0)
+        dst = b.op("StaticTranspose", b.op("MatMul", b.op("TypeCast", p, dtype=DType.bf16), v), order=[0, 2, 1, 3])
+        dst = b.op("TypeCast", dst, dtype=DType.f32)
+        b.op("Quantize", dst, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor")
+
+    done = run(PIPELINE, gir(build), NARROW, show=print_gir, verify=verify, observe=lambda *_: None)
+    assert sum(any(spec(op.kind).is_contraction for op in n.ops) for n in done.nodes if isinstance(n, Fused)) == 1
+    golden(print_gir(done))
