@@ -385,7 +385,7 @@ def two_pools(b: GraphBuilder) -> None:
     """The second reads rows of the first that others make. A global one ends: all dims 1 but the channels."""
     x = b.op("MaxPool", b.input((1, 2, 11, 40)), data_format="NCX", **POOL)
     y = b.op("AvgPool", x, data_format="NCX", exclude_pad=False, **POOL)
-    wide = {"kernel": y.known_shape[2:], "strides": (1, 1), "pads_begin": (), "pads_end": ()}
+    wide = {"kernel": y.known_shape[2:], "strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0)}
     b.op("ReLU", b.op("AvgPool", y, data_format="NCX", exclude_pad=False, **wide))
 
 
