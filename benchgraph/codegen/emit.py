@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from benchgraph.codegen import microkernel
+from benchgraph.codegen import microkernel, pack
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import AliasScopes, Frame
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Prefetch, Scope, Seq, Slice, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
 from benchgraph.tir.visit import exprs, tensors, variables, walk
 
 PARALLEL = "benchgraph_parallel"
@@ -67,6 +67,8 @@ def _statement(f: Frame, s: Stmt) -> None:
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask)
         case Brgemm():
             _brgemm(f, s)
+        case Pack():
+            _pack(f, s)
         case Prefetch():
             _prefetch(f, s)
 
@@ -192,6 +194,22 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
     )
     function = microkernel.define(f.builder.module, kernel, f.target)
     f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, wei, acc)])
+
+
+def _pack(f: Frame, s: Pack) -> None:
+    src, dst = (_flat(piece) for piece in (s.src, s.dst))
+    packing = pack.Packing(
+        s.k,
+        s.n,
+        src=src.tensor.dtype,
+        dst=dst.tensor.dtype,
+        group=s.group,
+        src_row_stride=src.strides[0],
+        src_col_stride=src.strides[1],
+        dst_row_stride=dst.strides[0],
+    )
+    function = pack.define(f.builder.module, packing, f.target)
+    f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, dst)])
 
 
 def _flat(piece: Slice | Flat) -> Flat:

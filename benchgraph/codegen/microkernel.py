@@ -46,9 +46,10 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
+from benchgraph.codegen.blocks import advanced, affine, load_first, loop, repeat, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I1, I32, I64, PTR, VOID, call, constant, mangled, splat, vector
+from benchgraph.codegen.intrinsics import I32, I64, PTR, VOID, constant, splat, vector
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -151,7 +152,7 @@ class _Emitter:
         column = 0
         kernel = self.kernel
         for panels in register_tiles(kernel.n, self.target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride):
-            self.repeat(panels.count, partial(self.panel, panels, column, src, wei, acc))
+            repeat(self.builder, panels.count, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
 
     def panel(self, panels: Panels, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value) -> None:
@@ -160,7 +161,7 @@ class _Emitter:
         row = 0
         for count, rows in even_split(self.kernel.m, panels.rows):
             place = (src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column))
-            self.repeat(count, partial(self.tile, panels, rows, row, *place))
+            repeat(self.builder, count, partial(self.tile, panels, rows, row, *place))
             row += count * rows
 
     def tile(self, panels: Panels, rows: int, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value) -> None:
@@ -171,10 +172,10 @@ class _Emitter:
         vectors = [(v * self.target.lanes, self.used(panels, v)) for v in range(panels.vectors)]
         places = [(self.element(ACC, acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
         type = vector(memory_type(self.kernel.dtypes[ACC]), self.target.lanes)
-        sums = [self.load(ACC, type, *place) if self.kernel.accumulate else constant(type, 0) for place in places]
+        sums = [load_first(self.builder, type, *place, ACC_BYTES) if self.kernel.accumulate else constant(type, 0) for place in places]
         sums = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, sums)
         for total, place in zip(sums, places, strict=True):
-            self.store(total, *place)
+            store_first(self.builder, total, *place, ACC_BYTES)
 
     def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """All entries along these axes of the batch, by `tile` each."""
@@ -186,7 +187,7 @@ class _Emitter:
             places = self.element(SRC, src, self.affine(b, src_stride)), self.element(WEI, wei, self.affine(b, wei_stride))
             return self.batch(axes[1:], tile, *places, sums)
 
-        return self.loop(extent, sums, entry)
+        return loop(self.builder, extent, sums, entry)
 
     def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
@@ -205,16 +206,16 @@ class _Emitter:
 
         whole, odd = divmod(groups, unroll) if groups else (0, 0)
         if whole:
-            sums = self.loop(whole, sums, partial(steps, [group] * unroll))
+            sums = loop(self.builder, whole, sums, partial(steps, [group] * unroll))
         return steps([group] * odd + [rest] * bool(rest), I64(whole), sums)
 
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One group of k, of which the first `size` elements count: sums[r, v] += src[r] . wei[v]."""
         lanes = self.target.lanes
         type = vector(lane_type(self.kernel.dtypes), lanes)
-        columns = [
-            self.load(WEI, type, self.element(WEI, wei, self.columns(v * lanes)), self.used(panels, v)) for v in range(panels.vectors)
-        ]
+        align = self.kernel.dtypes[WEI].bits // 8
+        parts = ((self.element(WEI, wei, self.columns(v * lanes)), self.used(panels, v)) for v in range(panels.vectors))
+        columns = [load_first(self.builder, type, *part, align) for part in parts]
         if size < self.kernel.group:
             counted = constant(type, (1 << size * self.kernel.dtypes[WEI].bits) - 1)
             columns = [self.builder.and_(column, counted) for column in columns]  # the rest may be NaN
@@ -240,26 +241,8 @@ class _Emitter:
         """Lanes of the panel's vector v that hold columns."""
         return min(self.target.lanes, panels.columns - v * self.target.lanes)
 
-    def load(self, operand: int, type: ir.Type, pointer: ir.Value, used: int) -> ir.Value:
-        """A vector of which only the first `used` lanes are read; the others hold anything, and are never stored."""
-        align = self.kernel.dtypes[operand].bits // 8
-        if used == self.target.lanes:
-            return self.builder.load(pointer, typ=type, align=align)
-        args = [pointer, I32(align), self.mask(used), ir.Constant(type, ir.Undefined)]
-        return call(self.builder, f"llvm.masked.load.{mangled(type)}.p0", type, args)
-
-    def store(self, value: ir.Value, pointer: ir.Value, used: int) -> None:
-        if used == self.target.lanes:
-            self.builder.store(value, pointer, align=ACC_BYTES)
-            return
-        args = [value, pointer, I32(ACC_BYTES), self.mask(used)]
-        call(self.builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, args)
-
-    def mask(self, used: int) -> ir.Constant:
-        return ir.Constant(vector(I1, self.target.lanes), [int(lane < used) for lane in range(self.target.lanes)])
-
     def affine(self, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:
-        return self.builder.add(self.builder.mul(index, I64(scale)), I64(offset))
+        return affine(self.builder, index, scale, offset)
 
     def columns(self, count: ir.Value | int) -> ir.Value | int:
         """How many elements of wei so many columns are."""
@@ -269,33 +252,4 @@ class _Emitter:
 
     def element(self, operand: int, pointer: ir.Value, offset: ir.Value | int) -> ir.Value:
         """The address this many elements of the operand further on."""
-        type = memory_type(self.kernel.dtypes[operand])
-        return self.builder.gep(pointer, [I64(offset) if isinstance(offset, int) else offset], inbounds=True, source_etype=type)
-
-    def repeat(self, count: int, body: Callable[[ir.Value], None]) -> None:
-        """Run body(i) for i in 0 .. count - 1."""
-
-        def once(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            body(i)
-            return carried
-
-        self.loop(count, [], once)
-
-    def loop(self, count: int, carried: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
-        """Run body(i, carried) for i in 0 .. count - 1, each time with what the time before returned; gives the last result."""
-        if count == 1:
-            return body(I64(0), carried)
-        builder = self.builder
-        before = builder.block
-        head, after = builder.append_basic_block("loop"), builder.append_basic_block("done")
-        builder.branch(head)
-        builder.position_at_end(head)
-        index, phis = builder.phi(I64), [builder.phi(value.type) for value in carried]
-        results = body(index, phis)
-        following = builder.add(index, I64(1))
-        builder.cbranch(builder.icmp_unsigned("<", following, I64(count)), head, after)
-        for phi, first, later in zip([index, *phis], [I64(0), *carried], [following, *results], strict=True):
-            phi.add_incoming(first, before)
-            phi.add_incoming(later, builder.block)
-        builder.position_at_end(after)
-        return results
+        return advanced(self.builder, pointer, offset, memory_type(self.kernel.dtypes[operand]))

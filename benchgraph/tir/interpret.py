@@ -37,6 +37,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
+    Pack,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -160,6 +161,9 @@ class _Writer:
             case Brgemm():
                 pieces = [self.piece(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
+            case Pack():
+                src, dst = self.piece(s.src, ranges, s.k, s.n), self.piece(s.dst, ranges, s.k, s.n, s.group)
+                self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
             case Prefetch():
                 self.line(depth, "pass")
 

@@ -249,7 +249,7 @@ Axis: TypeAlias = tuple[int, int]  # (dim, step)
 
 @dataclass(frozen=True)
 class Slice:
-    """A piece of a tensor for a microkernel: where it starts and how it steps.
+    """A piece of a tensor for a microkernel or a packing: where it starts and how it steps.
 
     index: the first element. axes: for its rows, its columns and each axis of the batch, the dim of the tensor that it runs along and by
     how many indices a step goes, (0, 0) for a batch axis along which the operand does not move. Dims, not strides, so that passes may
@@ -312,6 +312,33 @@ class Brgemm:
         return GROUPS.get(self.dtypes, 1)
 
 
+# What may become wei of a dtype while it is packed.
+PACKED_FROM: dict[DType, frozenset[DType]] = {
+    DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
+    DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
+    DType.s8: frozenset({DType.s8, DType.u8}),
+}
+
+
+@dataclass(frozen=True)
+class Pack:
+    """wei[k // g][n][k % g] = convert(src[k, n]): a matrix as Brgemm reads wei of dst's dtype, in groups of g along k.
+
+    src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Neither has a batch. The last group
+    is filled up with zeros. To floats convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM.
+    """
+
+    src: Slice | Flat
+    dst: Slice | Flat
+    k: int
+    n: int
+
+    @property
+    def group(self) -> int:
+        """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
+        return next((group for dtypes, group in GROUPS.items() if dtypes[1] is self.dst.tensor.dtype), 1)
+
+
 @dataclass(frozen=True)
 class Prefetch:
     """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
@@ -322,7 +349,7 @@ class Prefetch:
     is_store: bool = False
 
 
-Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Prefetch
+Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch
 
 
 @dataclass(frozen=True)

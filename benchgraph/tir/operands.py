@@ -1,15 +1,15 @@
-"""What a microkernel call reads and writes: its slices with how far they reach."""
+"""What microkernels and packings read and write: their slices with how far those reach."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.tir.ir import Brgemm, Flat, Slice
+from benchgraph.tir.ir import Brgemm, Flat, Pack, Slice
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A microkernel's operand. extents: of rows, columns and batch, in steps of the slice. group: elements from each step's place on."""
+    """One slice of a statement. extents: of rows, columns and batch, in steps of the slice. group: elements from each step's place on."""
 
     piece: Slice | Flat
     extents: tuple[int, ...]
@@ -26,8 +26,17 @@ class Operand:
         reach[-1][1] += self.group - 1
         return tuple((least, most) for least, most in reach)
 
+    def stride(self, axis: int) -> int:
+        """Elements between two rows (0), columns (1) or entries of an axis of the batch."""
+        if isinstance(self.piece, Flat):
+            return self.piece.strides[axis]
+        dim, step = self.piece.axes[axis]
+        return self.piece.tensor.strides[dim] * step
 
-def operands(s: Brgemm) -> tuple[Operand, Operand, Operand]:
-    """src, wei and acc. wei is read in whole groups."""
-    wei = Operand(s.wei, (-(-s.k // s.group), s.n, *s.batch), s.group)
-    return Operand(s.src, (s.m, s.k, *s.batch)), wei, Operand(s.acc, (s.m, s.n))
+
+def operands(s: Brgemm | Pack) -> tuple[Operand, ...]:
+    """What is read, then what is written: src, wei and acc, or src and dst. Groups are read and written whole."""
+    groups = -(-s.k // s.group)
+    if isinstance(s, Pack):
+        return Operand(s.src, (s.k, s.n)), Operand(s.dst, (groups, s.n), s.group)
+    return Operand(s.src, (s.m, s.k, *s.batch)), Operand(s.wei, (groups, s.n, *s.batch), s.group), Operand(s.acc, (s.m, s.n))

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.visit import bound_names, exprs, variables, walk_expr
 
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store, or one operand of a microkernel.
+    """One load or store, or one operand of a microkernel or a packing.
 
     spans: what a slice adds to the index in each dim, (least, most); (0, 0) for one element. ranges: those in force there.
     """
@@ -48,13 +48,13 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
                 yield from accesses(c, ranges)
         case Store():
             yield Access(s.tensor, s.index, tuple(_lanes(i) for i in s.index), True, ranges)
-        case Brgemm():
-            src, wei, acc = operands(s)
-            yield _operand(src, False, ranges)
-            yield _operand(wei, False, ranges)
-            if s.accumulate:
-                yield _operand(acc, False, ranges)
-            yield _operand(acc, True, ranges)
+        case Brgemm() | Pack():
+            *read, written = operands(s)
+            for o in read:
+                yield _operand(o, False, ranges)
+            if isinstance(s, Brgemm) and s.accumulate:
+                yield _operand(written, False, ranges)
+            yield _operand(written, True, ranges)
 
 
 def _lanes(i: Expr) -> Range:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchgraph.tir.affine import Linear, Ranges, inside, linear_bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Pack, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.regions import Access, accesses, position
 from benchgraph.tir.visit import variables
 
@@ -54,12 +54,12 @@ def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored
             then = _run(t, s.then, assume(s.cond, ranges, holds=True), extents, stored)
             orelse = stored if s.orelse is None else _run(t, s.orelse, assume(s.cond, ranges, holds=False), extents, stored)
             return None if then is None or orelse is None else [box for box in then if box in orelse]
-        case Store() | Brgemm():
+        case Store() | Brgemm() | Pack():
             return _leaf(t, s, ranges, extents, stored)
     return stored
 
 
-def _leaf(t: Tensor, s: Store | Brgemm, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
+def _leaf(t: Tensor, s: Store | Brgemm | Pack, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
     for a in accesses(s, ranges):
         if a.tensor.name != t.name:
             continue

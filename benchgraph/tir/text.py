@@ -35,6 +35,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     Module,
+    Pack,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -67,7 +68,7 @@ def print_tir(node: Module | Func | Stmt | Expr) -> str:
             return "\n\n".join(print_tir(f) for f in (node.init, node.main) if f is not None)
         case Func():
             return "\n".join(_func(node))
-        case For() | If() | Seq() | Alloc() | Store() | Brgemm() | Prefetch():
+        case For() | If() | Seq() | Alloc() | Store() | Brgemm() | Pack() | Prefetch():
             return "\n".join(_stmt(node))
         case _:
             return _expr(node)
@@ -123,6 +124,9 @@ def _stmt(s: Stmt) -> list[str]:
             return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}"]
         case Brgemm():
             return [_brgemm(s)]
+        case Pack():
+            src, dst = (_slice(o) for o in operands(s))
+            return [f"pack ({s.k}x{s.n}) {dst} = {src}"]
         case Prefetch():
             return [f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.is_store else ''}"]
 

@@ -150,7 +150,7 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
 
 
 def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> Piece:
-    """Batch entry -> the rows x cols of t that a Slice means. group: rows that lie together."""
+    """Batch entry -> the rows x cols view of t that a Slice means; by groups of rows, groups x group x cols, if they lie in such."""
     steps = -(-rows // group)
 
     def entry(batch: tuple[int, ...]) -> Value:
@@ -165,35 +165,50 @@ def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, c
             if end >= size:
                 raise IndexError(f"a slice reaches {end} in a dim of size {size}")
         strides = tuple(t.strides[dim] * step for dim, step in axes[:2])
-        return _view(t[tuple(slice(i, None) for i in at)], rows, cols, strides, group)
+        return _view(t[tuple(slice(i, None) for i in at)], steps, cols, strides, group)
 
     return entry
 
 
 def flat_piece(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int, group: int) -> Piece:
+    steps = -(-rows // group)
+
     def entry(batch: tuple[int, ...]) -> Value:
         start = natural(offset + sum(b * stride for b, stride in zip(batch, strides[2:], strict=False)))
-        end = start + (-(-rows // group) - 1) * strides[0] + (cols - 1) * strides[1] + group - 1
+        end = start + (steps - 1) * strides[0] + (cols - 1) * strides[1] + group - 1
         if natural(end) >= t.size:
             raise IndexError(f"a slice reaches {end} in a tensor of {t.size}")
-        return _view(t[start:], rows, cols, tuple(stride * t.itemsize for stride in strides[:2]), group)
+        return _view(t[start:], steps, cols, tuple(stride * t.itemsize for stride in strides[:2]), group)
 
     return entry
 
 
-def _view(t: Value, rows: int, cols: int, strides: tuple[int, ...], group: int) -> Value:
-    """rows x cols elements: a view, or a copy where rows lie in groups. strides: bytes between rows, or groups of them, and columns."""
+def _view(t: Value, steps: int, cols: int, strides: tuple[int, ...], group: int) -> Value:
+    """strides: bytes between rows, or groups of them, and columns."""
+    bits = t.view(f"u{t.itemsize}")  # numpy cannot stride over every dtype that is not its own
     if group == 1:
-        return as_strided(t, (rows, cols), strides)
-    grouped = as_strided(t, (-(-rows // group), group, cols), (strides[0], t.itemsize, strides[1]))
-    return grouped.reshape(-1, cols)[:rows]
+        return as_strided(bits, (steps, cols), strides).view(t.dtype)
+    return as_strided(bits, (steps, group, cols), (strides[0], t.itemsize, strides[1])).view(t.dtype)
 
 
 def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulate: bool) -> None:
     """In acc's dtype, to which each element of src and wei is converted: s32 wraps around."""
     out = acc(())
-    total = functools.reduce(np.add, (src(b).astype(out.dtype) @ wei(b).astype(out.dtype) for b in np.ndindex(*batch)))
+
+    def entry(b: tuple[int, ...]) -> Value:
+        rows = src(b).astype(out.dtype)
+        return rows @ wei(b).reshape(-1, out.shape[1])[: rows.shape[1]].astype(out.dtype)
+
+    total = functools.reduce(np.add, map(entry, np.ndindex(*batch)))
     out[...] = out + total if accumulate else total
+
+
+def pack(src: Piece, dst: Piece, dtype: DType) -> None:
+    """Zeros fill the last group."""
+    matrix, out = src(()), dst(())
+    values = cast(matrix.astype(np.int16) - 128 if matrix.dtype == np.uint8 else matrix, dtype)
+    padding = out.size // values.shape[1] - values.shape[0]
+    out[...] = np.pad(values, ((0, padding), (0, 0))).reshape(out.shape)
 
 
 NAMES: dict[str, Any] = {
@@ -201,7 +216,7 @@ NAMES: dict[str, Any] = {
     "vector_min": vector_min, "vector_max": vector_max, "scalar_mul_high": scalar_mul_high, "scalar_mul_low": scalar_mul_low,
     "vector_mul_high": vector_mul_high, "vector_mul_low": vector_mul_low, "scalar_select": scalar_select, "where": np.where,
     "full": np.full, "cast": cast,
-    "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "neg": np.negative, "abs": np.abs,
-    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
+    "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
     "normal_cdf": normal_cdf, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """What every Tensor IR function must satisfy. A violation is a fault in a pass or a lowering, never the user's.
 
 Checked: every tensor is a parameter, declared in scope, or laid out in an arena; loop variables are used where they are defined; types
-and lanes agree; what shares bytes with its neighbours (s4, u4) is a parameter and only read; microkernel slices are what the microkernel
-can address; and no index certainly leaves its tensor.
+and lanes agree; what shares bytes with its neighbours (s4, u4) is a parameter and only read; slices of microkernels and packings are what
+those can address; and no index certainly leaves its tensor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
     GROUPS,
     INDEX,
+    PACKED_FROM,
     Alloc,
     Binary,
     BinOp,
@@ -33,6 +34,7 @@ from benchgraph.tir.ir import (
     Load,
     LoopKind,
     Module,
+    Pack,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -140,6 +142,8 @@ def _stmt(s: Stmt, scope: _Scope) -> None:
             _brgemm(s, scope)
         case Alloc():
             _alloc(s, scope)  # a block of its own: nothing can use it
+        case Pack():
+            _pack(s, scope)
         case Prefetch():
             _prefetch(s, scope)
 
@@ -320,7 +324,7 @@ def _prefetch(s: Prefetch, scope: _Scope) -> None:
         _scalar(s, i, INDEX, scope)
 
 
-# ---- microkernels ----------------------------------------------------------------------------------------------------
+# ---- microkernels and packings ----------------------------------------------------------------------------------------------------
 
 
 def _brgemm(s: Brgemm, scope: _Scope) -> None:
@@ -329,6 +333,30 @@ def _brgemm(s: Brgemm, scope: _Scope) -> None:
     if s.dtypes not in GROUPS:
         known = ", ".join(" ".join(d.value for d in dtypes) for dtypes in GROUPS)
         _fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
+    _operands(s, scope)
+    for o in operands(s):
+        needed = o.piece is not s.src or s.group > 1
+        if needed and o.stride(1) != o.group and o.extents[1] > 1:
+            _fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
+    if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
+        _fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
+
+
+def _pack(s: Pack, scope: _Scope) -> None:
+    if min(s.k, s.n) < 1:
+        _fail(s, scope, f"extents {s.k}x{s.n} must be positive")
+    source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
+    if source not in PACKED_FROM.get(dtype, ()):
+        _fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
+    _operands(s, scope)
+    src, dst = operands(s)
+    if dst.stride(1) != s.group and s.n > 1:
+        _fail(s, scope, f"the columns of {s.dst.tensor.name} have stride {dst.stride(1)}, not {s.group}")
+    if 1 not in (src.stride(0), src.stride(1)):
+        _fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
+
+
+def _operands(s: Brgemm | Pack, scope: _Scope) -> None:
     for o in operands(s):
         _tensor(s, o.piece.tensor, scope)
         if isinstance(o.piece, Flat):
@@ -337,23 +365,17 @@ def _brgemm(s: Brgemm, scope: _Scope) -> None:
             _slice(s, o.piece, o, scope)
 
 
-def _columns(s: Brgemm, o: Operand, stride: int, scope: _Scope) -> None:
-    if (o.piece is not s.src or s.group > 1) and stride != o.group and o.extents[1] > 1:
-        _fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {stride}, not {o.group}")
-
-
-def _flat(s: Brgemm, piece: Flat, o: Operand, scope: _Scope) -> None:
+def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: _Scope) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
         _fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
     if len(piece.strides) != len(o.extents):
         _fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(o.extents)} axes")
-    _columns(s, o, piece.strides[1], scope)
     (span,) = o.spans()
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm, piece: Slice, o: Operand, scope: _Scope) -> None:
+def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: _Scope) -> None:
     t, rank, axes, extents = piece.tensor, len(piece.tensor.shape), piece.axes, o.extents
     if len(piece.index) != rank:
         _fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
@@ -361,10 +383,6 @@ def _slice(s: Brgemm, piece: Slice, o: Operand, scope: _Scope) -> None:
         _fail(s, scope, f"rows, columns, batch along {axes} do not make a slice of rank {rank}; flat tensors take flat slices")
     if o.group > 1 and (t.shape[-1] != o.group or t.strides[-1] != 1 or any(d == rank - 1 and step for d, step in axes)):
         _fail(s, scope, f"{t.name} needs groups of {o.group} along k in its innermost dim")
-    dim, step = axes[1]
-    _columns(s, o, t.strides[dim] * step, scope)
-    if piece is s.acc and axes[0][1] != 1 and extents[0] > 1:
-        _fail(s, scope, f"the rows of {t.name} are {axes[0][1]} indices apart, not 1")
     for d, (i, span) in enumerate(zip(piece.index, o.spans(), strict=True)):
         _scalar(s, i, INDEX, scope)
         _in_bounds(s, t, d, i, span, scope, masked=False)

@@ -18,6 +18,7 @@ from benchgraph.tir.ir import (
     For,
     If,
     Load,
+    Pack,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -133,6 +134,8 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
             return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
         case Brgemm():
             return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc))
+        case Pack():
+            return (*slice_exprs(s.src), *slice_exprs(s.dst))
         case Prefetch():
             return s.index
         case Seq() | Alloc():
@@ -154,6 +157,9 @@ def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
         case Brgemm():
             src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
             return s if src is s.src and wei is s.wei and acc is s.acc else replace(s, src=src, wei=wei, acc=acc)
+        case Pack():
+            src, dst = _map_slice(s.src, fn), _map_slice(s.dst, fn)
+            return s if src is s.src and dst is s.dst else replace(s, src=src, dst=dst)
         case Prefetch():
             index = map_tuple(s.index, fn)
             return s if index is s.index else replace(s, index=index)
@@ -170,7 +176,7 @@ def children(s: Stmt) -> tuple[Stmt, ...]:
             return (s.then,) if s.orelse is None else (s.then, s.orelse)
         case Seq():
             return s.stmts
-        case Store() | Brgemm() | Alloc() | Prefetch():
+        case Store() | Brgemm() | Pack() | Alloc() | Prefetch():
             return ()
 
 
@@ -187,7 +193,7 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
         case Seq():
             new = tuple(fn(c) for c in s.stmts)
             return s if all(a is b for a, b in zip(s.stmts, new, strict=True)) else Seq(new)
-        case Store() | Brgemm() | Alloc() | Prefetch():
+        case Store() | Brgemm() | Pack() | Alloc() | Prefetch():
             return s
 
 
@@ -215,6 +221,8 @@ def tensors(s: Stmt) -> Iterator[Tensor]:
                 yield stmt.tensor
             case Brgemm():
                 yield from (stmt.src.tensor, stmt.wei.tensor, stmt.acc.tensor)
+            case Pack():
+                yield from (stmt.src.tensor, stmt.dst.tensor)
 
 
 def bound_names(s: Stmt) -> frozenset[str]:
@@ -252,6 +260,8 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
             return replace(s, tensor=new[s.tensor.name])
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+        case Pack():
+            return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s
 
 

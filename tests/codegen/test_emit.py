@@ -44,7 +44,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.passes import run as run_passes
-from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8
+from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -339,7 +339,7 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
     assert [s.accumulate for s in seen] == [False, True]
 
 
-@pytest.mark.parametrize("program", [matmul_bf16, matmul_u8_s8], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [matmul_bf16, matmul_u8_s8, packed_matmul], ids=lambda p: p.__name__)
 def test_products_in_groups_mean_what_the_interpreter_says(program: Callable[[], Func], isa: Isa, run: Run) -> None:
     f = program()
     args = [np.ascontiguousarray(a) for a in arguments(f)]

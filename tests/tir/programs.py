@@ -24,6 +24,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
+    Pack,
     Scope,
     Select,
     Seq,
@@ -276,9 +277,23 @@ def matmul_u8_s8() -> Func:
     return Func("matmul_u8_s8", (x, w, s, y), seq(Alloc(acc), parallel(mo, 2, call, scaled)))
 
 
+def packed_matmul() -> Func:
+    """Weights that each entry of a batch brings along, transposed: packed into a temporary of two panels that the row tasks read."""
+    x, w, y = param("x", 3, 4, 7, dtype=DType.bf16), param("w", 3, 40, 7), param("y", 3, 4, 40)
+    packed, acc = tensor("packed", DType.bf16, (3, 2, 4, 20, 2)), tensor("acc", F32, (3, 4, 40))
+    src = Slice(w, (b, mul(no, 20), ZERO), ((2, 1), (1, 1)))
+    panel = Slice(packed, (b, no, ZERO, ZERO, ZERO), ((2, 1), (3, 1)))
+    m0, n0 = mul(mo, 2), mul(no, 20)
+    call = Brgemm(Slice(x, (b, m0, ZERO), LAST_TWO), panel, Slice(acc, (b, m0, n0), LAST_TWO), 2, 20, 7)
+    copy = loop(i, 2, loop(j, 20, put(y, b, add(m0, i), add(n0, j), value=at(acc, b, add(m0, i), add(n0, j)))))
+    body = parallel(b, 3, loop(no, 2, Pack(src, panel, 7, 20)), parallel(mo, 2, loop(no, 2, call, copy)))
+    return Func("packed_matmul", (x, w, y), seq(Alloc(packed), Alloc(acc), body))
+
+
 PROGRAMS: tuple[Callable[[], Func], ...] = (
     relu, matmul_relu, batch_reduce, attention, transpose, two_stages, dependent_stages, column_sums, row_extremes, ragged_chunks,
     shared_temporary, running_sum, split_and_join, dequantised, matmul_bf16, matmul_u8_s8,
+    packed_matmul,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from benchgraph.tir.ir import (
     Expr,
     Func,
     Load,
+    Pack,
     Ramp,
     ReduceLanes,
     Scope,
@@ -287,3 +288,27 @@ def test_sums_of_s32_wrap_around() -> None:
         Func("f", (x, w, y), Brgemm(*rows, 1, 1, 4, accumulate=True)), [np.full((1, 4), 1, np.uint8), np.ones((1, 1, 4), np.int8), got]
     )
     assert got[0, 0] == 3 - 2**31
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_packing_gives_what_the_microkernel_reads(transposed: bool) -> None:
+    """u8 less 128, groups of four, zeros after the sixth row; a column that is not packed keeps what it holds."""
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(0, 256, (6, 5)).astype(np.uint8)
+    x, w = param("x", *(5, 6) if transposed else (6, 5), dtype=DType.u8), param("w", 2, 6, 4, dtype=DType.s8)
+    axes = ((1, 1), (0, 1)) if transposed else ((0, 1), (1, 1))
+    f = Func("f", (x, w), Pack(Slice(x, (Const(0), Const(0)), axes), Slice(w, (Const(0),) * 3, ((0, 1), (1, 1))), 6, 5))
+    got = np.full((2, 6, 4), 77, np.int8)
+    interpret(f, [matrix.T.copy() if transposed else matrix, got])
+    want = np.pad(matrix.astype(int) - 128, ((0, 2), (0, 0))).reshape(2, 4, 5).swapaxes(1, 2)
+    np.testing.assert_array_equal(got[:, :5], want)
+    assert (got[:, 5] == 77).all()
+
+
+def test_packing_rounds_to_bf16() -> None:
+    x, w = param("x", 2, 1), param("w", 1, 1, 2, dtype=DType.bf16)
+    axes = ((0, 1), (1, 1))
+    got = np.zeros((1, 1, 2), DType.bf16.numpy)
+    f = Func("f", (x, w), Pack(Slice(x, (Const(0), Const(0)), axes), Slice(w, (Const(0),) * 3, axes), 2, 1))
+    interpret(f, [np.array([[1 + 2**-8], [1 + 3 * 2**-8]], np.float32), got])
+    assert got.ravel().tolist() == [1.0, 1 + 2**-6]

@@ -31,7 +31,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.text import print_tir
-from tests.tir.programs import attention, matmul_bf16, matmul_relu, relu
+from tests.tir.programs import attention, matmul_bf16, matmul_relu, packed_matmul, relu
 
 i, j = Var("i"), Var("j")
 X = tensor("x", DType.f32, (8,))
@@ -81,7 +81,7 @@ def test_flat_batch_reduce_shows_strides() -> None:
     assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, (5,), accumulate=True)) == text
 
 
-@pytest.mark.parametrize("program", [matmul_relu, attention, matmul_bf16], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [matmul_relu, attention, matmul_bf16, packed_matmul], ids=lambda p: p.__name__)
 def test_function(program, golden) -> None:
     golden(print_tir(program()))
 

@@ -10,6 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, unary
 from benchgraph.tir.ir import (
     Alloc,
+    Axis,
     Binary,
     BinOp,
     Brgemm,
@@ -22,6 +23,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     Module,
+    Pack,
     Ramp,
     ReduceLanes,
     Scope,
@@ -42,6 +44,7 @@ V, H, P = param("v", 64), param("h", 8, dtype=DType.bf16), param("p", 8, dtype=D
 B, W, FLAT_W = (
     param(name, *shape, dtype=d) for name, shape, d in (("b", (8, 8), DType.u8), ("w", (2, 8, 4), DType.s8), ("fw", (64,), DType.s8))
 )
+SPARSE = param("sparse", 8, 8, dtype=DType.u8, strides=(32, 2))
 PAIRS = param("pairs", 4, 8, 2, dtype=DType.s8)
 T, C = tensor("t", DType.f32, (8,)), param("c", 8, 8, dtype=DType.s32)
 x = at(X, 0, 0)
@@ -50,7 +53,7 @@ WIDE = Load(V, (RAMP,))
 
 
 def func(*body: Stmt) -> Func:
-    return Func("f", (X, Y, S, V, H, P, B, W, FLAT_W, PAIRS, C), seq(*body) if body else Seq(()))
+    return Func("f", (X, Y, S, V, H, P, B, W, FLAT_W, PAIRS, SPARSE, C), seq(*body) if body else Seq(()))
 
 
 def value(e: Expr) -> Stmt:
@@ -60,6 +63,11 @@ def value(e: Expr) -> Stmt:
 def gemm(src: Slice | Flat | None = None, acc: Slice | Flat | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
     whole = Slice(X, (ZERO, ZERO), ROWS_COLS)
     return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), ROWS_COLS), m, n, k)
+
+
+def pack(src: Slice | None = None, dst: Slice | Flat | None = None, k: int = 7) -> Pack:
+    """u8 to s8, in two groups of which the second one is filled up."""
+    return Pack(src or Slice(B, (ZERO, ZERO), ROWS_COLS), dst or Slice(W, (ZERO, ZERO, ZERO), ROWS_COLS), k, 8)
 
 
 def bytes_gemm(wei: Slice | Flat | None = None, src: Slice | None = None, k: int = 7) -> Brgemm:
@@ -124,6 +132,14 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "gemm_src_of_groups": (bytes_gemm(src=Slice(B, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of b have stride 8, not 1"),
     "gemm_last_group_too_far": (bytes_gemm(Slice(W, (Const(1), ZERO, ZERO), ROWS_COLS)), "`1` + 0..1 of w reaches 1..1, outside dim 0"),
     "gemm_flat_last_group_too_far": (bytes_gemm(Flat(FLAT_W, Const(5), (32, 4))), "`5` + 0..63 of fw reaches 5..5, outside"),
+    "pack_extent": (pack(k=0), "must be positive"),
+    "pack_dtype": (pack(Slice(X, (ZERO, ZERO), ROWS_COLS)), "f32 is packed to s8; the pairs are in PACKED_FROM"),
+    "pack_to_wide": (Pack(Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 4), "f32 is packed to s32"),
+    "pack_too_far": (pack(Slice(B, (Const(2), ZERO), ROWS_COLS)), "`2` + 0..6 of b reaches 2..2, outside dim 0"),
+    "pack_strides": (pack(Slice(SPARSE, (ZERO, ZERO), ROWS_COLS)), "neither rows nor columns of sparse have stride 1"),
+    "pack_not_in_groups": (pack(dst=Slice(W, (ZERO, ZERO, ZERO), ((0, 1), (2, 1)))), "w needs groups of 4 along k"),
+    "pack_columns": (pack(dst=Flat(FLAT_W, ZERO, (4, 8))), "the columns of fw have stride 8, not 4"),
+    "pack_last_group_too_far": (pack(dst=Slice(W, (Const(1), ZERO, ZERO), ROWS_COLS)), "`1` + 0..1 of w reaches 1..1, outside dim 0"),
     "gemm_columns": (gemm(acc=Slice(Y, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of y have stride 8, not 1"),
     "gemm_acc_rows": (gemm(acc=Slice(Y, (ZERO, ZERO), ((0, 2), (1, 1)))), "the rows of y are 2 indices apart, not 1"),
     "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), ((1, 1), (1, 1)))), "do not make a slice of rank 2"),
@@ -151,6 +167,11 @@ def test_programs_are_well_formed(program) -> None:
 @pytest.mark.parametrize("k", [1, 5, 7, 8])
 def test_products_in_groups_are_accepted(k: int, wei: Flat | None) -> None:
     verify(func(bytes_gemm(wei, k=k)))
+
+
+@pytest.mark.parametrize("axes", [ROWS_COLS, ((1, 1), (0, 1))], ids=["rows", "columns"])
+def test_packings_are_accepted_whichever_way_src_lies(axes: tuple[Axis, Axis]) -> None:
+    verify(func(pack(Slice(B, (ZERO, ZERO), axes))))
 
 
 def test_module_verifies_init_too() -> None:

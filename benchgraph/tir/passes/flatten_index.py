@@ -13,7 +13,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import reach
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import simplify_expr
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
 from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts
 
@@ -70,4 +70,6 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
             return replace(s, tensor=_flat(s.tensor), index=_index(s.tensor, s.index, ranges))
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+        case Pack():
+            return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s

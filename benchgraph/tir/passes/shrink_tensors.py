@@ -24,7 +24,27 @@ from math import isfinite, prod
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, If, Load, LoopKind, Ramp, Scope, Seq, Slice, Stmt, Store, Tensor, tensor
+from benchgraph.tir.ir import (
+    Alloc,
+    Brgemm,
+    Expr,
+    Flat,
+    For,
+    Func,
+    If,
+    Load,
+    LoopKind,
+    Pack,
+    Ramp,
+    Scope,
+    Seq,
+    Slice,
+    Stmt,
+    Store,
+    Tensor,
+    tensor,
+)
+from benchgraph.tir.operands import operands
 from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned, position
 from benchgraph.tir.stored import stores_first
 from benchgraph.tir.visit import bound_names, exprs, fresh, map_children, map_exprs, map_parts, map_tensors, tensors, walk, walk_expr
@@ -179,9 +199,9 @@ def _window(found: Sequence[Access], dim: int, inner: frozenset[str], size: int)
 
 
 def _fits_register(t: Tensor, s: Stmt) -> bool:
-    """One element that neither a microkernel nor several threads use."""
+    """One element that neither a microkernel or packing nor several threads use."""
     for c in walk(s):
-        if isinstance(c, Brgemm) and t.name in (c.src.tensor.name, c.wei.tensor.name, c.acc.tensor.name):
+        if isinstance(c, Brgemm | Pack) and any(t.name == o.piece.tensor.name for o in operands(c)):
             return False
         if isinstance(c, For) and c.kind is LoopKind.parallel and _uses(c, t):
             return False
@@ -214,6 +234,8 @@ def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges:
             return Store(new, index(s.index), s.value, s.mask)
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+        case Pack():
+            return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s
 
 

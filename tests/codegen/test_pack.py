@@ -1,0 +1,117 @@
+"""Packing against its definition: every conversion, both ways src may lie, sizes that end within vectors and groups, on every ISA."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from benchgraph.codegen.pack import Packing, define, transposed
+from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISAS, Isa
+from benchgraph.core.target import Target
+from benchgraph.runtime.code import Code, load
+from benchgraph.tir import values
+from benchgraph.tir.ir import GROUPS, PACKED_FROM
+from tests.fence import fenced
+
+SIZES = [(1, 1), (13, 17), (71, 36)]
+GROUP = {dtypes[1]: group for dtypes, group in GROUPS.items()}
+PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(sources, key=lambda d: d.value)]
+
+
+def packing(k: int, n: int, src: DType, dst: DType, *, dense: str, gap: int = 0) -> Packing:
+    """dense: rows or columns of src. gap: unused elements of src after each row or column, and unused columns of dst."""
+    strides = (n + gap, 1) if dense == "rows" else (1, k + gap)
+    group = GROUP[dst]
+    return Packing(
+        k, n, src=src, dst=dst, group=group, src_row_stride=strides[0], src_col_stride=strides[1], dst_row_stride=(n + gap) * group
+    )
+
+
+def source(p: Packing) -> np.ndarray:
+    """Elements up to the last one, all bits of narrow dtypes but NaN, no two rows or columns alike."""
+    size = (p.k - 1) * p.src_row_stride + (p.n - 1) * p.src_col_stride + 1
+    rng = np.random.default_rng(p.k)
+    if p.src is DType.f32:
+        return rng.standard_normal(size).astype(np.float32)
+    bits = rng.integers(0, 1 << p.src.bits, size).astype(f"u{p.src.bits // 8}")
+    found = bits.view(p.src.numpy)
+    return np.where(np.isnan(found.astype(np.float32)), np.ones(1, found.dtype), found)
+
+
+def packed(p: Packing, src: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The definition: out, of whole rows of groups, after the packing ran."""
+    matrix = src[np.arange(p.k)[:, None] * p.src_row_stride + np.arange(p.n) * p.src_col_stride]
+    view = out.copy().reshape(-1, p.dst_row_stride // p.group, p.group)[:, : p.n].swapaxes(1, 2)
+    values.pack(lambda _: matrix, lambda _: view if p.group > 1 else view[:, 0], p.dst)
+    return view.swapaxes(1, 2)
+
+
+def compiled(p: Packing, isa: Isa) -> Code:
+    module = ir.Module()
+    body = define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1))
+    entry = ir.Function(module, body.function_type, "run")
+    builder = ir.IRBuilder(entry.append_basic_block())
+    builder.call(body, entry.args)
+    builder.ret_void()
+    return load(str(module), isa, {})
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+@pytest.mark.parametrize("dense", ["rows", "columns"])
+@pytest.mark.parametrize(("src", "dst"), PAIRS, ids=lambda d: d.value)
+def test_every_element_is_converted_to_its_place(src: DType, dst: DType, dense: str, gap: int, isa: Isa) -> None:
+    """Nothing beyond src is touched, and nothing written but groups of columns that there are."""
+    for k, n in SIZES:
+        p = packing(k, n, src, dst, dense=dense, gap=gap)
+        data, used = fenced(source(p)), -(-k // p.group) * p.dst_row_stride - gap * p.group
+        out = fenced(np.full(used, 77).astype(dst.numpy))
+        before = np.concatenate([out, np.full(gap * p.group, 77).astype(dst.numpy)])
+        want = packed(p, data, before)
+        code = compiled(p, isa)
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address("run"))(data.ctypes.data, out.ctypes.data)
+        after = np.concatenate([out, np.full(gap * p.group, 77).astype(dst.numpy)]).reshape(-1, p.dst_row_stride // p.group, p.group)
+        np.testing.assert_array_equal(after[:, :n].view(f"u{dst.bits // 8}"), want.view(f"u{dst.bits // 8}"))
+        assert (after[:, n:].astype(np.float32) == 77).all()
+
+
+@pytest.mark.parametrize(("src", "dst"), [(DType.u8, DType.s8), (DType.bf16, DType.bf16)], ids=lambda d: d.value)
+def test_tiles_are_transposed_by_shuffles(src: DType, dst: DType, isa: Isa) -> None:
+    """lanes * log2(lanes) of them, no element by itself, no gather, nothing spilled."""
+    assembly = compiled(packing(4 * isa.lanes, isa.lanes, src, dst, dense="columns"), isa).assembly()
+    found = re.findall(r"\b(v?unpck\w+|v?punpck\w+|vshuf[fi]\w+|vperm\w+|vinsert\w+|v?shufp\w+|v?movlhps|v?movhlps)\b", assembly)
+    steps = {16: 4, 8: 3, 4: 2}[isa.lanes]
+    assert isa.lanes * steps <= len(found) <= isa.lanes * steps + isa.lanes
+    assert not re.search(r"gather|pinsr|pextr|movzbl", assembly)
+    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", assembly)
+
+
+@pytest.mark.parametrize("dst", [DType.bf16, DType.s8], ids=lambda d: d.value)
+def test_rows_are_interleaved_in_vectors(dst: DType, isa: Isa) -> None:
+    assembly = compiled(packing(64, 4 * isa.lanes, dst, dst, dense="rows"), isa).assembly()
+    widened = {16: r"vpmovzx\w+", 8: r"vpunpck\w+", 4: r"punpck\w+"}[isa.lanes]
+    assert re.search(widened, assembly)
+    assert not re.search(r"gather|pinsr|pextr|movzbl", assembly)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_columns_of_a_tile(lanes: int) -> None:
+    """Shuffles, done by hand: every element goes to the place across the diagonal."""
+
+    class Shuffles:
+        def shuffle_vector(self, a: np.ndarray, b: np.ndarray, mask: ir.Constant) -> np.ndarray:
+            return np.concatenate([a, b])[[int(i.constant) for i in mask.constant]]
+
+    tile = np.arange(lanes * lanes).reshape(lanes, lanes)
+    np.testing.assert_array_equal(transposed(Shuffles(), list(tile)), tile.T)
+
+
+def test_a_packing_is_defined_once_per_module() -> None:
+    module, target = ir.Module(), Target(ISAS["portable"], 1, 1, 1)
+    first = define(module, packing(4, 4, DType.s8, DType.s8, dense="rows"), target)
+    assert define(module, packing(4, 4, DType.s8, DType.s8, dense="rows"), target) is first
+    assert define(module, packing(4, 4, DType.u8, DType.s8, dense="rows"), target) is not first
