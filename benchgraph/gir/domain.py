@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from benchgraph.core.tensor import Shape
@@ -18,14 +18,15 @@ Axes: TypeAlias = tuple[int | None, ...]
 class Domain:
     """extents: the nest's axes. axes[v]: for each dim of v the axis it runs along, None for dims of size 1. reduced: axes that are folded.
 
-    Built op by op by `trace`; values that reach the nest from outside have no entry. is_whole: every row runs in one loop, so that axes
-    may be folded; a window cuts its rows into borders and interior.
+    Built op by op by `trace`; values that reach the nest from outside have no entry. written: buffers of the values that the ops make.
+    is_whole: every row runs in one loop, so that axes may be folded; a window cuts its rows into borders and interior.
     """
 
     extents: Shape
     axes: dict[int, Axes] = field(default_factory=dict)
     reduced: frozenset[int] = frozenset()
     scattered: set[int] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
     is_whole: bool = True
 
 
@@ -42,7 +43,17 @@ def trace(g: Graph, ops: Iterable[Op]) -> Domain | None:
             domain = _begin(g, op)
         elif not _join(g, domain, op):
             return None
+        domain.written.update(map(g.root, op.outs))
     return domain
+
+
+def extended(g: Graph, domain: Domain, op: Op) -> Domain | None:
+    """The domain of its ops and one more, or None when they cannot share one; the given one stays as it is."""
+    longer = replace(domain, axes=dict(domain.axes), scattered=set(domain.scattered), written=set(domain.written))
+    if not _join(g, longer, op):
+        return None
+    longer.written.update(map(g.root, op.outs))
+    return longer
 
 
 def _axes(shape: Shape) -> Axes:
@@ -66,8 +77,7 @@ def _after_reduction(op: Op, axes: Axes, folded: tuple[int, ...]) -> Axes:
 
 
 def _join(g: Graph, d: Domain, op: Op) -> bool:
-    made = {g.root(v) for v in (*d.axes, *d.scattered)}
-    if any(v not in d.axes and g.root(v) in made for v in op.ins):
+    if any(v not in d.axes and g.root(v) in d.written for v in op.ins):
         return False  # it reads at other indices, or through other views, what iterations of this nest write
     match spec(op.kind).lower:
         case Elementwise():

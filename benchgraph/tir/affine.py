@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import TypeAlias
 
+from benchgraph.core.remember import remembered
 from benchgraph.tir.build import add, mul, sub
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
 from benchgraph.tir.text import print_tir
@@ -45,6 +46,7 @@ class Linear:
         return Linear({a: c for a, c in self.terms.items() if a not in inner}, self.constant), Linear(inner)
 
 
+@remembered
 def linear(e: Expr) -> Linear:
     """The linear form of a scalar integer expression."""
     match e:
@@ -66,7 +68,12 @@ def linear(e: Expr) -> Linear:
 def _depth(atom: Expr, ranges: Ranges) -> tuple[int, bool, str]:
     order = {name: k for k, name in enumerate(ranges)}
     depth = max((order.get(name, len(order)) for name in variables(atom)), default=-1)
-    return depth, not isinstance(atom, Var), print_tir(atom)
+    return depth, not isinstance(atom, Var), _text(atom)
+
+
+@remembered
+def _text(atom: Expr) -> str:
+    return print_tir(atom)
 
 
 def to_expr(form: Linear, ranges: Ranges) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.remember import remembered
 from benchgraph.tir.ir import (
     INDEX,
     Binary,
@@ -27,6 +28,7 @@ from benchgraph.tir.ir import (
 Index: TypeAlias = Expr | int
 
 
+@remembered
 def type_of(e: Expr) -> tuple[DType, int]:
     """(dtype, lanes) of an expression."""
     match e:

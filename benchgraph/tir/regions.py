@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, If, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.visit import bound_names, exprs, variables, walk_expr
+from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, variables
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,30 @@ class Access:
 Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indices base + first .. base + last, both included
 
 
+def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:
+    """Every access inside s to the tensor of this name, as `accesses` gives them; statements without any cost nothing."""
+    if name not in tensor_names(s):
+        return
+    match s:
+        case For():
+            yield from (a for a in _loaded(s, ranges) if a.tensor.name == name)
+            yield from accesses_of(name, s.body, inside(s, ranges))
+        case If():
+            yield from (a for a in _loaded(s, ranges) if a.tensor.name == name)
+            yield from accesses_of(name, s.then, assume(s.cond, ranges, holds=True))
+            if s.orelse is not None:
+                yield from accesses_of(name, s.orelse, assume(s.cond, ranges, holds=False))
+        case Seq():
+            for c in s.stmts:
+                if name in tensor_names(c):
+                    yield from accesses_of(name, c, ranges)
+        case _:
+            yield from (a for a in accesses(s, ranges) if a.tensor.name == name)
+
+
 def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
     """Every access inside s, in program order: the loads of a statement before its store."""
-    for e in exprs(s):
-        for p in walk_expr(e):
-            if isinstance(p, Load):
-                yield Access(p.tensor, p.index, tuple(_lanes(i) for i in p.index), False, ranges)
+    yield from _loaded(s, ranges)
     match s:
         case For():
             yield from accesses(s.body, inside(s, ranges))
@@ -55,6 +73,13 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
             if isinstance(s, Brgemm) and s.accumulate:
                 yield _operand(written, False, ranges)
             yield _operand(written, True, ranges)
+
+
+def _loaded(s: Stmt, ranges: Ranges) -> Iterator[Access]:
+    """What the expressions of this statement alone load."""
+    for e in exprs(s):
+        for p in loads_of(e):
+            yield Access(p.tensor, p.index, tuple(_lanes(i) for i in p.index), False, ranges)
 
 
 def _lanes(i: Expr) -> Range:

@@ -13,8 +13,8 @@ from benchgraph.tir.affine import Linear, Ranges, inside, linear_bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Pack, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.regions import Access, accesses, position
-from benchgraph.tir.visit import variables
+from benchgraph.tir.regions import Access, accesses_of, position
+from benchgraph.tir.visit import tensor_names, variables
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ def stores_first(t: Tensor, s: Stmt, ranges: Ranges) -> bool:
 
 def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
     """The boxes stored after s, given those before; None when a load may read something else. extents: those of the loops around."""
+    if t.name not in tensor_names(s):
+        return stored
     match s:
         case Seq():
-            for c in s.stmts:
+            for c in (c for c in s.stmts if t.name in tensor_names(c)):
                 after = _run(t, c, ranges, extents, stored)
                 if after is None:
                     return None

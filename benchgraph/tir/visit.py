@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from benchgraph.core.remember import remembered
 from benchgraph.tir.ir import (
     Alloc,
     Binary,
@@ -99,13 +100,24 @@ def walk_expr(e: Expr) -> Iterator[Expr]:
         yield from walk_expr(p)
 
 
+@remembered
 def variables(e: Expr) -> frozenset[str]:
     """Names of the loop variables e reads."""
-    return frozenset(p.name for p in walk_expr(e) if isinstance(p, Var))
+    if isinstance(e, Var):
+        return frozenset((e.name,))
+    found = [names for p in parts(e) if (names := variables(p))]
+    return found[0] if len(found) == 1 else frozenset().union(*found)
+
+
+@remembered
+def loads_of(e: Expr) -> tuple[Load, ...]:
+    """The loads in e, itself included, in the order of `walk_expr`."""
+    inner = tuple(load for p in parts(e) for load in loads_of(p))
+    return (e, *inner) if isinstance(e, Load) else inner
 
 
 def reads_memory(e: Expr) -> bool:
-    return any(isinstance(p, Load) for p in walk_expr(e))
+    return bool(loads_of(e))
 
 
 # ---- statements ------------------------------------------------------------------------------------------------------
@@ -208,26 +220,39 @@ def loads(s: Stmt) -> Iterator[Load]:
     """Every Load inside s."""
     for stmt in walk(s):
         for e in exprs(stmt):
-            yield from (p for p in walk_expr(e) if isinstance(p, Load))
+            yield from loads_of(e)
 
 
 def tensors(s: Stmt) -> Iterator[Tensor]:
     """Every tensor that s declares or accesses, in program order, with repetitions."""
     for stmt in walk(s):
-        for e in exprs(stmt):
-            yield from (p.tensor for p in walk_expr(e) if isinstance(p, Load))
-        match stmt:
-            case Alloc() | Store() | Prefetch():
-                yield stmt.tensor
-            case Brgemm():
-                yield from (stmt.src.tensor, stmt.wei.tensor, stmt.acc.tensor)
-            case Pack():
-                yield from (stmt.src.tensor, stmt.dst.tensor)
+        yield from _own_tensors(stmt)
 
 
+def _own_tensors(s: Stmt) -> Iterator[Tensor]:
+    """Those of this statement alone."""
+    for e in exprs(s):
+        yield from (load.tensor for load in loads_of(e))
+    match s:
+        case Alloc() | Store() | Prefetch():
+            yield s.tensor
+        case Brgemm():
+            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor)
+        case Pack():
+            yield from (s.src.tensor, s.dst.tensor)
+
+
+@remembered
+def tensor_names(s: Stmt) -> frozenset[str]:
+    """Names of the tensors that s declares or accesses."""
+    return frozenset(t.name for t in _own_tensors(s)).union(*map(tensor_names, children(s)))
+
+
+@remembered
 def bound_names(s: Stmt) -> frozenset[str]:
     """Names of the loop variables that loops inside s define."""
-    return frozenset(c.var.name for c in walk(s) if isinstance(c, For))
+    own = frozenset((s.var.name,) if isinstance(s, For) else ())
+    return own.union(*map(bound_names, children(s)))
 
 
 def map_all_exprs(s: Stmt, fn: ExprMap) -> Stmt:

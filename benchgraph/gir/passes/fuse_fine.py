@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, with_borders
 from benchgraph.ops import spec
@@ -20,18 +20,26 @@ from benchgraph.ops import spec
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
     groups: list[list[Op]] = []
+    domains: list[Domain | None] = []  # of each group
     needs: list[set[int]] = []  # for each group, the groups that run before it
     made_in: dict[int, set[int]] = {}  # buffer -> the groups that write it, each a part of it
     for op in g.nodes:
         assert isinstance(op, Op)
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
-        home = next((i for i in sorted(sources, reverse=True) if _may_join(i, sources, needs) and _fits(g, groups[i], op)), len(groups))
-        if home == len(groups):
+        home, joint = len(groups), None
+        for i in sorted(sources, reverse=True):
+            if _may_join(i, sources, needs) and isinstance(found := _joined(g, groups[i][0], domains[i], op), Domain):
+                home, joint = i, found
+                break
+        if joint is None:
             if sources and is_recorded():
-                note(op.outs[0], why="; ".join(_misfits(g, groups, sources, needs, op)))
+                note(op.outs[0], why="; ".join(_misfits(g, groups, domains, sources, needs, op)))
             groups.append([])
+            domains.append(None)
             needs.append(set())
+            joint = trace(g, [op])
         groups[home].append(op)
+        domains[home] = joint
         before = (sources - {home}).union(*(needs[i] for i in sources if i != home))
         for later in (home, *(i for i, earlier in enumerate(needs) if home in earlier)):
             needs[later] |= before
@@ -46,31 +54,29 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
     return not any(home in needs[other] for other in sources)
 
 
-def _fits(g: Graph, group: list[Op], op: Op) -> bool:
-    return not _misfit(g, group, op)
-
-
-def _misfit(g: Graph, group: list[Op], op: Op) -> str:
-    """Why an op cannot join a group; '' when it can."""
+def _joined(g: Graph, first: Op, group: Domain | None, op: Op) -> Domain | str:
+    """The domain of a group, whose first op this is, with one more op; why the op cannot join it if it cannot."""
     if spec(op.kind).is_contraction:
         return "a product begins a nest of its own"
-    if _is_constant(g, op) != _is_constant(g, group[0]):
+    if _is_constant(g, op) != _is_constant(g, first):
         return "one is computed once, by init, the other at every execution"
-    if _changes_blocks(g, group[0]):
-        return f"the {group[0].kind} before it goes into or out of blocks, which is walked block by block"
-    domain = trace(g, [*group, op])
+    if _changes_blocks(g, first):
+        return f"the {first.kind} before it goes into or out of blocks, which is walked block by block"
+    domain = None if group is None else extended(g, group, op)
     if domain is None:
-        return f"its elements do not run over the axes of the nest of {group[0].kind}"
-    has_kernel = spec(group[0].kind).is_contraction
-    if has_kernel and not domain.reduced <= {len(domain.extents) - 1}:
-        return f"it reduces over rows that {group[0].kind} makes in several tasks"
-    return ""
+        return f"its elements do not run over the axes of the nest of {first.kind}"
+    if spec(first.kind).is_contraction and not domain.reduced <= {len(domain.extents) - 1}:
+        return f"it reduces over rows that {first.kind} makes in several tasks"
+    return domain
 
 
-def _misfits(g: Graph, groups: list[list[Op]], sources: set[int], needs: list[set[int]], op: Op) -> list[str]:
+def _misfits(
+    g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op
+) -> list[str]:
     """For each group that the op reads of, why it cannot join it."""
     waits = "another of its inputs is made later"
-    return list(dict.fromkeys(_misfit(g, groups[i], op) if _may_join(i, sources, needs) else waits for i in sorted(sources)))
+    reasons = (_joined(g, groups[i][0], domains[i], op) if _may_join(i, sources, needs) else waits for i in sorted(sources))
+    return list(dict.fromkeys(reason for reason in reasons if isinstance(reason, str)))
 
 
 def _is_constant(g: Graph, op: Op) -> bool:

@@ -45,9 +45,21 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.operands import operands
-from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned, position
+from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.stored import stores_first
-from benchgraph.tir.visit import bound_names, exprs, fresh, map_children, map_exprs, map_parts, map_tensors, tensors, walk, walk_expr
+from benchgraph.tir.visit import (
+    bound_names,
+    exprs,
+    fresh,
+    loads_of,
+    map_children,
+    map_exprs,
+    map_parts,
+    map_tensors,
+    tensor_names,
+    tensors,
+    walk,
+)
 
 
 def shrink_tensors(f: Func, target: Target) -> Func:
@@ -76,6 +88,8 @@ class _Place:
 
 def _replaced(s: Stmt, name: str, place: _Place) -> Stmt:
     """s with the declaration of this tensor taken out and put back where it belongs."""
+    if name not in tensor_names(s):
+        return s
     match s:
         case For():
             return map_children(s, lambda c: _replaced(c, name, place.within(s)))
@@ -101,7 +115,7 @@ def _replaced_in_block(s: Seq, name: str, place: _Place) -> Stmt:
 
 
 def _uses(s: Stmt, t: Tensor) -> bool:
-    return any(x.name == t.name for x in tensors(s))
+    return t.name in tensor_names(s)
 
 
 def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
@@ -134,7 +148,7 @@ def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
 
 def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
     """s with t declared inside it, or None when t must live outside."""
-    if any(isinstance(p, Load) and p.tensor.name == t.name for e in exprs(s) for p in walk_expr(e)):
+    if any(load.tensor.name == t.name for e in exprs(s) for load in loads_of(e)):
         return None
     match s:
         case For() if s.kind is LoopKind.parallel or _is_private(t, s, place):
@@ -165,7 +179,7 @@ def _renamed(t: Tensor, place: _Place) -> Tensor:
 
 def _is_private(t: Tensor, loop: For, place: _Place) -> bool:
     """No iteration of a serial loop reads from t what another one wrote."""
-    found = [a for a in accesses(loop.body, inside(loop, place.ranges)) if a.tensor.name == t.name]
+    found = list(accesses_of(t.name, loop.body, inside(loop, place.ranges)))
     return is_partitioned(found, loop.var.name, inner_names(loop)) or stores_first(t, loop.body, inside(loop, place.ranges))
 
 
@@ -174,7 +188,7 @@ def _is_private(t: Tensor, loop: For, place: _Place) -> bool:
 
 def _shrunk(t: Tensor, s: Stmt, place: _Place) -> tuple[Tensor, tuple[Linear, ...]]:
     """The tensor as s needs it, and what to subtract from each index."""
-    found = [a for a in accesses(s, place.ranges) if a.tensor.name == t.name]
+    found = list(accesses_of(t.name, s, place.ranges))
     inner = bound_names(s)
     scope = Scope.thread if place.in_parallel else Scope.shared
     dims = [_window(found, d, inner, t.shape[d]) for d in range(len(t.shape))]
@@ -210,6 +224,8 @@ def _fits_register(t: Tensor, s: Stmt) -> bool:
 
 def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges: Ranges) -> Stmt:
     """s with accesses to the tensor of this name turned into accesses to the new one."""
+    if name not in tensor_names(s):
+        return s
     if isinstance(s, For):
         within: dict[str, Range] = inside(s, ranges)
         s = replace(s, body=_shifted(s.body, name, new, shift, within))
