@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import benchgraph
 import benchgraph.compile as compiler
+from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.core import config as settings
 from benchgraph.core.attrs import Attrs
@@ -27,6 +29,8 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.target import ISAS, current
 from benchgraph.core.tensor import LayoutType
 from benchgraph.graph import GraphBuilder
+from benchgraph.harness.saved import parse
+from benchgraph.library.ours import Benchgraph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import code, disk, sources, warm
@@ -120,6 +124,7 @@ def test_a_warm_case_computes_what_the_first_one_did(kept: Store, case: str) -> 
 
 CHILD = """
 from tests.test_warm import partition, result
+from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.runtime.disk import store
 p = partition()
@@ -398,3 +403,22 @@ def test_dumps_are_written_of_what_is_on_disk_too(kept: Store, tmp_path: Path) -
 def test_the_texts_of_a_warm_executable_are_there(kept: Store) -> None:
     first, second = (compile_partition(partition()).code for _ in range(2))
     assert (second.optimized_ir(), second.assembly()) == (first.optimized_ir(), first.assembly())
+
+
+def test_the_log_tells_a_compilation_from_a_reading(kept: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with override(verbose=("create",)):
+        for _ in range(2):
+            Benchgraph().compile(partition())
+    lines = [line.split(",")[3] for line in capsys.readouterr().out.splitlines() if "compile:" in line]
+    assert lines == ["compile:cache_miss", "compile:disk_hit"]
+
+
+def test_mode_p_says_which_compile_times_are_of_warm_starts(kept: Store, tmp_path: Path) -> None:
+    found = []
+    for name in ("first.json", "second.json"):
+        arguments = ["--mode=P", "--fix-times-per-prb=1", f"--report=json:{tmp_path / name}", "--graph", f"--case={INPUTS / 'mlp.json'}"]
+        assert CliRunner().invoke(main, arguments).exit_code == 0
+        (case,) = parse((tmp_path / name).read_text())[0].cases
+        found.append({t.policy: t.is_warm for t in case.result.timings})
+    assert set(found[0].values()) == {False}
+    assert set(found[1].values()) == {True}

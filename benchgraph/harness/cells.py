@@ -68,10 +68,10 @@ def rows(r: Result) -> list[Row]:
     found = list[Row]()
     for p in r.timings:
         count = f"{len(p.partitions)} partition" + ("s" if len(p.partitions) != 1 else "")
-        said = (*cells(p.timing, r.roofline(p)), milliseconds(p.compile_s, 1), ratio(p, r.timings[0]))
+        said = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
         found.append(Row(f"{p.policy} ({count})", said, p))
         for part in p.partitions if len(p.partitions) > 1 else ():
-            found.append(Row(label(part), (*cells(part.timing, r.roofline(part)), milliseconds(part.compile_s, 1), ""), part))
+            found.append(Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part))
     return found
 
 
@@ -91,6 +91,11 @@ def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
         short(work.intensity),
         {"peak": "peak", "bandwidth": "bw"}.get(work.bound, "-"),
     )
+
+
+def compilation(p: PolicyTiming | PartitionTiming) -> str:
+    """How long it took to compile, or, said so, to read what had been compiled before."""
+    return milliseconds(p.compile_s, 1) + (" warm" if p.is_warm else "")
 
 
 def milliseconds(seconds: float, digits: int = 4) -> str:

@@ -75,7 +75,10 @@ def spread(samples: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True)
 class PartitionTiming:
-    """One partition on its own. id: its position in the order of execution; kind: the rule that made it; ops: ids."""
+    """One partition on its own. id: its position in the order of execution; kind: the rule that made it; ops: ids.
+
+    is_warm: it was read from disk, and compile_s is how long that took.
+    """
 
     id: int
     kind: str
@@ -84,6 +87,7 @@ class PartitionTiming:
     bytes: int
     compile_s: float
     timing: Timing
+    is_warm: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,11 @@ class PolicyTiming:
     @property
     def compile_s(self) -> float:
         return sum(p.compile_s for p in self.partitions)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether compile_s leaves out what one of them took to compile."""
+        return any(p.is_warm for p in self.partitions)
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,7 @@ def _partition(p: PartitionTiming, r: Result) -> Json:
         "flops": p.flops,
         "bytes": p.bytes,
         "compile_s": p.compile_s,
+        "is_warm": p.is_warm,
         "samples_s": list(p.timing.samples_s),
         "executions_per_sample": p.timing.times,
         **_roofline(r.roofline(p)),
@@ -257,7 +258,9 @@ def _read_graph(d: Json) -> Sketch:
 
 
 def _read_partition(d: Json) -> PartitionTiming:
-    return PartitionTiming(d["id"], d["kind"], tuple(d["ops"]), d["flops"], d["bytes"], d["compile_s"], _read_timing(d))
+    return PartitionTiming(
+        d["id"], d["kind"], tuple(d["ops"]), d["flops"], d["bytes"], d["compile_s"], _read_timing(d), d.get("is_warm", False)
+    )
 
 
 def _read_timing(d: Json) -> Timing:

@@ -147,7 +147,7 @@ class _Session:
 def policy_timing(built: Built, whole: Timing, alone: Sequence[Timing]) -> PolicyTiming:
     """alone: of every partition."""
     parts = [
-        PartitionTiming(i, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing)
+        PartitionTiming(i, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing, c.is_warm)
         for i, (p, c, timing) in enumerate(zip(built.partitions, built.compiled, alone, strict=True))
     ]
     return PolicyTiming(built.label, whole, tuple(parts))

@@ -39,7 +39,7 @@ class _PerThread(threading.local):
 class CompiledPartition:
     """Machine code for one partition and set of shapes. Threads may execute it concurrently.
 
-    engine: what it was compiled for, and whose allocator provides temporaries and constants. from_cache: nothing was compiled for it.
+    engine: what it was compiled for, and whose allocator provides temporaries and constants. from_cache: this process had it.
     """
 
     description: ir.Partition

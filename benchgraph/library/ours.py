@@ -30,7 +30,7 @@ class Benchgraph:
 
     def compile(self, partition: Partition) -> Compiled:
         executable = compile_partition(partition)
-        verbose.log_compilation(partition, executable.code, executable.compile_s, is_hit=False)
+        verbose.log_compilation(partition, executable, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
@@ -48,6 +48,10 @@ class _Logged:
     @property
     def compile_s(self) -> float:
         return self.executable.compile_s
+
+    @property
+    def is_warm(self) -> bool:
+        return self.executable.is_warm
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return verbose.logged(self.executable.bind(inputs, outputs), lambda: verbose.describe(self.partition, self.executable.code))

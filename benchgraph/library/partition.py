@@ -135,7 +135,7 @@ class Partition:
         executable = compiled_partitions.get(key, compile_it)
         dump_partition(made)
         made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))
-        verbose.log_compilation(made, executable.code, time.perf_counter() - begin, is_hit=not compiled)
+        verbose.log_compilation(made, executable, time.perf_counter() - begin, is_hit=not compiled)
         order = tuple(t.id for t in inputs), tuple(t.id for t in outputs)
         return CompiledPartition(made, *order, executable, engine, from_cache=not compiled)
 

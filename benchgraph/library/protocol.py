@@ -26,6 +26,10 @@ class Compiled(Protocol):
     def compile_s(self) -> float:
         """Seconds the compilation took."""
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether it was read from disk, so that those seconds are not what compiling it takes."""
+
     def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
         """Fix the buffers, in the order of the partition's inputs and outputs.
 

@@ -21,6 +21,7 @@ from benchgraph.core.target import current
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import Code
+from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.threads import resolved
 
 _writing = threading.Lock()  # a line and the header are written whole
@@ -36,10 +37,11 @@ def log(operation: str, about: str, seconds: float) -> None:
         _write(f"graph,{operation},{about},{seconds * 1e3:g}")
 
 
-def log_compilation(partition: Partition, code: Code, seconds: float, *, is_hit: bool) -> None:
-    """A line, if compilations are logged."""
+def log_compilation(partition: Partition, made: Executable, seconds: float, *, is_hit: bool) -> None:
+    """A line, if compilations are logged: cache_hit for what this process had, disk_hit for what it read, else cache_miss."""
     if "create" in config().verbose:
-        log(f"compile:cache_{'hit' if is_hit else 'miss'}", describe(partition, code), seconds)
+        how = "cache_hit" if is_hit else "disk_hit" if made.is_warm else "cache_miss"
+        log(f"compile:{how}", describe(partition, made.code), seconds)
 
 
 class Logged:

@@ -117,6 +117,11 @@ class Compiled:
     def compile_s(self) -> float:
         return self.made.seconds
 
+    @property
+    def is_warm(self) -> bool:
+        """oneDNN keeps nothing on disk."""
+        return False
+
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return Bound(self, tuple(inputs), tuple(outputs))
 

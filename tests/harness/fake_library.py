@@ -103,6 +103,7 @@ class Compiled:
     library: FakeLibrary
     partition: Partition
     compile_s: float = COMPILE_S
+    is_warm: bool = False
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Bound:
         for t, array in zip((*self.partition.inputs, *self.partition.outputs), (*inputs, *outputs), strict=True):

@@ -23,14 +23,14 @@ MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)
 OK, FAILED, SKIPPED = r.Result(r.Status.PASSED), r.Result(r.Status.FAILED, "wrong"), r.Result(r.Status.SKIPPED, "no memory")
 
 
-def timed(*ms: float, compile_s: float = 0.1, policies: tuple[str, ...] = ("fused",), rounds: int = 12) -> r.Result:
+def timed(*ms: float, compile_s: float = 0.1, policies: tuple[str, ...] = ("fused",), rounds: int = 12, is_warm: bool = False) -> r.Result:
     """Policies of these medians, with noise of a tenth of a per cent. The peak stands still."""
 
     def samples(t: float) -> tuple[float, ...]:
         return tuple(t * 1e-3 * (1 + 1e-3 * ((7 * i) % 5 - 2)) for i in range(rounds))
 
     times = [(policy, r.Timing(samples(t), 1)) for policy, t in zip(policies, ms, strict=True)]
-    timings = tuple(r.PolicyTiming(p, t, (r.PartitionTiming(0, "chain", (0,), 1, 1, compile_s, t),)) for p, t in times)
+    timings = tuple(r.PolicyTiming(p, t, (r.PartitionTiming(0, "chain", (0,), 1, 1, compile_s, t, is_warm),)) for p, t in times)
     return r.Result(r.Status.EXECUTED, flops=10**6, timings=timings, peak_samples=(16e9,) * rounds)
 
 
@@ -204,6 +204,10 @@ def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> Non
     assert [str(c) for c in slow.compile] == ["--graph --mb=1 --case=mlp.json: fused: compile time: 100 ms -> 300 ms"]
     assert slow.exit_code == 0
     assert not both(here, {line(1): timed(1.0, compile_s=0.001)}, {line(1): timed(1.0, compile_s=0.009)}).compile
+    warm = timed(1.0, compile_s=0.3, is_warm=True)
+    assert not both(here, {line(1): timed(1.0, compile_s=0.1)}, {line(1): warm}).compile, "one compiled, the other read"
+    (told,) = both(here, {line(1): timed(1.0, compile_s=0.1, is_warm=True)}, {line(1): warm}).compile
+    assert "fused: compile time from disk: 100 ms -> 300 ms" in str(told)
     far = both(here, {"--graph --case=a": off(1e-7)}, {"--graph --case=a": off(4e-7)}, Mode.correctness)
     assert [str(c) for c in far.accuracy] == ["--graph --case=a: fused: whole graph: tensor 5 f32: L2 1e-07, 2 ulp -> L2 4e-07, 2 ulp"]
     assert far.exit_code == 0

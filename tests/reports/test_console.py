@@ -50,6 +50,13 @@ times over those of fused, with 95 % intervals within this run: one_op_each 2.00
 warning: noise"""
 
 
+def test_what_was_read_from_disk_is_not_shown_as_compiled() -> None:
+    first, *rest = RESULT.timings
+    warm = replace(first, partitions=tuple(replace(part, is_warm=True) for part in first.partitions))
+    lines = render(replace(CASE, result=replace(RESULT, timings=(warm, *rest)))).splitlines()
+    assert [line.split("|")[9].strip() for line in lines if line.startswith(("fused", "one_op_each"))] == ["10.0 warm", "20.0"]
+
+
 def render(*cases: CaseResult, machine: Machine | None = MACHINE) -> str:
     return load_report("console")(ResultSet(Mode.performance, machine, cases, 1.0))
 

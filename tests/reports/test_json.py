@@ -113,6 +113,7 @@ def test_a_measured_case() -> None:
                         "flops": 100,
                         "bytes": 40,
                         "compile_s": 0.125,
+                        "is_warm": False,
                         "samples_s": [0.25, 0.75],
                         "executions_per_sample": 4,
                         **ROOFLINE,
