@@ -124,6 +124,7 @@ def test_a_measured_case() -> None:
         "told": [],
         "differences": [],
         "warnings": ["loud"],
+        "notes": [],
     }
 
 

@@ -70,9 +70,7 @@ def _joined(g: Graph, first: Op, group: Domain | None, op: Op) -> Domain | str:
     return domain
 
 
-def _misfits(
-    g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op
-) -> list[str]:
+def _misfits(g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op) -> list[str]:
     """For each group that the op reads of, why it cannot join it."""
     waits = "another of its inputs is made later"
     reasons = (_joined(g, groups[i][0], domains[i], op) if _may_join(i, sources, needs) else waits for i in sorted(sources))
