@@ -62,9 +62,7 @@ def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored
 
 
 def _leaf(t: Tensor, s: Store | Brgemm | Pack, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
-    for a in accesses(s, ranges):
-        if a.tensor.name != t.name:
-            continue
+    for a in accesses_of(t.name, s, ranges):
         if a.is_store:
             whole = not isinstance(s, Store) or s.mask is None
             stored = [*stored, _box(a)] if whole else stored
