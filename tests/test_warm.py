@@ -193,6 +193,8 @@ def another(value: object) -> object:
             return next(v for v in type(value) if v is not value)
         case tuple():
             return (*value, *(value[:1] or ("x",)))
+        case frozenset():
+            return value | {"x"}
         case None:
             return 1
     raise TypeError(value)
