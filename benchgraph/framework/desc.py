@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -38,28 +38,56 @@ class MemoryDesc:
     def __hash__(self) -> int:
         return self._hash
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Row-major; everything else is opaque to whoever is not told of layouts."""
         return self.layout.is_plain
 
-    @property
+    @cached_property
     def elements(self) -> int:
         return prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """What memory must have, padding included."""
         return self.dtype.nbytes(self.layout.elements(self.shape))
 
-    @property
+    @cached_property
     def physical(self) -> Shape:
         """The dims of memory: outer axes, then blocks."""
         return self.layout.physical(self.shape)
 
+    @cached_property
+    def padded(self) -> Shape:
+        """The dims, blocked ones rounded up to whole blocks."""
+        sizes = dict(self.layout.blocks)
+        return tuple(-(-d // sizes.get(axis, 1)) * sizes.get(axis, 1) for axis, d in enumerate(self.shape))
+
+    @cached_property
+    def axes(self) -> tuple[int, ...]:
+        """The places of memory's dims in the order of the axes: each axis' outer steps, then its block, if it has one."""
+        places = {axis: [place] for place, axis in enumerate(self.layout.order)}
+        for place, (axis, _) in enumerate(self.layout.blocks, start=self.layout.rank):
+            places[axis].append(place)
+        return tuple(place for axis in range(self.layout.rank) for place in places[axis])
+
+    @cached_property
+    def inside(self) -> tuple[slice, ...]:
+        """The elements among the padded dims."""
+        return tuple(map(slice, self.shape))
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether two elements share a byte."""
+        return self.dtype.is_packed
+
+    @cached_property
+    def _numpy(self) -> np.dtype[np.generic]:
+        return self.dtype.numpy
+
     def array(self, data: Bytes) -> Values:
         """nbytes of memory as an array of the physical dims; of s4 and u4 the bytes."""
-        return data if self.dtype.is_packed else data.view(self.dtype.numpy).reshape(self.physical)
+        return data if self.is_packed else data.view(self._numpy).reshape(self.physical)
 
     def logical(self, id: int, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
         """The same as the library is told it: strided when row-major, opaque otherwise."""

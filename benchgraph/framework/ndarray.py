@@ -57,11 +57,10 @@ class NDArray:
         """A copy of these values. dtype: numpy's, unless given; layout: row-major, unless given. Raises InvalidDataType for numpy dtypes
         that the library has not."""
         array = np.asarray(values)
-        made = cls.empty(array.shape, dtype or _dtype(array, name), name)
-        if layout is not None:
-            made.reorder_(layout)
-        made.copy_from(array)
-        return made
+        desc = describe(dtype or _dtype(array, name), array.shape, layout)
+        made = Store(allocate(desc.nbytes), desc, 1)
+        store(_cast(array, desc.dtype), made.data, desc)
+        return cls(Chunk(made), desc.shape, desc.dtype, name)
 
     @classmethod
     def over(cls, memory: Values, name: str = "", *, frozen: bool = False) -> NDArray:
@@ -144,8 +143,7 @@ class NDArray:
         where = self.where()
         if given.shape != self.shape:
             raise InvalidShape(f"values of shape {given.shape} for {self.shape}", where=where, fix="give values of the array's shape")
-        with np.errstate(over="ignore", invalid="ignore"):
-            exact = np.ascontiguousarray(given.astype(self.dtype.numpy)).reshape(self.shape)
+        exact = _cast(given, self.dtype)
         with self.chunk.lock:
             if self.is_view:
                 self.chunk.replaced(lambda memory: store(exact, self.part(memory), self.flat), where)
@@ -311,3 +309,11 @@ def _dtype(array: Values, name: str) -> DType:
         known = ", ".join(str(d) for d in _OF_NUMPY)
         raise InvalidDataType(f"no dtype is numpy's {array.dtype}", where=f"array '{name}'", fix=f"use {known}")
     return _OF_NUMPY[array.dtype]
+
+
+def _cast(values: Values, dtype: DType) -> Values:
+    """Values in a dtype, row-major; what is too large for a float becomes infinite."""
+    if values.dtype == dtype.numpy:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(values.astype(dtype.numpy)).reshape(values.shape)

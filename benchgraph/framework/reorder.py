@@ -5,32 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from benchgraph.core.arrays import pack, unpack
-from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.core.tensor import dense_strides
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import Bytes, MemoryDesc, Values, describe
 
 
 def load(data: Bytes, desc: MemoryDesc) -> Values:
     """The elements in the desc's dims, row-major: the memory itself when it is plain, else a copy. s4 and u4: a byte each, a copy."""
-    if desc.dtype.is_packed:
+    if desc.is_packed:
         return unpack(data, desc.dtype, desc.shape, dense_strides(desc.shape))
     if desc.is_plain:
         return desc.array(data)
-    padded, pads = _padded(desc), tuple(slice(d) for d in desc.shape)
-    return np.ascontiguousarray(_by_axis(data, desc).reshape(padded)[pads])
+    return np.ascontiguousarray(_by_axis(data, desc).reshape(desc.padded)[desc.inside])
 
 
 def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
     """Write elements, in the desc's dims, into memory of its layout."""
-    if desc.dtype.is_packed:
+    if desc.is_packed:
         data[...] = pack(values, desc.dtype, dense_strides(desc.shape))
         return
     if desc.is_plain:
         desc.array(data)[...] = values
         return
-    padded = _padded(desc)
-    if padded != desc.shape:
-        values = np.pad(values, [(0, p - d) for p, d in zip(padded, desc.shape, strict=True)])
+    if desc.padded != desc.shape:
+        whole = np.zeros(desc.padded, values.dtype)
+        whole[desc.inside] = values
+        values = whole
     target = _by_axis(data, desc)
     target[...] = values.reshape(target.shape)
 
@@ -55,15 +55,6 @@ def default(data: Bytes, desc: MemoryDesc) -> Bytes:
     return made
 
 
-def _padded(desc: MemoryDesc) -> Shape:
-    sizes = dict(desc.layout.blocks)
-    return tuple(-(-d // sizes.get(axis, 1)) * sizes.get(axis, 1) for axis, d in enumerate(desc.shape))
-
-
 def _by_axis(data: Bytes, desc: MemoryDesc) -> Values:
-    """Memory as a view whose dims are, axis by axis, the outer steps and then the block, if the axis has one."""
-    layout = desc.layout
-    places = {axis: [place] for place, axis in enumerate(layout.order)}
-    for place, (axis, _) in enumerate(layout.blocks, start=layout.rank):
-        places[axis].append(place)
-    return desc.array(data).transpose([place for axis in range(layout.rank) for place in places[axis]])
+    """Memory as a view whose dims are, axis by axis, the outer steps and then the block."""
+    return desc.array(data).transpose(desc.axes)
