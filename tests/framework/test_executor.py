@@ -4,41 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from numpy.typing import NDArray as Array
 
+from benchgraph.core.errors import Unimplemented
+from benchgraph.framework import program
+from benchgraph.framework.cache import set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor
+from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.graph import Graph, GraphBuilder, load
+from benchgraph.framework.request import OpReq
+from benchgraph.graph import Graph, GraphBuilder, load, with_batch
 from benchgraph.harness.plugins import data_dir
+from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy
-from benchgraph.reference import compare, evaluate, fill, tolerance
+from tests.framework.models import arrays, mlp, right
 
 POLICIES = list(Policy)
-
-
-def mlp(rows: int = 4, width: int = 128) -> Graph:
-    """Two products with post-ops."""
-    b = GraphBuilder()
-    x, w0, w1, bias = b.input((rows, 96)), b.constant((96, width)), b.constant((width, 64)), b.constant((64,))
-    y = b.op("MatMul", b.op("ReLU", b.op("MatMul", x, w0)), w1)
-    b.op("Sigmoid", b.op("Add", y, bias))
-    return b.graph()
-
-
-def arrays(g: Graph, seed: int = 1) -> tuple[dict[int, Array], dict[int, NDArray], dict[int, NDArray]]:
-    """(values, inputs, parameters) of a graph."""
-    values = fill(g, seed)
-    made = {t.id: NDArray.of(values[t.id], t.dtype, f"tensor {t.id}") for t in g.inputs}
-    constant = {t.id for t in g.inputs if t.is_constant}
-    return values, {i: a for i, a in made.items() if i not in constant}, {i: a for i, a in made.items() if i in constant}
-
-
-def right(g: Graph, outs: dict[int, NDArray], values: dict[int, Array]) -> None:
-    want, rtol = evaluate(g, values), tolerance(g)
-    for t in g.outputs:
-        c = compare(outs[t.id].numpy(), want[t.id], t.dtype, rtol)
-        assert c.ok, f"tensor {t.id}: {c.points[0]}"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -67,7 +49,7 @@ CASES = ["attention", "quantised_mlp", "pattern/mlp_residual", "pattern/two_isla
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("case", CASES)
 def test_graphs_through_the_framework(case: str, policy: Policy) -> None:
-    g = load(Path(GRAPHS / f"{case}.json"))
+    g = with_batch(load(Path(GRAPHS / f"{case}.json")), 2) if case == "attention" else load(Path(GRAPHS / f"{case}.json"))
     values, inputs, params = arrays(g)
     executor = Executor(g, params, policy=policy)
     for _ in range(2):
@@ -86,3 +68,202 @@ def test_values_between_partitions_are_opaque_and_only_there() -> None:
         (workspace,) = executor._per_thread.workspaces.values()
         assert [a.is_opaque for a in workspace.values.values()] == [propagates]
         assert not any(a.is_opaque for a in outs.values())
+
+
+# ---- fallback --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("op", range(5))
+def test_each_op_by_numpy_and_its_neighbours_by_the_library(op: int, policy: Policy) -> None:
+    """I11: with integers for data every way gives the same numbers; nothing opaque reaches numpy."""
+    g = mlp()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params, policy=policy, fallback={op})
+    for _ in range(2):
+        right(g, executor.forward(inputs), values)
+        c = executor.last.counters
+        assert list(c.fallbacks) == [g.ops[op].label]
+        assert c.offloaded == 4
+        assert c.lazy_reorders == 0 or op in (0, 3), "a weight that was packed for the product is all that may be opaque"
+
+
+def test_all_by_numpy() -> None:
+    g = mlp()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params, fallback={op.kind for op in g.ops})
+    right(g, executor.forward(inputs), values)
+    assert len(executor.last.counters.fallbacks) == 5
+    assert executor.last.partitions == ()
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: int = 0) -> None:
+    """The library says that it cannot compile partitions with such an op, but for the first `after` times that it is asked."""
+    asked = 0
+
+    def kernel(partition: Partition, *rest: object) -> Kernel:
+        nonlocal asked
+        if any(op.kind == kind for op in partition.description.ops):
+            asked += 1
+            if asked > after:
+                raise Unimplemented("no code for it", where="compile")
+        return Kernel(partition, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(program, "Kernel", kernel)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", ["ReLU", "Sigmoid", "MatMul"])
+def test_what_the_library_cannot_compile_numpy_runs(kind: str, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbours are cut and compiled without it, so nothing opaque reaches it."""
+    refusing(monkeypatch, kind)
+    g = mlp()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params, policy=policy, prepacks=False)
+    right(g, executor.forward(inputs), values)
+    c = executor.last.counters
+    assert {op.label for op in g.ops if op.kind == kind} <= set(c.fallbacks)
+    assert set(c.fallbacks.values()) == {"compile: no code for it"}
+    assert c.lazy_reorders == 0
+    assert c.offloaded + len(c.fallbacks) == 5
+
+
+def test_what_it_can_compile_no_more_numpy_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled when the program was built, refused at a later run, with opaque values on both sides: they are converted, and counted."""
+    refusing(monkeypatch, "ReLU", after=1)
+    g = mlp()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params, policy=Policy.one_op_each)
+    right(g, executor.forward(inputs), values)
+    assert not executor.last.counters.fallbacks
+    set_kernel_cache_capacity(0)
+    right(g, executor.forward(inputs), values)
+    c = executor.last.counters
+    assert list(c.fallbacks) == ["op 1: ReLU"]
+    assert c.lazy_reorders == 1
+
+
+def test_an_op_of_the_frameworks_own() -> None:
+    """A kernel by op id; to the library the op is a Wildcard, whatever its kind."""
+    b = GraphBuilder()
+    x, w = b.input((4, 64)), b.constant((64, 64))
+    y = b.op("MatMul", b.op("Abs", b.op("MatMul", x, w)), w)
+    g = b.graph()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params, kernels={1: lambda ins: [np.sort(ins[0], axis=-1)]})
+    got = executor.forward(inputs)[y.id].numpy()
+    np.testing.assert_array_equal(got, np.sort(values[0] @ values[1], axis=-1) @ values[1])
+    assert executor.last.counters.fallbacks == {"op 1: Abs": "the framework has a kernel of its own"}
+
+
+# ---- outputs and requests --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("req", OpReq)
+def test_outputs_of_the_user_as_requested(req: OpReq, policy: Policy) -> None:
+    """Into a row of a larger array, whose other rows stay."""
+    g = mlp()
+    _, inputs, params = arrays(g)
+    executor = Executor(g, params, policy=policy)
+    (out,) = g.outputs
+    want = executor.forward(inputs)[out.id].numpy()
+    whole = NDArray.of(np.full((3, *want.shape), 2, np.float32), name="whole")
+    for _ in range(2):
+        executor.forward(inputs, {out.id: whole.at(1)}, {out.id: req})
+    expected = {OpReq.null: np.full_like(want, 2), OpReq.add_to: want + (want + 2)}.get(req, want)
+    np.testing.assert_allclose(whole.numpy()[1], expected, rtol=1e-6)
+    assert (whole.numpy()[::2] == 2).all()
+
+
+@pytest.mark.parametrize("req", [OpReq.write_to, OpReq.write_inplace, OpReq.add_to])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("terms", range(2, 7))
+def test_an_output_over_an_input_of_the_graph(terms: int, policy: Policy, req: OpReq) -> None:
+    """I12 (B7): nothing is written before everything has been read; add_to adds once."""
+    b = GraphBuilder()
+    ins = [b.input((3, 8)) for _ in range(terms)]
+    y = b.op("Add", ins[0], ins[1])
+    for t in ins[2:]:
+        y = b.op("Add", y, t)
+    g = b.graph()
+    values = {t.id: np.arange(24, dtype=np.float32).reshape(3, 8) + t.id for t in ins}
+    for over in range(terms):
+        inputs = {id: NDArray.of(v, name=f"tensor {id}") for id, v in values.items()}
+        Executor(g, policy=policy).forward(inputs, {y.id: inputs[over]}, {y.id: req})
+        want = sum(values.values()) + (values[over] if req is OpReq.add_to else 0)
+        np.testing.assert_array_equal(inputs[over].numpy(), want)
+
+
+def test_an_output_that_other_steps_read() -> None:
+    """A request for it does not reach them: they read the value, not the array."""
+    b = GraphBuilder()
+    x = b.input((3, 8))
+    y = b.op("ReLU", x)
+    b.end(y)
+    z = b.op("Square", y)
+    g = b.graph()
+    values, inputs, _ = arrays(g)
+    for policy in POLICIES:
+        kept = NDArray.of(np.ones((3, 8), np.float32), name="kept")
+        outs = Executor(g, policy=policy).forward(inputs, {y.id: kept}, {y.id: OpReq.add_to})
+        np.testing.assert_array_equal(kept.numpy(), np.maximum(values[0], 0) + 1)
+        np.testing.assert_array_equal(outs[z.id].numpy(), np.maximum(values[0], 0) ** 2)
+
+
+def test_what_was_exported_stays() -> None:
+    """I18 (B11): numpy() owns its memory; a later run does not change it."""
+    g = mlp()
+    values, inputs, params = arrays(g)
+    executor = Executor(g, params)
+    (out,) = g.outputs
+    first = executor.forward(inputs)[out.id].numpy()
+    kept = first.copy()
+    inputs[0].copy_from(-values[0])
+    second = executor.forward(inputs)[out.id].numpy()
+    np.testing.assert_array_equal(first, kept)
+    assert (second != first).any()
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def test_other_shapes_are_other_programs() -> None:
+    """Every batch size is compiled once, and found again."""
+    g = mlp()
+    values, _, params = arrays(g)
+    executor = Executor(g, params, policy=Policy.post_ops)
+    for turn in range(2):
+        for rows in (4, 1, 7):
+            x = np.resize(values[0], (rows, 96))
+            outs = executor.forward({0: NDArray.of(x, name="x")})
+            assert (executor.last.counters.misses > 0) is (turn == 0)
+            right(mlp(rows), outs, values | {0: x})
+
+
+def empty() -> Graph:
+    b = GraphBuilder()
+    b.op("ReLU", b.op("Add", b.input((0, 4)), b.input((4,))))
+    return b.graph()
+
+
+def scalar() -> Graph:
+    b = GraphBuilder()
+    b.op("ReLU", b.op("Add", b.input(()), b.input(())))
+    return b.graph()
+
+
+def deep() -> Graph:
+    b = GraphBuilder()
+    b.op("Square", b.op("Add", b.input((1, 2) * 6), b.input((2,))))
+    return b.graph()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("make", [empty, scalar, deep])
+@pytest.mark.parametrize("fallback", [(), ("Add",)])
+def test_no_elements_no_dims_and_many_dims(make, policy: Policy, fallback: tuple[str, ...]) -> None:
+    """I16 (B13)."""
+    g = make()
+    values, inputs, params = arrays(g)
+    right(g, Executor(g, params, policy=policy, fallback=fallback).forward(inputs), values)
