@@ -39,7 +39,7 @@ class Chunk:
         self._store: Store | None = store
         self._lent = False
         self.growable, self.borrowed, self.frozen = growable, borrowed, frozen
-        self.storage = store.desc
+        self.storage = describe(store.desc.dtype, store.desc.shape)
         self.lock = threading.RLock()
 
     @property

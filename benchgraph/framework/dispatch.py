@@ -77,9 +77,15 @@ def invoke(
 
 def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
     """The op on tensors like these arrays. Raises what its row has against them."""
+    for role, arrays in (("input", inputs), ("output", dst)):
+        for k, a in enumerate(arrays):
+            if not isinstance(a, NDArray):
+                what = f"{role} {k} is a {type(a).__name__}"
+                raise InvalidArguments(what, where=op.label, fix="give an NDArray: NDArray.of copies, NDArray.over shares memory")
+            a.chunk.store(a.where(op.label))
+    for a in inputs:
+        a.check_readable(a.where(op.label))
     names = ", ".join(f"'{a.name}'" for a in (*inputs, *dst))
-    for a in (*inputs, *dst):
-        a.chunk.store(a.where(op.label))
     ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
     declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))
     made = replace(op, inputs=ins, outputs=declared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.framework.desc import MemoryDesc, Values, of_logical
 from benchgraph.framework.memory import Memory
@@ -39,6 +40,10 @@ class Kernel:
 
         Raises InvalidArguments for handles that are stale, or lie otherwise.
         """
+        for memory, desc in zip((*inputs, *outputs), (*self.inputs, *self.outputs), strict=True):
+            if memory.desc != desc:
+                what = f"the memory of {memory.name} is {memory.desc}, the kernel was compiled for {desc}"
+                raise InvalidArguments(what, where=scope.label, fix="ask for the array's memory in the kernel's layout: reordered()")
         buffers: list[Values] = [m.data for m in (*inputs, *outputs)]
         if self._scratch.nbytes:
             buffers.append(scope.bytes(self._scratch.nbytes))
