@@ -75,7 +75,8 @@ def lay_along(g: Graph, stage: Stage, wanted: dict[int, Dims], batch: int) -> Al
                 axes_of[loop].add(_axis_alone_on(at, dim, names))
     last = len(domain.extents) - 1
     along = tuple(next(iter(axes)) if len(axes) == 1 else None for axes in axes_of)
-    return tuple(None if a == last or along.count(a) > 1 else a for a in along)
+    # One entry of an axis that is summed up has not all that the sum needs.
+    return tuple(None if a == last or a in domain.reduced or along.count(a) > 1 else a for a in along)
 
 
 def _axis_alone_on(at: Index, dim: int | None, names: tuple[Var, ...]) -> int | None:
