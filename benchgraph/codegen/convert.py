@@ -12,7 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from benchgraph.codegen.intrinsics import F16, F32, I1, I8, I16, I32, I64, constant, has_f16c, lanes_of, pointwise, same_lanes, vector
+from benchgraph.codegen.intrinsics import (
+    F16,
+    F32,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    call,
+    constant,
+    has_f16c,
+    lanes_of,
+    mangled,
+    pointwise,
+    same_lanes,
+    vector,
+)
 from benchgraph.codegen.vmath import round_even
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -101,17 +117,35 @@ def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: I
     return _integer_to_integer(builder, x, source, dtype)
 
 
+def _f32_to_byte(builder: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
+    """Clamp from below, which takes NaN to 0 on the way, convert with the rounding of the machine, and saturate as a 32-bit integer.
+
+    What is too large for s32 becomes something from 2^31 up, read as unsigned: the machine gives 2^31 or, elsewhere, 2^31 - 1.
+    """
+    least, most = dtype.range
+    if least < 0:
+        x = builder.select(builder.fcmp_ordered("ord", x, x), x, constant(x.type, 0.0))
+    shifted = builder.select(builder.fcmp_ordered(">", x, constant(x.type, least)), x, constant(x.type, least))
+    if least < 0:
+        shifted = builder.select(builder.fcmp_ordered("<", shifted, constant(x.type, most)), shifted, constant(x.type, most))
+    wide = same_lanes(x, I32)
+    whole = call(builder, f"llvm.lrint.{mangled(wide)}.{mangled(x.type)}", wide, [shifted])
+    if least == 0:
+        whole = pointwise(builder, "umin", whole, constant(wide, int(most)))
+    return builder.trunc(whole, same_lanes(x, I8))
+
+
 def _f32_to_integer(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
     """Clamp to what both f32 and the integer can hold, convert, and put the largest integer where f32 cannot name it (s32, s64)."""
+    if dtype.bits == 8:
+        return _f32_to_byte(builder, x, dtype)
     type, least = x.type, dtype.range[0]
     most = float(np.float32(dtype.range[1]))
     rounded = round_even(builder, x, isa)
     whole = builder.select(builder.fcmp_ordered("ord", x, x), rounded, constant(type, 0.0))
-    highest = constant(type, most if dtype.bits == 8 else float(np.nextafter(np.float32(most), np.float32(0))))
+    highest = constant(type, float(np.nextafter(np.float32(most), np.float32(0))))
     low = builder.select(builder.fcmp_ordered(">", whole, constant(type, least)), whole, constant(type, least))
     clamped = builder.select(builder.fcmp_ordered("<", low, highest), low, highest)
-    if dtype.bits == 8:
-        return builder.trunc(builder.fptosi(clamped, same_lanes(x, I32)), same_lanes(x, I8))
     result = builder.fptosi(clamped, value_type(dtype, lanes_of(x)))
     ceiling = constant(result.type, int(2 ** (dtype.bits - 1) - 1))
     return builder.select(builder.fcmp_ordered(">=", whole, constant(type, most)), ceiling, result)
