@@ -160,6 +160,11 @@ class Fused:
         """The columns of the only tunable op are spread over tasks too."""
         return self.parameters is not None and self.parameters.split_n
 
+    @property
+    def step(self) -> int:
+        """Columns of scores that are worked on at a time, with running folds (gir/online.py); 0 where whole rows are."""
+        return self.parameters.step if self.parameters is not None else 0
+
 
 Node: TypeAlias = Op | Fused
 

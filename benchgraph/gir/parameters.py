@@ -31,6 +31,8 @@ class Parameters:
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
     ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop
 
+    step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
+
     The register tile (6 x 64 and the like) is the microkernel's own affair.
     """
 
@@ -43,6 +45,7 @@ class Parameters:
     kb: int
     cores: int
     split_n: bool = False
+    step: int = 0
     why: tuple[Reason, ...] = ()
 
     @property

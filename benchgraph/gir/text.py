@@ -48,7 +48,8 @@ def _task(node: Fused) -> str:
     if p is None:
         return ""
     columns = ", columns split too" if p.split_n else ""
-    return f"  // mb={p.mb}: {p.batch * p.mpn} tasks of {p.mb} rows over {p.cores} cores{columns}"
+    step = f" step={p.step}" if p.step else ""
+    return f"  // mb={p.mb}{step}: {p.batch * p.mpn} tasks of {p.mb} rows over {p.cores} cores{columns}"
 
 
 def _fused(g: Graph, node: Fused) -> list[str]:

@@ -2,6 +2,7 @@
 
 access.py   values -> tensor elements, through views and layouts
 region.py   fusible ops on a region          gemm.py     the GEMM template with its anchors
+online.py   attention's two products in one pass over the scores
 loops.py    nests without a tunable op       windows.py  folds over a small box of taps: pooling, interpolation
 runs.py     the order of their loops
 """
@@ -18,6 +19,7 @@ from benchgraph.gir.ir import Fused, Graph
 from benchgraph.lower.access import Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import lower_loops
+from benchgraph.lower.online import OnlineNest
 from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq
@@ -81,5 +83,5 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...]) 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:
     if any(spec(op.kind).is_contraction for op in node.ops):
-        return GemmNest(storage, node).lower()
+        return (OnlineNest if node.step else GemmNest)(storage, node).lower()
     return lower_windows(storage, node) if spec(node.ops[0].kind).is_window else lower_loops(storage, node)

@@ -45,13 +45,16 @@ class GemmNest:
         self.to_prefetch = node.prefetch
 
     def lower(self) -> Stmt:
-        tasks = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry))
-        body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), tasks, LoopKind.parallel)
+        body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), self._stages(), LoopKind.parallel)
         for depth in range(len(self.batch), -1, -1):
             body = seq(*(self._entry(stage) for stage in self.node.stages if stage.is_per_entry and len(stage.along) == depth), body)
             if depth:
                 body = For(self.batch[depth - 1], Const(self.rows[depth - 1]), body, LoopKind.parallel)
         return body
+
+    def _stages(self) -> Stmt:
+        """All that is done with one task's rows."""
+        return seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry))
 
     def _entry(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: points along the batch loops, the whole of its other axes."""
@@ -127,7 +130,11 @@ class GemmNest:
     # ---- the kernel
 
     def _kernel_stage(self, stage: Stage) -> Stmt:
-        kernel, after = stage.ops[0], stage.ops[1:]
+        return self._before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
+
+    def _before_post_ops(self, stage: Stage, make: ColumnBody) -> Stmt:
+        """The post-ops of a stage, each at its anchor; make: what brings about the columns of the product."""
+        after = stage.ops[1:]
         domain = trace(self.g, stage.ops)
         assert domain is not None
         at_tile = [op for op, anchor in zip(after, stage.anchors[1:], strict=True) if anchor is Anchor.tile]
@@ -136,8 +143,8 @@ class GemmNest:
 
         def tile(no: Expr, width: int) -> Stmt:
             spans = (*self._task(), Span(Const(width), no, stage.nb))
-            product = self._microkernel(kernel, no, width, stage.nb)
-            return seq(product, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else product
+            made = make(no, width)
+            return seq(made, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else made
 
         columns = self._by_columns(n, stage.nb, tile)
         if not at_rows:
@@ -148,22 +155,28 @@ class GemmNest:
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
         """One microkernel call, or two behind a branch when the last task has fewer rows."""
+        return self._for_rows(lambda rows: self._call(op, no, width, nb, rows))
+
+    def _for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
+        """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
         tail = self.m % self.mb
-        whole = self._call(op, no, width, nb, self.mb)
         if not tail:
-            return whole
+            return body(self.mb)
         if self.m < self.mb:
-            return self._call(op, no, width, nb, tail)
+            return body(tail)
         is_whole = binary(BinOp.le, add(mul(self.mo, self.mb), self.mb), Const(self.m))
-        return If(is_whole, whole, self._call(op, no, width, nb, tail))
+        return If(is_whole, body(self.mb), body(tail))
+
+    def _start(self, no: Expr, nb: int) -> tuple[Coord, ...]:
+        """Where the task's rows and a block of columns begin in a product."""
+        return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
         p = product(self.g, op)
         src_layout = self.g.value(op.ins[0]).layout
         k, kb = p.reduced[-1], src_layout.blocks[0][1] if src_layout.blocks else p.reduced[-1]
-        batch = tuple(Coord(var) for var in self.batch)
-        start = (*batch, Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
-        a, b = (self._operand(op, p, port, start, kb) for port in (0, 1))
+        start = self._start(no, nb)
+        a, b = (self._operand(op, p, port, start, Coord(ZERO, ZERO, kb)) for port in (0, 1))
         extents = tuple(extent for _, extent in p.batch)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
@@ -173,12 +186,12 @@ class GemmNest:
         acc = self._result(op, start)
         return self._through_scratch(op, no, nb, call) if acc is None else replace(call, acc=acc)
 
-    def _operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], kb: int) -> Slice:
-        """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. kb: how k is split in a blocked src."""
+    def _operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
+        """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split."""
         axes = operand_axes(self.g, op, port)
         assert axes is not None, "propagate-layout leaves no unreadable operand"
-        index = p.how.index(p.call, tuple(c.value for c in start), (ZERO,) * len(p.over))[port]
-        known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: Coord(ZERO, ZERO, kb)}
+        index = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[port]
+        known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
         where, place = self.storage.place(op.ins[port], coords)
         return Slice(where, place, axes)

@@ -43,7 +43,10 @@ class _Phase:
 
 
 class Region:
-    """Emits ops; create one per nest, call `emit` once."""
+    """Emits ops; create one per nest. `emit` is `add`, any number of times, and `finish`, once.
+
+    starts: for reductions that go on where other regions left them, what the accumulator of a row starts from.
+    """
 
     def __init__(self, storage: Storage, domain: Domain, spans: tuple[Span, ...], coords: tuple[Coord, ...] | None = None) -> None:
         """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points."""
@@ -59,12 +62,21 @@ class Region:
         self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
         self.phases: list[_Phase] = []
         self.before: list[Stmt] = []
+        self.starts: dict[int, Expr] = {}
 
     def first_in_row(self, stmts: Iterable[Stmt]) -> None:
         """Put statements at the beginning of every row."""
         self._phase(0).per_row.extend(stmts)
 
+    def once_known(self, value: int, stmts: Iterable[Stmt]) -> None:
+        """Put statements into every row behind what makes a value per row, and before the elements that read it."""
+        self._phase(self.ready.get(value, 0)).per_row.extend(stmts)
+
     def emit(self, ops: Iterable[Op]) -> Stmt:
+        self.add(ops)
+        return self.finish()
+
+    def add(self, ops: Iterable[Op]) -> None:
         for op in ops:
             match spec(op.kind).lower:
                 case Elementwise() as how:
@@ -75,6 +87,8 @@ class Region:
                     self._movement(op, how)
                 case how:
                     raise TypeError(f"{op.kind} has no place in a region: {how}")
+
+    def finish(self) -> Stmt:
         reduced_first = [a for a in self.inner if a in self.domain.reduced] + [a for a in self.inner if a not in self.domain.reduced]
         body: list[Stmt] = []
         for phase in self.phases:
@@ -144,8 +158,9 @@ class Region:
         out_axes = self.domain.axes[out]
         at = self._at(out_axes)
         phase = self.ready.get(src, 0)
-        acc, index = self._accumulator(out, at)
-        self._phase(phase).per_row.append(Store(acc, index, f32(how.init)))
+        goes_on = out in self.starts
+        acc, index = self._accumulator(out, at, own=not goes_on)
+        self._phase(phase).per_row.append(Store(acc, index, self.starts[out] if goes_on else f32(how.init)))
         value = self.storage.load(src, self._at(src_axes))
         self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
         self.ready[out] = phase + 1
@@ -159,9 +174,9 @@ class Region:
         done = folded if how.finish is None else how.finish(count, folded)
         self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
 
-    def _accumulator(self, out: int, at: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
-        """Where the fold runs: the result itself when it is f32, else a temporary that is."""
+    def _accumulator(self, out: int, at: tuple[Coord, ...], *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
+        """Where the fold runs: the result itself when it is f32 and only this region's own, else a temporary that is."""
         v = self.storage.g.value(out)
-        if v.dtype is DType.f32:
+        if own and v.dtype is DType.f32:
             return self.storage.place(out, at)
         return self.storage.scratch(v, DType.f32), tuple(c.value for c in at)

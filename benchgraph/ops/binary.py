@@ -98,6 +98,7 @@ def _row(
     fills_quantised: bool = True,
     factors: tuple[float, ...] = (),
     commutative: bool = False,
+    monotone: tuple[int, ...] = (),
     product_kind: str = "",
     family: str = "binary",
     finish: Callable[[Expr], Expr] | None = None,
@@ -124,6 +125,7 @@ def _row(
         samples=samples,
         laws=laws,
         commutative=commutative,
+        monotone=monotone,
         product_kind=product_kind,
         is_product=op is BinOp.mul,
         lower=Elementwise(_expr(op, finish or (lambda result: result))),
@@ -160,6 +162,7 @@ SPECS = (
         domain=_summands,
         commutative=True,
         computes=Computes.sum,
+        monotone=(1, 1),
     ),
     _row(
         "Subtract",
@@ -172,6 +175,7 @@ SPECS = (
         samples=SAMPLES + _MIXED + _S32,
         domain=_summands,
         computes=Computes.difference,
+        monotone=(1, -1),
     ),
     _row(
         "Multiply",
@@ -234,6 +238,8 @@ SPECS = (
         types=_SAME,
         ports=_TTT,
         commutative=True,
+        computes=Computes.maximum,
+        monotone=(1, 1),
     ),
     _row(
         "Minimum",
@@ -262,6 +268,7 @@ SPECS = (
         domain=fills.stepped(-2, 2, 0.25),
         zero_limit=0.99,
         computes=Computes.comparison,
+        monotone=(1, -1),
         fills_quantised=False,
     ),
 )

@@ -81,6 +81,7 @@ SPECS = (
         ),
         laws=(_ROUNDED,),
         converts=True,
+        is_homogeneous=True,
         check=check,
         lower=Elementwise(lambda attrs, ins: ins[0]),
     ),

@@ -223,6 +223,7 @@ SPECS = (
             Law("about 1 - p of the elements are kept", _keeps_its_share),
             Law("the mask is where dst is not 0", _mask_tells),
         ),
+        is_homogeneous=True,
         lower=Elementwise(_expr, place=_position),
     ),
 )

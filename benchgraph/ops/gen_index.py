@@ -69,6 +69,7 @@ SPECS = (
             Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
         ),
         laws=(Law("it counts up from 0 along the axis", _counts_up),),
+        monotone=(0,),
         lower=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), place=_coordinate),
     ),
 )

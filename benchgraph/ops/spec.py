@@ -48,11 +48,12 @@ class Role(Enum):
 
 
 class Computes(Enum):
-    """What an op means to the patterns that displacement knows: attention and gated multilayer perceptrons."""
+    """What an op means to those who look for attention and gated perceptrons: displacement, and passes that reorder a softmax."""
 
     matmul = "matmul"
     sum = "sum"
     difference = "difference"
+    maximum = "maximum"
     comparison = "comparison"
     choice = "choice"
     exp = "exp"
@@ -269,6 +270,9 @@ class OpSpec:
     numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
     sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
     computes: what the op means to attention patterns. fills_quantised: an operand behind a Dequantize is filled as this op wants it.
+    is_homogeneous: scaling the first operand by a positive number scales dst, up to rounding, if both are floats.
+    monotone: for each operand, whether dst rises (1) or falls (-1) with it (False is below True), 0 for one of which only the shape counts;
+    an op with a place rises with that. (): nothing is known.
     factors: what an operand is filled with that stands beside a computed one; () for what `fill` says.
     streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one.
     shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
@@ -306,6 +310,8 @@ class OpSpec:
     refit: Refit | None = None
     is_product: bool = False
     follows_fpmath: bool = False
+    is_homogeneous: bool = False
+    monotone: tuple[int, ...] = ()
     commutative: bool = False
     computes: Computes | None = None
     fills_quantised: bool = False
@@ -327,6 +333,11 @@ class OpSpec:
     @property
     def is_elementwise(self) -> bool:
         return isinstance(self.lower, Elementwise)
+
+    @property
+    def folds_with(self) -> BinOp | None:
+        """For a reduction that is nothing but a fold: with what."""
+        return self.lower.op if isinstance(self.lower, Reduction) and self.lower.finish is None else None
 
     @property
     def is_contraction(self) -> bool:

@@ -4,50 +4,88 @@
     %3: f32[64,64] = MatMul(%2, %w)               ->   %3: f32[64,64] = Multiply(%4, %1)
 
 Attention divides its exponentials by their sum; done after the product with V, the division touches the head size, not the sequence.
+Between the scaling and the product may stand what scales along: casts between floats, dropout. A cast rounds both by the same relative
+error; into a type of fewer exponents it is passed only by exponentials of differences to a maximum, which are 1 at most.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
+from benchgraph.ops.spec import Computes
+from benchgraph.tir.ir import BinOp
+
+_WIDE = (DType.f32, DType.bf16)  # the floats with eight bits of exponent
+
+
+@dataclass(frozen=True)
+class _Deferred:
+    """The scaling, which operand of it is the scale, and the ops between it and the product, in order."""
+
+    scaling: Op
+    position: int
+    between: tuple[Op, ...]
 
 
 def defer_scaling(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
-    moved: dict[int, tuple[Op, int]] = {}  # id of the MatMul op -> (the Multiply before it, which operand is the scale)
+    moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
     for op in g.nodes:
         assert isinstance(op, Op)
-        scaling = g.producer.get(op.ins[0]) if spec(op.kind).is_contraction and product(g, op).is_row_wise else None
-        if isinstance(scaling, Op) and (position := _scale_operand(g, scaling, op)) is not None:
-            moved[id(op)] = (scaling, position)
+        if spec(op.kind).is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
+            moved[id(op)] = found
     if not moved:
         return g
-    gone = {id(scaling) for scaling, _ in moved.values()}
+    gone = {id(d.scaling) for d in moved.values()}
+    unscaled = {d.scaling.outs[0]: d.scaling.ins[1 - d.position] for d in moved.values()}
     nodes: list[Node] = []
     for op in g.nodes:
         assert isinstance(op, Op)
         if id(op) in gone:
             continue
+        ins = tuple(unscaled.get(v, v) for v in op.ins)
+        op_now = op if ins == op.ins else replace(op, ins=ins)
         if id(op) in moved:
-            scaling, position = moved[id(op)]
-            out = g.value(op.outs[0])
-            unscaled = builder.new_value(out.dtype, out.shape)
-            nodes.append(replace(op, ins=(scaling.ins[1 - position], op.ins[1]), outs=(unscaled,)))
-            op = replace(scaling, ins=(unscaled, scaling.ins[position]), outs=op.outs)
-        nodes.append(op)
+            deferred, out = moved[id(op)], g.value(op.outs[0])
+            made = builder.new_value(out.dtype, out.shape)
+            nodes.append(replace(op_now, outs=(made,)))
+            op_now = replace(deferred.scaling, ins=(made, deferred.scaling.ins[deferred.position]), outs=op.outs)
+        nodes.append(op_now)
     return replace(g, nodes=tuple(nodes), values=tuple(builder.values.values()))
 
 
+def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
+    """The scaling of the product's src, if doing it later is right and cheaper."""
+    between: list[Op] = []
+    reader, v = matmul, matmul.ins[0]
+    while (maker := g.producer.get(v)) is not None and isinstance(maker, Op):
+        if v in g.outs or g.consumers[v] != (reader,) or reader.ins.count(v) > 1:
+            return None
+        if spec(maker.kind).is_product:
+            position = _scale_operand(g, maker, matmul)
+            scaled = None if position is None else maker.ins[1 - position]
+            fits = all(g.value(op.outs[0]).dtype in _WIDE for op in between)
+            is_right = scaled is not None and (fits or _is_at_most_one(g, scaled))
+            return _Deferred(maker, position, tuple(between)) if position is not None and is_right else None
+        types = g.value(maker.ins[0]), g.value(v)
+        if not spec(maker.kind).is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
+            return None
+        if types[0].shape != types[1].shape:
+            return None
+        between.insert(0, maker)
+        reader, v = maker, maker.ins[0]
+    return None
+
+
 def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
-    """Which operand of `scaling` is one number per row of the product's src, if scaling later is right and cheaper."""
+    """Which operand of `scaling` is one number per row of the product's src, if there are fewer elements to scale after the product."""
     src, out = g.value(scaling.outs[0]), g.value(matmul.outs[0])
-    if not spec(scaling.kind).is_product or g.consumers[src.id] != (matmul,) or src.id in g.outs or matmul.ins[1] == src.id:
-        return None
     if src.shape[-1] <= out.shape[-1] or src.shape[:-1] != out.shape[:-1]:
         return None
     for position, v in enumerate(scaling.ins):
@@ -56,3 +94,23 @@ def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
         if per_row and scaled.type == src.type and scale.dtype is src.dtype:
             return position
     return None
+
+
+def _is_at_most_one(g: Graph, id: int) -> bool:
+    """The exponential of a difference, as softmax takes it to a row's maximum."""
+    exp = g.producer.get(id)
+    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and spec(exp.kind).computes is Computes.exp else None
+    if not isinstance(difference, Op) or spec(difference.kind).computes is not Computes.difference:
+        return False
+    return _is_maximum(g, difference.ins[1])
+
+
+def _is_maximum(g: Graph, id: int) -> bool:
+    """A maximum over rows, or that and nothing smaller."""
+    op = g.producer.get(id)
+    if not isinstance(op, Op):
+        return False
+    row = spec(op.kind)
+    if row.folds_with is BinOp.max:
+        return True
+    return row.computes is Computes.maximum and any(_is_maximum(g, v) for v in op.ins)

@@ -61,7 +61,8 @@ def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | st
         return ""
     if g.value(first.outs[0]).is_constant:
         return "it is computed once, by init"
-    return _per_entry(g, first, second, shared, target) or _by_rows(g, first, second, shared, target)
+    merged = _by_rows(g, first, second, shared, target)
+    return merged if isinstance(merged, Fused) else _per_entry(g, first, second, shared, target) or merged
 
 
 # ---- once per batch entry --------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
+from benchgraph.gir.online import Online, online
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.gir.schedule import Rows, column_block, columns_reason, rows_per_task
+from benchgraph.gir.schedule import MOST_ROWS_WORKED_ON, Rows, Step, column_block, columns_at_a_time, columns_reason, rows_per_task
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
@@ -34,13 +35,35 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
     forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 else None
-    found = rows_per_task(prod(rows[:-1]), rows[-1], _columns_at_once(g, kernels), target, works_on_rows=works_on_rows)
+    in_pieces = online(g, node)
+    step = None if in_pieces is None else _step(g, in_pieces, rows, target)
+    columns = _columns_at_once(g, kernels) if step is None else step.held
+    found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows)
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, stage, chosen, target) for stage in node.stages]
+    if in_pieces is not None and step is not None:
+        stages = [_in_pieces(s, in_pieces, step) if s.ops == in_pieces.scores.ops else s for s in stages]
     if len(stages) == 1 and all(a in (Anchor.kernel, Anchor.tile) for a in stages[0].anchors):
         stages = [_with_columns_split(stages[0], forced)]
-    prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows else ()
+    prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows and step is None else ()
     return replace(node, stages=tuple(stages), prefetch=prefetch)
+
+
+def _step(g: Graph, o: Online, rows: Shape, target: Target) -> Step | None:
+    """How many columns of scores to hold at a time, None for whole rows."""
+    scores, values = (product(g, stage.ops[0]) for stage in (o.scores, o.values))
+    heads = scores.reduced[-1] + values.columns
+    rows_at_a_time, keys = min(rows[-1], MOST_ROWS_WORKED_ON), values.reduced[-1]
+    some_hidden = o.choice is not None and 2 * rows[-1] >= keys
+    return columns_at_a_time(rows_at_a_time, keys, heads, _nb(g, o.scores, target), target, some_hidden=some_hidden)
+
+
+def _in_pieces(stage: Stage, o: Online, step: Step) -> Stage:
+    """The stage of the scores with its step; what works on them early does so on tiles."""
+    p = stage.parameters
+    assert p is not None
+    anchors = (Anchor.kernel, *(Anchor.tile if op in o.early else Anchor.rows for op in stage.ops[1:]))
+    return replace(stage, anchors=anchors, parameters=replace(p, step=step.columns, why=(*p.why, Reason("step", step.why))))
 
 
 def _with_columns_split(stage: Stage, forced: Forced | None) -> Stage:
@@ -69,12 +92,15 @@ def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target
     return tuple(found) if 2 * entry_bytes <= target.l2_bytes else ()
 
 
+def _nb(g: Graph, stage: Stage, target: Target) -> int:
+    wei = g.value(stage.ops[0].ins[1])
+    return wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, stage.ops[0]), target)
+
+
 def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
     if not spec(stage.ops[0].kind).is_contraction:
         return stage
-    p = product(g, stage.ops[0])
-    src, wei = (g.value(v) for v in stage.ops[0].ins)
-    nb = wei.layout.blocks[0][1] if wei.layout.blocks else column_block(p, target)
+    p, src, nb = product(g, stage.ops[0]), g.value(stage.ops[0].ins[0]), _nb(g, stage, target)
     *batch, m, n = p.call.outs[0].shape
     k = p.reduced[-1]
     kb = src.layout.blocks[0][1] if src.layout.blocks else k

@@ -27,10 +27,17 @@ def _is_parallel(s: Stmt) -> bool:
 
 
 def _nests(s: Stmt) -> Stmt:
-    """Turn parallel loops directly inside parallel loops into one over the product of their extents."""
-    s = map_children(s, _nests)
-    if not (isinstance(s, For) and isinstance(s.body, For) and _is_parallel(s) and _is_parallel(s.body)):
+    """Turn parallel loops directly inside parallel loops into one over the product of their extents.
+
+    Loops further inside, which become serial, stay as they are: their variables say what each of them needs of a temporary.
+    """
+    if not _is_parallel(s):
+        return map_children(s, _nests)
+    assert isinstance(s, For)
+    if not isinstance(s.body, For) or not _is_parallel(s.body):
         return s
+    s = replace(s, body=_nests(s.body))
+    assert isinstance(s.body, For)
     outer, inner = constant(s.extent), constant(s.body.extent)
     if outer is None or inner is None or inner == 0:
         return s

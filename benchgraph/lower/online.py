@@ -1,0 +1,187 @@
+"""Two products with a softmax between them, in one pass over the scores: some columns at a time, with running folds (gir/online.py).
+
+    m = lowest; c = lowest; s = 0; acc = 0
+    for ko in N / step:
+      x[:, ko] = brgemm(src, wei[:, ko]); early post-ops
+      for each row:
+        before = c; m = max(m, max(x)); c = f(m)
+        factor = exp(before - c); s = s * factor + sum(exp(x - c)); p = g(exp(x - c))
+      acc = acc * factor
+      acc += brgemm(p, wei'[ko, :])
+    late post-ops; the second product's post-ops on acc
+
+m starts from the lowest finite number, not from -inf, so that a row of which all is masked so far has exp(-inf - lowest) = 0 and no NaN.
+
+Where a choice by row and column hides scores behind -inf, as a causal mask does, columns that are hidden from all rows of the task are left
+out: they would add nothing.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from benchgraph.core.dtypes import DType
+from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.ir import Fused, Op
+from benchgraph.gir.online import Online, online
+from benchgraph.gir.product import product
+from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.gemm import GemmNest
+from benchgraph.lower.region import Region, Span
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Elementwise
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
+from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, Slice, Stmt, Store, Tensor, Unary, UnOp
+from benchgraph.tir.visit import map_tensors
+
+LOWEST = DType.f32.range[0]
+
+
+class OnlineNest(GemmNest):
+    """Lowers a Fused node with a step."""
+
+    def __init__(self, storage: Storage, node: Fused) -> None:
+        super().__init__(storage, node)
+        found = online(self.g, node)
+        assert found is not None, "schedule gives a step to nests of this form only"
+        self.plan: Online = found
+        self.step = node.step
+        domain = trace(self.g, found.scores.ops)
+        assert domain is not None
+        self.domain: Domain = domain
+        result = self.g.value(found.values.ops[0].outs[0])
+        self.columns = result.shape[-1]
+        self.acc: Tensor | None = None if self._result(found.values.ops[0], self._start(ZERO, 1)) else storage.scratch(result, DType.f32)
+        per_row = self.g.value(found.maximum.outs[0])
+        self.before, self.factor = storage.scratch(per_row, DType.f32), storage.scratch(per_row, DType.f32)
+
+    def _stages(self) -> Stmt:
+        own = (self.plan.scores, self.plan.values)
+        first = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry and stage not in own))
+        full, tail = divmod(self.domain.extents[-1], self.step)
+        ko = self.storage.var("ko")
+        loop = For(ko, Const(full), self._unless_hidden(ko, self.step))
+        rest = (self._in_own_tensors(self._unless_hidden(Const(full), tail)),) if tail else ()
+        late = Region(self.storage, self.domain, (*self._task(), Span(Const(1)))).emit(self.plan.late)
+        return seq(first, self._cleared(), loop, *rest, late, self._before_post_ops(self.plan.values, self._copied))
+
+    # ---- running folds and sums
+
+    def _place(self, t: Tensor | None, id: int, at: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+        """An element of a value, or of the temporary that stands for it."""
+        return self.storage.place(id, at) if t is None else (t, tuple(c.value for c in at))
+
+    def _row(self, i: Expr) -> tuple[Coord, ...]:
+        return (*(Coord(var) for var in self.batch), Coord(i, self.mo, self.mb))
+
+    def _over_acc(self, change: Op, value: float | None) -> Stmt:
+        """acc = value, or acc * factor, on the task's rows; change: the op that makes acc."""
+        i, j = self.storage.var("i"), self.storage.var("j")
+
+        def columns(no: Expr, width: int) -> Stmt:
+            where, at = self._place(self.acc, change.outs[0], (*self._row(i), Coord(j, no, self.plan.values.nb)))
+            factor = Load(self.factor, tuple(c.value for c in (*self._row(i), Coord(ZERO))))
+            new = f32(value) if value is not None else binary(BinOp.mul, Load(where, at), factor)
+            return For(j, Const(width), Store(where, at, new))
+
+        return For(i, self._task()[-1].extent, self._by_columns(self.columns, self.plan.values.nb, columns))
+
+    def _cleared(self) -> Stmt:
+        """The folds and the sums at their beginnings."""
+        i = self.storage.var("i")
+        at = (*self._row(i), Coord(ZERO))
+        starts = {self.plan.maximum.outs[0]: LOWEST, self.plan.c: LOWEST, self.plan.total.outs[0]: 0.0}
+        folds = seq(*(self.storage.store(v, at, f32(value)) for v, value in starts.items()))
+        return seq(For(i, self._task()[-1].extent, folds), self._over_acc(self.plan.values.ops[0], 0.0))
+
+    def _in_own_tensors(self, s: Stmt) -> Stmt:
+        """The work on the ragged columns in temporaries of its own, so that those of the others are as narrow as a step."""
+        o = self.plan
+        per_element = {v for op in (o.scores.ops[0], *o.early, o.difference, o.exp, *o.weights) for v in op.outs}
+        values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(per_element)}
+        return map_tensors(s, {name: self.storage.scratch(v, v.dtype) for name, v in values.items()})
+
+    # ---- columns that a mask hides wholly
+
+    def _unless_hidden(self, ko: Expr, width: int) -> Stmt:
+        """The work on some columns, behind a condition if it can be foreseen that all of them are hidden by -inf."""
+        o, work = self.plan, self._some_columns(ko, width)
+        if o.choice is None:
+            return work
+        spans = (*self._task(), Span(Const(width), ko, self.step))
+        hiding = self.storage.load(o.choice.ins[o.hiding], (Coord(ZERO),) * len(self.g.value(o.choice.ins[o.hiding]).shape))
+        shows_if = o.hiding == 2  # the condition chooses the scores
+        edge = self._edge(o.choice.ins[0], spans, 1 if shows_if else -1)
+        shown = edge if shows_if else Unary(UnOp.not_, edge)
+        return If(binary(BinOp.or_, shown, binary(BinOp.ne, hiding, f32(-inf))), work)
+
+    def _edge(self, id: int, spans: tuple[Span, ...], way: int) -> Expr:
+        """A bound on what a value is within the spans: the largest for way 1, the least for way -1; from where it lies at their corners."""
+        op = next((op for op in self.plan.early if id in op.outs), None)
+        v = self.g.value(id)
+        if op is None:
+            return self.storage.load(id, (Coord(ZERO),) * len(v.shape))
+        how, ways = spec(op.kind).lower, spec(op.kind).monotone
+        assert isinstance(how, Elementwise)
+        operands = tuple(
+            self._edge(operand, spans, way * rises) if rises else Const(0, self.g.value(operand).dtype)
+            for operand, rises in zip(op.ins, ways, strict=True)
+        )
+        corner = tuple(Coord(sub(span.extent, 1) if way > 0 else ZERO, span.outer, span.tile).value for span in spans)
+        (value,) = how.values(op.attrs, v.shape, tuple(ZERO if n == 1 else at for n, at in zip(v.shape, corner, strict=True)), operands)
+        return cast(value, v.dtype)
+
+    # ---- some columns of the scores
+
+    def _some_columns(self, ko: Expr, width: int) -> Stmt:
+        """The scores of columns ko*step .. + width, from the first product into the second one."""
+        o, nb = self.plan, self.plan.scores.nb
+        per_step = self.step // nb
+
+        def tile(no: Expr, wide: int) -> Stmt:
+            at = add(mul(ko, per_step), no)
+            made = self._microkernel(o.scores.ops[0], at, wide, nb)
+            spans = (*self._task(), Span(Const(wide), at, nb))
+            return seq(made, Region(self.storage, self.domain, spans).emit(o.early)) if o.early else made
+
+        def sums(no: Expr, wide: int) -> Stmt:
+            return self._for_rows(lambda rows: self._added(no, wide, rows, ko, width))
+
+        scores, summed = self._by_columns(width, nb, tile), self._by_columns(self.columns, o.values.nb, sums)
+        return seq(scores, self._folded(ko, width), self._over_acc(o.values.ops[0], None), summed)
+
+    def _folded(self, ko: Expr, width: int) -> Stmt:
+        """Maximum, sum and weights of these columns, and the factor by which what has been summed shrinks."""
+        o = self.plan
+        region = Region(self.storage, self.domain, (*self._task(), Span(Const(width), ko, self.step)))
+        at = (*region.coords[:-1], Coord(ZERO))
+        index = tuple(c.value for c in at)
+        now = self.storage.load(o.c, at)
+        region.first_in_row([Store(self.before, index, now)])
+        region.starts[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], at)
+        region.starts[o.total.outs[0]] = binary(BinOp.mul, self.storage.load(o.total.outs[0], at), Load(self.factor, index))
+        region.add((o.maximum, *o.shift))
+        shrunk = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), now))
+        region.once_known(o.c, [Store(self.factor, index, shrunk)])
+        region.add((o.difference, o.exp, o.total, *o.weights))
+        return region.finish()
+
+    def _added(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
+        """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
+        op, nb = self.plan.values.ops[0], self.plan.values.nb
+        p, start = product(self.g, op), self._start(no, nb)
+        a, b = (self._operand(op, p, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
+        acc = self._result(op, start)
+        if self.acc is not None:
+            acc = Slice(self.acc, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
+        assert acc is not None
+        return Brgemm(a, b, acc, rows, width, depth, accumulate=True)
+
+    def _copied(self, no: Expr, width: int) -> Stmt:
+        """acc to where the product's result belongs, if it was summed elsewhere."""
+        if self.acc is None:
+            return seq()
+        i, j = self.storage.var("i"), self.storage.var("j")
+        at = (*self._row(i), Coord(j, no, self.plan.values.nb))
+        copy = self.storage.store(self.plan.values.ops[0].outs[0], at, Load(self.acc, tuple(c.value for c in at)))
+        return For(i, self._task()[-1].extent, For(j, Const(width), copy))

@@ -1,0 +1,334 @@
+"""Attention in one pass over the scores: against the reference, and against the form that holds whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target, current
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.verify import verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph as ApiGraph
+from benchgraph.lower import online
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.runtime.executable import Executable
+from benchgraph.tir.build import f32, seq
+
+BF16, F32, S32, S64 = DType.bf16, DType.f32, DType.s32, DType.s64
+Inputs = dict[int, np.ndarray]
+
+
+def small(l2_bytes: int = 24 << 10) -> Target:
+    """This machine with an L2 that a few rows of scores fill."""
+    return replace(current(), l2_bytes=l2_bytes, cores=2)
+
+
+def whole() -> Target:
+    return replace(current(), l2_bytes=1 << 30, cores=2)
+
+
+def the_partition(graph: ApiGraph) -> Partition:
+    (partition,) = (p for p in partitions(graph, Policy.fused) if p.is_supported)
+    return partition
+
+
+def step_of(partition: Partition, target: Target) -> int:
+    g: Graph = from_partition(partition)
+    for p in PIPELINE:
+        g = p.fn(g, target)
+        verify(g)
+    return max(n.step for n in g.nodes if isinstance(n, Fused))
+
+
+def run(partition: Partition, target: Target, data: Inputs) -> Inputs:
+    executable: Executable = compile_partition(partition, target)
+    outs = [np.full(t.known_shape, 7, t.dtype.numpy) for t in partition.outputs]
+    bound = executable.bind([data[t.id] for t in partition.inputs], outs)
+    bound()
+    return {t.id: out for t, out in zip(partition.outputs, outs, strict=True)}
+
+
+def random(graph: ApiGraph, seed: int = 1) -> Inputs:
+    rng = np.random.default_rng(seed)
+    found: Inputs = {}
+    for t in graph.inputs:
+        numbers = rng.normal(size=t.known_shape) if t.dtype.is_float else rng.integers(0, 9, t.known_shape)
+        if t.known_shape == (1,):
+            numbers = np.full((1,), 4.0)  # what scores are divided by, or capped at
+        found[t.id] = np.asarray(numbers).astype(t.dtype.numpy)
+    return found
+
+
+def assert_forms_agree(graph: ApiGraph, data: Inputs | None = None, target: Target | None = None, *, are_right: bool = True) -> Inputs:
+    """Both forms compute the reference, and nearly the same numbers; the results of the online one."""
+    partition, data = the_partition(graph), data or random(graph)
+    few = target or small()
+    assert step_of(partition, few)
+    assert not step_of(partition, whole())
+    online, rows = (run(partition, t, data) for t in (few, whole()))
+    want = evaluate(graph, {id: array.astype(np.float64) if graph.tensors[id].dtype.is_float else array for id, array in data.items()})
+    for t in partition.outputs:
+        for got in (online, rows) if are_right else ():
+            assert compare(got[t.id], want[t.id], t.dtype, tolerance(graph)).ok
+        a, b = (x[t.id].astype(np.float64) for x in (online, rows))
+        np.testing.assert_allclose(a, b, rtol=2 * t.dtype.eps, atol=(2 * t.dtype.eps + 1e-5) * np.sqrt(np.mean(b**2)))
+    return online
+
+
+# ---- forms of attention ----------------------------------------------------------------------------------------------
+
+
+def attention(
+    b: GraphBuilder,
+    mask: Callable[[GraphBuilder, LogicalTensor], LogicalTensor] = lambda b, s: s,
+    *,
+    q: tuple[int, ...] = (2, 3, 37, 16),
+    keys: int = 331,
+    heads: int | None = None,
+    dtype: DType = F32,
+    mode: str = "inf_as_zero",
+    stats: bool = False,
+) -> None:
+    kv = (*q[:1], heads or q[1], *q[2:-2], keys, q[-1])
+    s = mask(b, b.op("MatMul", b.input(q, dtype), b.input(kv, dtype), transpose_b=True, dtype=F32))
+    if stats:
+        p, _ = b.outs("SoftMax", s, dtypes=(dtype, F32), axis=-1, mode=mode)
+    else:
+        p = b.op("SoftMax", s, dtype=dtype, axis=-1, mode=mode)
+    b.op("MatMul", p, b.input(kv, dtype))
+
+
+def built(*args: object, **options: object) -> ApiGraph:
+    b = GraphBuilder()
+    attention(b, *args, **options)
+    return b.graph()
+
+
+def scaled(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
+    return b.op("Add", b.op("Divide", s, b.input((1,))), b.input((s.known_shape[0], *(1,) * (s.ndims - 2), s.known_shape[-1])))
+
+
+def causal(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
+    rows = b.op("Add", b.op("GenIndex", s, axis=-2), b.input((), S32))
+    return b.op("Select", b.op("GreaterEqual", rows, b.op("GenIndex", s, axis=-1)), s, b.input((1,)))
+
+
+def capped(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
+    return b.op("Multiply", b.op("Tanh", b.op("Divide", s, b.input((1,)))), b.input((1,)))
+
+
+@pytest.mark.parametrize("mask", [scaled, causal, capped])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_both_forms_compute_the_reference(mask: Callable[..., LogicalTensor], dtype: DType) -> None:
+    assert_forms_agree(built(mask, dtype=dtype))
+
+
+@pytest.mark.parametrize("mode", ["none", "inf_as_zero"])
+def test_in_either_mode_of_softmax(mode: str) -> None:
+    assert_forms_agree(built(scaled, mode=mode))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, DType.f16])
+def test_statistics_leave_with_the_result(dtype: DType) -> None:
+    assert_forms_agree(built(scaled, dtype=dtype, stats=True))
+
+
+def test_heads_share_keys_and_values() -> None:
+    assert_forms_agree(built(scaled, q=(2, 2, 3, 37, 16), keys=331))
+
+
+@pytest.mark.parametrize("keys", [64 * 5, 64 * 5 + 1, 997])
+@pytest.mark.parametrize("rows", [1, 32, 33])
+def test_columns_and_rows_that_nothing_divides(keys: int, rows: int) -> None:
+    assert_forms_agree(built(q=(2, 3, rows, 16), keys=keys), target=small(1 << 10))
+
+
+def test_dropout_between_the_softmax_and_the_values() -> None:
+    b = GraphBuilder()
+    s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
+    p = b.op("Dropout", b.op("SoftMax", s, axis=-1, mode="inf_as_zero"), b.input((), S64), b.input((), S64), b.input(()))
+    b.op("MatMul", p, b.input((2, 3, 331, 16)))
+    graph = b.graph()
+    data = random(graph)
+    data[next(t.id for t in graph.inputs if t.dtype is F32 and t.ndims == 0)][...] = 0.25
+    assert_forms_agree(graph, data)
+
+
+def test_a_result_of_other_strides_is_summed_elsewhere() -> None:
+    b = GraphBuilder()
+    s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
+    o = b.op("MatMul", b.op("SoftMax", s, axis=-1), b.input((2, 3, 331, 16)))
+    b.op("StaticTranspose", o, order=[0, 1, 3, 2])
+    assert_forms_agree(b.graph())
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------------
+
+
+def masked(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
+    return b.op("Add", s, b.input((1, 1, *s.known_shape[-2:])))
+
+
+def with_mask(hidden: np.ndarray, **options: object) -> tuple[ApiGraph, Inputs]:
+    """A mask of -inf where `hidden` says so."""
+    graph = built(masked, q=(2, 3, *hidden.shape[:1], 16), keys=hidden.shape[1], **options)
+    data = random(graph)
+    (mask,) = (t.id for t in graph.inputs if t.known_shape == (1, 1, *hidden.shape))
+    data[mask][...] = np.where(hidden, -np.inf, 0.0)
+    return graph, data
+
+
+@pytest.mark.parametrize("first", [0, 1, 64, 330], ids=lambda n: f"{n} columns hidden")
+def test_columns_hidden_at_the_beginning_leave_no_trace(first: int) -> None:
+    """The running maximum is the lowest number while there is nothing to see, and nothing is divided by it."""
+    hidden = np.zeros((37, 331), bool)
+    hidden[:, :first] = True
+    graph, data = with_mask(hidden)
+    assert_forms_agree(graph, data)
+
+
+def test_columns_hidden_at_random() -> None:
+    hidden = np.random.default_rng(3).random((37, 331)) < 0.9
+    hidden[:, -1] = False
+    assert_forms_agree(*with_mask(hidden))
+
+
+def test_rows_that_see_nothing_are_zero_and_their_statistics_too() -> None:
+    hidden = np.zeros((37, 331), bool)
+    hidden[5:9] = True
+    graph, data = with_mask(hidden, stats=True)
+    for out in assert_forms_agree(graph, data).values():
+        assert np.all(out[:, :, 5:9] == 0)
+        assert np.all(out[:, :, :5] != 0)
+
+
+def test_rows_that_see_nothing_are_no_numbers_in_the_plain_mode() -> None:
+    hidden = np.zeros((37, 331), bool)
+    hidden[5:9] = True
+    graph, data = with_mask(hidden, mode="none")
+    for target in (small(), whole()):
+        (out,) = run(the_partition(graph), target, data).values()
+        assert np.array_equal(np.isnan(out).any(axis=(0, 1, 3)), hidden.all(axis=1))
+
+
+def test_scores_that_grow_and_shrink_by_thousands() -> None:
+    """Sums of earlier columns vanish as the maximum grows, and nothing overflows. f32 holds such scores to 1e-4 only, in both forms."""
+    graph = built(masked, q=(2, 3, 37, 16), keys=331)
+    data = random(graph)
+    (mask,) = (t.id for t in graph.inputs if t.known_shape == (1, 1, 37, 331))
+    data[mask][...] = 3000 * np.sin(np.arange(37 * 331).reshape(37, 331) / 50)
+    assert_forms_agree(graph, data, are_right=False)
+
+
+# ---- when --------------------------------------------------------------------------------------------------------------
+
+
+def test_whole_rows_where_they_fit() -> None:
+    graph = built(scaled)
+    assert step_of(the_partition(graph), replace(whole(), l2_bytes=1 << 20)) == 0
+
+
+@pytest.mark.parametrize("seq", [8192, 65536])
+def test_temporaries_do_not_grow_with_the_square_of_the_sequence(seq: int) -> None:
+    partition = the_partition(built(q=(2, 3, seq, 64), keys=seq))
+    target = replace(current(), l2_bytes=1 << 20, cores=2)
+    assert 0 < step_of(partition, target) < 1024
+    main = compile_partition(partition, target).module.main
+    assert main.shared_bytes == 0
+    assert main.thread_bytes <= 64 * seq * 4 + target.l2_bytes  # the packed keys of an entry, and tiles
+
+
+def test_scores_that_leave_are_whole_rows() -> None:
+    b = GraphBuilder()
+    s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
+    p = b.op("SoftMax", s, axis=-1)
+    b.end(p)
+    b.op("MatMul", p, b.input((2, 3, 331, 16)))
+    assert step_of(the_partition(b.graph()), small()) == 0
+
+
+def test_weights_that_do_not_scale_are_whole_rows() -> None:
+    b = GraphBuilder()
+    s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
+    b.op("MatMul", b.op("Round", b.op("SoftMax", s, axis=-1)), b.input((2, 3, 331, 16)))
+    assert step_of(the_partition(b.graph()), small()) == 0
+
+
+# ---- columns that are left out -----------------------------------------------------------------------------------------
+
+
+def lower_triangle(b: GraphBuilder, s: LogicalTensor, *, inverted: bool = False) -> LogicalTensor:
+    """Shifted to the bottom right by s32 scalars, as oneDNN's graphs have it."""
+    rows = b.op("Subtract", b.op("Add", b.op("GenIndex", s, axis=-2), b.input((), S32)), b.input((), S32))
+    columns = b.op("GenIndex", s, axis=-1)
+    if inverted:
+        return b.op("Select", b.op("GreaterEqual", columns, rows), b.input((1,)), s)
+    return b.op("Select", b.op("GreaterEqual", rows, columns), s, b.input((1,)))
+
+
+def triangular(shift: tuple[int, int], hiding: float, *, inverted: bool = False, dtype: DType = F32) -> tuple[ApiGraph, Inputs]:
+    graph = built(lambda b, s: lower_triangle(b, s, inverted=inverted), q=(2, 3, 150, 16), keys=331, dtype=dtype)
+    data = random(graph)
+    first, second = (t.id for t in graph.inputs if t.dtype is S32)
+    (number,) = (t.id for t in graph.inputs if t.known_shape == (1,))
+    data[first][...], data[second][...], data[number][...] = *shift, hiding
+    return graph, data
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("shift", [(0, 0), (331, 150), (0, 400)], ids=["top left", "bottom right", "nothing to see"])
+@pytest.mark.parametrize("hiding", [-np.inf, -1e4, 3.0], ids=str)
+def test_a_causal_mask_hides_by_minus_infinity_alone(shift: tuple[int, int], hiding: float, inverted: bool) -> None:
+    """Any other number that stands for hidden scores is a score."""
+    assert_forms_agree(*triangular(shift, hiding, inverted=inverted))
+
+
+def test_hidden_columns_are_not_even_read() -> None:
+    """Keys and values that no query may see can be anything."""
+    graph, data = triangular((0, 0), -np.inf)
+    target = small(1 << 10)
+    (want,) = run(the_partition(graph), target, data).values()
+    step = step_of(the_partition(graph), target)
+    first = -(-150 // step) * step
+    spoilt = {
+        id: np.where(np.arange(331)[:, None] >= first, np.nan, a).astype(a.dtype) if a.shape == (2, 3, 331, 16) else a
+        for id, a in data.items()
+    }
+    (got,) = run(the_partition(graph), target, spoilt).values()
+    assert np.array_equal(got, want)
+
+
+def test_a_mask_of_data_leaves_nothing_out() -> None:
+    """A condition that is no matter of rows and columns."""
+    graph = built(lambda b, s: b.op("Select", b.input((1, 1, *s.known_shape[-2:]), DType.boolean), s, b.input((1,))))
+    assert_forms_agree(graph)
+
+
+# ---- broken once -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["sums do not shrink", "results do not shrink", "columns are hidden too early"])
+def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    over_acc = online.OnlineNest._over_acc
+    if fault == "sums do not shrink":
+        monkeypatch.setattr(online, "unary", lambda op, a: f32(1.0))
+    elif fault == "results do not shrink":
+        monkeypatch.setattr(
+            online.OnlineNest, "_over_acc", lambda self, op, value: over_acc(self, op, value) if value is not None else seq()
+        )
+    else:
+        monkeypatch.setattr(online, "sub", lambda a, b: online.ZERO)
+    with pytest.raises(AssertionError):
+        assert_forms_agree(*triangular((0, 0), -np.inf))
