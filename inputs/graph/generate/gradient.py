@@ -10,14 +10,14 @@ from benchgraph.graph import GraphBuilder
 from .case import NARROW, add, case, conv_attrs
 
 UNARY: dict[str, dict[str, float]] = {
-    "AbsBackward": {}, "ClampBackward": {"min": -1.0, "max": 1.0}, "EluBackward": {"alpha": 0.5}, "GELUBackward": {},
+    "AbsBackward": {}, "ClampBackward": {"min": -4.5, "max": 4.5}, "EluBackward": {"alpha": 0.5}, "GELUBackward": {},
     "HardSigmoidBackward": {"alpha": 1 / 6, "beta": 0.5}, "HardSwishBackward": {}, "MishBackward": {}, "ReLUBackward": {},
     "SigmoidBackward": {}, "SoftPlusBackward": {}, "SqrtBackward": {}, "TanhBackward": {},
 }  # fmt: skip
 VALUES = {
     "GELUBackward": "0:mode:gelu_tanh",
     "SoftPlusBackward": "0:beta:2",
-    "HardSigmoidBackward": "0:alpha:0.2*beta:0",
+    "HardSigmoidBackward": "0:alpha:0.05*beta:0.4",
     "AbsBackward": "", "HardSwishBackward": "", "MishBackward": "",
 }  # fmt: skip
 FROM_SRC = "0:use_dst:0"  # the others know both src and dst, from which they can start
@@ -67,10 +67,10 @@ def batchnormtrainingbackward(b: GraphBuilder) -> None:
     b.outs("BatchNormTrainingBackward", x, diff, *(b.input((17,)) for _ in range(3)), dtypes=(None, f32, f32), epsilon=1e-5)
 
 
-@case("pattern", sweep=(NARROW, "--in-shapes=0:1x48+2:1x65+3:1x65,0:129x48+2:129x65+3:129x65"))
+@case("pattern", sweep=(NARROW, "--in-shapes=0:3x48+2:3x67+3:3x67,0:129x48+2:129x67+3:129x67"))
 def layer_backward(b: GraphBuilder) -> None:
-    """Through a ReLU and a layer: the gradients of data, weights and bias."""
-    src, wei, dst, diff = b.input((33, 48)), b.input((48, 65)), b.input((33, 65)), b.input((33, 65))
+    """Through a ReLU and a layer: the gradients of data, weights and bias. 67: data of period 13 make columns of 65 alike in all rows."""
+    src, wei, dst, diff = b.input((33, 48)), b.input((48, 67)), b.input((33, 67)), b.input((33, 67))
     through = b.op("ReLUBackward", dst, diff)
     b.op("MatMul", through, wei, transpose_b=True)
     b.op("MatMul", src, through, transpose_a=True)

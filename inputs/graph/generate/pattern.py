@@ -103,8 +103,9 @@ def interpolate_multiply_add(b: GraphBuilder) -> None:
 
 
 @case("pattern", sweep=(NARROW, "--mb=1,5"))
-def matmul_bias_gelu_dropout(b: GraphBuilder) -> None:
-    b.op("Dropout", b.op("GELU", layer(b, b.input((33, 48)), 65)), *random_numbers(b))
+def matmul_bias_dropout_add(b: GraphBuilder) -> None:
+    """The end of a transformer's block in training; the residual."""
+    b.op("Add", b.op("Dropout", layer(b, b.input((33, 48)), 65), *random_numbers(b)), b.input((33, 65)))
 
 
 @case("pattern", sweep=(NARROW, "--mb=1"))
@@ -155,4 +156,4 @@ def matmul_prelu(b: GraphBuilder) -> None:
 @case("pattern", sweep=(NARROW,))
 def value_used_three_times(b: GraphBuilder) -> None:
     x = layer(b, b.input((33, 48)), 65)
-    b.op("Add", b.op("Multiply", x, b.op("Tanh", x)), x)
+    b.op("Add", b.op("Multiply", x, b.op("Sigmoid", x)), x)
