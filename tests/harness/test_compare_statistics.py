@@ -92,6 +92,21 @@ def test_one_case_of_thirty_that_got_slower_is_found(slower: float, runs: int, s
     assert found.count(Verdict.same) > 40
 
 
+@pytest.mark.parametrize(("runs", "most"), [(1, 0.2), (3, 0.1)])
+def test_what_is_said_to_be_found_is_found_as_often_as_said(runs: int, most: float) -> None:
+    """A case slowed down by what it says is found in about POWER of the comparisons, and by half as much beyond the threshold seldom."""
+    machine, rng = Machine(sample=0.01, clock=0.01), np.random.default_rng(11)
+    least = float(np.median([j.found for j in judge(simulate(rng, machine, 30, runs, rounds=30), 0.05)])) - 1
+    assert 0.05 < least < most
+
+    def share(slower: float) -> float:
+        found = (verdicts(simulate(rng, machine, 30, runs, rounds=30, slower=slower))[0] for _ in range(40))
+        return sum(v is Verdict.regressed for v in found) / 40
+
+    assert 0.6 < share(least) <= 1.0
+    assert share(0.05 + (least - 0.05) / 2) < 0.6
+
+
 def test_a_clock_that_changed_is_not_a_regression() -> None:
     """Times grow by 10 % because the clock is slower; without the peaks that could not be told from slower code."""
     rng = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from math import exp, fsum, isfinite, log
 from statistics import median
 
 from benchgraph.harness.compare.sides import Key, Side, notes
-from benchgraph.harness.compare.statistics import ALPHA, Judged, Pair, Run, Verdict, judge, moved
+from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, judge, moved
 from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, Status
 
 ACCURACY = 2.0  # times further from right, or nearer: a bit of the mantissa
@@ -128,6 +128,10 @@ def compare(a: Side, b: Side, threshold: float) -> Comparison:
 
     busy = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
     told = [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, busy))}"] if busy else []
+    least = [j.found for j in judged if isfinite(j.found)]
+    if least and len(a.files) == len(b.files) == 1:
+        what = f"half of these cases must take {median(least) - 1:.0%} longer, or more, to be found regressed in {POWER:.0%} of comparisons"
+        told.append(f"{what}; more runs a side (A.json,A2.json,A3.json B.json,B2.json,B3.json) find less")
     return Comparison(
         a,
         b,

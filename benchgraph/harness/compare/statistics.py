@@ -42,6 +42,7 @@ from scipy.special import chdtri, polygamma, stdtr, stdtrit
 Array: TypeAlias = NDArray[np.float64]
 
 ALPHA = 0.05
+POWER = 0.8  # how often a change is found from which we say that it is (Cohen's convention)
 LEAST_ROUNDS = 5  # mode P takes no fewer; fewer samples do not say how far their median can be off
 CLOCKS = 1.5  # between the clocks a server's cores hold with wide vectors on all of them, and at best
 Z = 2.0  # standard errors to either side at which quantiles are read; nearer ones span too few samples to be known well
@@ -78,12 +79,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class Judged:
-    """ratio: time of B over that of A, without drift. low, high: its interval; both ends nan when it has none."""
+    """ratio: time of B over that of A, without drift. low, high: its interval; both ends nan when it has none.
+
+    found: the ratio from which a change of this case, and of no other, is told in POWER of such comparisons; inf when it has no interval.
+    """
 
     ratio: float
     low: float
     high: float
     verdict: Verdict
+    found: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -328,7 +333,8 @@ def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Ju
         plain = float(stdtrit(d, 1 - ALPHA / 2) * error)
         half = plain if abs(ratio) - plain <= margin else float(stdtrit(d, 1 - corrected / 2) * error)
         low, high = float(ratio - half), float(ratio + half)
-        found.append(Judged(float(np.exp(ratio)), float(np.exp(low)), float(np.exp(high)), _verdict(low, high, margin)))
+        least = margin + float(stdtrit(d, 1 - ALPHA / len(p) / 2) + stdtrit(d, POWER)) * error
+        found.append(Judged(*(float(np.exp(x)) for x in (ratio, low, high)), _verdict(low, high, margin), float(np.exp(least))))
     return found
 
 
