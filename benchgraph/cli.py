@@ -104,6 +104,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
     benchgraph report A.json [B.json ...] [-o report.html]        saved results as a page for a browser
+    benchgraph tune --matmul 128x479:479x1024 [--store=FILE] [--rounds=N] [--choices=N] [-o FILE]
+               the schedule's choice for single products against every legal one; later runs read the findings with --tuning=FILE
     benchgraph fuzz --seed S --count N [--start I] [--ops=MAX] [--tries T] [-o DIR] [OPTIONS]        random graphs, failures shrunk
     """
     if not words:
@@ -115,6 +117,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_show(words[1:], _bench(ctx.obj)))
     if words[0] == "explain":
         ctx.exit(_explain(words[1:], _bench(ctx.obj)))
+    if words[0] == "tune":
+        ctx.exit(_tune(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     if words[0] in ("compare", "history", "regressions", "report"):
@@ -140,9 +144,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 def _need_means(line: CommandLine, given: Bench | None) -> None:
     """What the cases run on has to be there before the first of them runs."""
-    from benchgraph.harness.bench import need_isas, need_libraries
+    from benchgraph.harness.bench import need_isas, need_libraries, need_tuning
 
     need_isas(line.problems)
+    need_tuning(line.problems)
     need_libraries([p for p in line.problems if p.globals.library != Globals().library], _bench(given))
 
 
@@ -191,6 +196,21 @@ def _explain(words: tuple[str, ...], bench: Bench) -> int:
         warn(str(bad))
         return 2 if isinstance(bad, UsageError) else 1
     return 0
+
+
+def _tune(words: tuple[str, ...], bench: Bench) -> int:
+    """Search the template's parameters for cases of one product. Returns the exit code."""
+    from benchgraph.harness.tune.command import run
+
+    try:
+        config()
+        with interruptible():
+            return run(list(words), bench, click.echo, warn)
+    except BenchgraphError as bad:
+        warn(str(bad))
+        return 2 if isinstance(bad, UsageError) else 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _look_back(command: str, *words: str) -> int:

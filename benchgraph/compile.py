@@ -17,6 +17,7 @@ from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType
+from benchgraph.core.tuning import tuned
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
@@ -42,11 +43,13 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
     open_outputs: ids of outputs whose layout is the compiler's to choose; the executable says which it took. Other outputs of layout any
     are row-major.
 
-    Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap.
+    Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap,
+    ParseError for a broken tuning file.
     """
     check_compilable(partition)
     begin = time.perf_counter()
     target = target or current()
+    partition = replace(partition, options=tuned(partition.options, target))
     slot = warm.slot(_inputs(partition, open_outputs), target)
     found = None if slot is None else slot.load(begin)
     if found is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchgraph.compile import check_compilable, compile_anew
 from benchgraph.core.record import Note, Record, Step, recorded
 from benchgraph.core.target import Target, current
+from benchgraph.core.tuning import tuned
 from benchgraph.gir.ir import Fused, Graph, Op, Stage
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
@@ -133,10 +134,15 @@ class Explanation:
     inplace: tuple[tuple[int, int], ...]
 
 
-def explain(partition: Partition, target: Target | None = None) -> Explanation:
-    """Compile a partition as compile_partition does, but always anew, and tell how. Raises what compile_partition raises."""
+def explain(partition: Partition, target: Target | None = None, *, with_tuning: bool = True) -> Explanation:
+    """Compile a partition as compile_partition does, but always anew, and tell how. Raises what compile_partition raises.
+
+    with_tuning: heed the tuning file, if one is configured.
+    """
     check_compilable(partition)
     target = target or current()
+    if with_tuning:
+        partition = replace(partition, options=tuned(partition.options, target))
     with recorded() as record:
         executable = compile_anew(partition, target, (), time.perf_counter())
     graphs = [s for s in record.steps if isinstance(s.ir, Graph)]

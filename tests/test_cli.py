@@ -70,7 +70,7 @@ def test_several_cases_run_with_the_state_they_find(cases: Path) -> None:
 
 
 def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchgraph.harness.machine._cpu", lambda: "Test CPU")
+    monkeypatch.setattr("benchgraph.harness.machine.cpu_name", lambda: "Test CPU")
     result = run("--mode=P", "--graph", "--threads=2", "--fix-times-per-prb=2", "--case=good.json")
     lines = result.output.splitlines()
     assert lines[:2] == ["Template entries: perf,%engine%,%prb%,%-time%,%0time%", "perf,engine,prb,min_time,avg_time"]

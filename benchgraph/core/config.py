@@ -135,6 +135,7 @@ class Config:
             "DNNL_VERBOSE",
         ),
     )
+    tuning: str = field(default="", metadata=_flag(str, "file of template parameters that `benchgraph tune` has found, read by schedules"))
     onednn: str = field(default="", metadata=_flag(str, "libdnnl.so.3 for --library=onednn, or the folder it is in"))
     history: str = field(
         default="benchgraph-history.db",
@@ -157,7 +158,15 @@ class Config:
 # What stands in a target or a partition already, or never changes code. Any other setting is part of the keys of the disk cache.
 _BESIDE_CODE = frozenset(
     {"debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
-    | {"compiled_partition_cache_capacity", "constant_tensor_cache_capacity", "disk_cache_capacity", "cache_dir", "onednn", "history"}
+    | {
+        "compiled_partition_cache_capacity",
+        "constant_tensor_cache_capacity",
+        "disk_cache_capacity",
+        "cache_dir",
+        "onednn",
+        "history",
+        "tuning",
+    }
 )
 
 

@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 
-__all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "current", "host", "last_level_bytes", "missing"]
+__all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing"]
 
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
@@ -83,6 +83,14 @@ def _cpu_flags() -> frozenset[str]:
         if line.startswith("flags"):
             return frozenset(line.split(":", 1)[1].split())
     return frozenset()
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 def _cache_bytes(level: int, default: int) -> int:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from benchgraph.core.config import override
+from benchgraph.core.config import config, override
 from benchgraph.core.errors import BenchgraphError, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
+from benchgraph.core.tuning import findings
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.problem import Problem
@@ -75,6 +76,15 @@ def need_isas(problems: Sequence[Problem]) -> None:
                 current()
         except Unimplemented as bad:
             raise UsageError(bad.what, where=f"--isa={isa}" if isa != Globals().isa else bad.where, fix=bad.fix) from bad
+
+
+def need_tuning(problems: Sequence[Problem]) -> None:
+    """Make sure, before the first case runs, that every tuning file can be read. Raises UsageError with the remedy."""
+    for path in dict.fromkeys(p.globals.tuning or config().tuning for p in problems if p.globals.mode is not Mode.list):
+        try:
+            findings(Path(path), current()) if path else None
+        except BenchgraphError as bad:
+            raise UsageError(str(bad), where="--tuning") from bad
 
 
 def _peak(threads: int) -> Probe:

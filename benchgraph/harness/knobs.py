@@ -179,6 +179,7 @@ class Globals:
         config="isa",
         group=MACHINE,
     )
+    tuning: str = knob("", str, "FILE", "template parameters that `benchgraph tune --store=FILE` found", config="tuning", group=MACHINE)
     max_ms_per_prb: float = knob(
         3000.0,
         real_between(10.0, 60000.0),

@@ -6,10 +6,9 @@ import platform
 import sys
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from benchgraph.core.config import override
-from benchgraph.core.target import current, host
+from benchgraph.core.target import cpu_name, current, host
 from benchgraph.harness.bench import Bench, Probe
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.results import Machine
@@ -26,7 +25,7 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         versions |= {library.name: library.version} if library.version else {}
     with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
-        facts = Machine(_cpu(), host().cores, target.isa.name, versions, target.cores)
+        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores)
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
@@ -52,10 +51,3 @@ def version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

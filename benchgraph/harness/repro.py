@@ -11,7 +11,7 @@ from benchgraph.harness.plugins import names
 from benchgraph.harness.problem import TRIGGER
 
 # How a problem is run, not what it is. --mode and --policy are told elsewhere: by the file, and by each of its timings.
-HOW = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb")
+HOW = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb", "--tuning")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout, layout_id
 from benchgraph.core.tensor import LayoutType, LogicalTensor
+from benchgraph.core.tuning import tuned
 from benchgraph.graph.check import check_one
 from benchgraph.library import verbose
 from benchgraph.library.cache import compiled_partitions
@@ -131,7 +132,7 @@ class Partition:
             open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
             return compile_partition(made, engine.target, open_outputs)
 
-        key = (replace(made, id=0), engine.target, config().runtime)
+        key = (replace(made, id=0, options=tuned(made.options, engine.target)), engine.target, config().runtime)
         executable = compiled_partitions.get(key, compile_it)
         dump_partition(made)
         made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))

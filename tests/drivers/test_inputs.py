@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,18 +32,18 @@ def test_every_driver_has_shapes_a_set_of_them_all_a_smoke_and_a_ci_batch(driver
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_case_builds(path: Path) -> None:
-    assert path.name.startswith(("shapes_", "set_", "test_"))
+    assert path.name.startswith(("shapes_", "set_", "test_", "perf_"))
     found = problems(path)
     assert found
     for problem in found:
         graph = problem.graph()
         again = parse(problem.repro.split()).problems[0]
         assert again.graph() == graph, problem.repro
-        if not path.name.startswith("test_"):
+        if path.name.startswith(("shapes_", "set_")):
             assert len(problem.repro.split()) == 2, f"{path.name} is for shapes alone"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.name.startswith("test_")], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [p for p in FILES if p.name.startswith(("test_", "perf_"))], ids=lambda path: path.name)
 def test_deployed_batches_begin_with_a_reset_and_run_without_their_driver_named(path: Path) -> None:
     words = [w for line in path.read_text().splitlines() for w in line.partition("#")[0].split()]
     assert words[0] == "--reset"
@@ -72,3 +73,14 @@ def test_a_driver_that_cannot_express_a_case_says_so() -> None:
     """The batches leave such cases out, so that a SKIPPED in them is news."""
     with pytest.raises(CannotExpress):
         parse(["--matmul", "--dt=s32", "2x3:3x4"]).problems[0].graph()
+
+
+def test_the_papers_single_products_are_80() -> None:
+    """8 layers at 5 batch sizes in 2 dtypes, each with the work of its layer; see S3-20 of the requirements."""
+    found = problems(data_dir("inputs") / "matmul" / "perf_matmul_paper")
+    shapes = {(p.knobs.mb, p.knobs.case, str(p.knobs.dt)) for p in found}
+    assert len(found) == len(shapes) == 80
+    assert {mb for mb, _, _ in shapes} == {32, 64, 128, 256, 512}
+    chains = {(13, 512, 256, 128), (479, 1024, 1024, 512, 256, 1)}
+    assert {case.shapes[1] for _, case, _ in shapes} == {pair for widths in chains for pair in pairwise(widths)}
+    assert {p.graph().ops[-1].kind for p in found} == {"ReLU", "Quantize"}

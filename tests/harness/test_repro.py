@@ -57,7 +57,7 @@ KNOBS: dict[str, st.SearchStrategy[Any]] = {
 GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "mode": st.sampled_from(Mode),
     "mode_modifier": st.sampled_from(["", "P", "M", "MP"]),
-    "policy": st.lists(st.sampled_from(["fused", "post_ops", "one_op_each"]), unique=True).map(tuple),
+    "policy": st.lists(st.sampled_from(["fused", "fused:no-coarse", "post_ops", "one_op_each"]), unique=True).map(tuple),
     "seed": st.integers(0, 99),
     "fill": st.sampled_from(["integers", "reals"]),
     "repeats_per_prb": st.integers(1, 99),
@@ -66,6 +66,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "library": st.sampled_from([("benchgraph",), ("onednn",), ("benchgraph", "onednn:/opt/libdnnl.so.3")]),
     "threads": st.integers(0, 99),
     "isa": st.sampled_from(ISA_CHOICES),
+    "tuning": st.sampled_from(["", "tuning.json"]),
     "max_ms_per_prb": st.floats(10, 60000),
     "fix_times_per_prb": st.integers(0, 99),
     "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "none+tlb:2G"]),

@@ -11,7 +11,7 @@ from typing import Any
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.argv import UsageError, parse
-from benchgraph.harness.bench import Bench, need_isas
+from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.cut import cut
 from benchgraph.harness.explain.text import text
 from benchgraph.harness.knobs import Globals
@@ -72,6 +72,7 @@ def run(given: list[str], bench: Bench) -> str:
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
     need_isas(problems)
+    need_tuning(problems)
     found = [each for p in problems for each in _explained(p, bench)]
     said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
     if not request.output:

@@ -1,0 +1,45 @@
+"""What a partition's product could be scheduled as: the choice the schedule makes, and all that are legal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.options import Forced
+from benchgraph.core.target import Target, current
+from benchgraph.explain import Section, explain
+from benchgraph.gir.space import legal
+from benchgraph.partition.ir import Partition
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """chosen: by the schedule, without a tuning file; it is one of `legal`, or is added to them."""
+
+    problem: str
+    chosen: Forced
+    legal: tuple[Forced, ...]
+
+
+def candidates(partition: Partition, target: Target | None = None) -> Candidates:
+    """Raises Unimplemented for a partition that has not exactly one product, and what compile_partition raises."""
+    target = target or current()
+    free = replace(partition, options=replace(partition.options, forced=()))
+    nests = [n for n in explain(free, target, with_tuning=False).nests if n.when == "main"]
+    found = [(n, s) for n in nests for s in n.sections if s.chosen is not None]
+    if len(found) != 1:
+        what = f"it has {len(found) or 'no'} matrix product{'' if len(found) == 1 else 's'}, and one is tuned at a time"
+        raise Unimplemented(what, where=f"partition {' '.join(op.kind for op in partition.ops)}", fix="take cases of single products")
+    ((nest, section),) = found
+    chosen = section.chosen
+    assert chosen is not None
+    p = chosen.parameters
+    own = Forced(chosen.problem, p["mb"], p["nb"], bool(p["split_n"]))
+    may_split = len(nest.sections) == 1 and _is_tiled(section)
+    every = tuple(legal(chosen.problem, p["m"], p["n"], target, may_split=may_split))
+    return Candidates(chosen.problem, own, every if own in every else (own, *every))
+
+
+def _is_tiled(section: Section) -> bool:
+    """All that follows the product runs on its tiles, so that columns can be tasks of their own."""
+    return {op.anchor for op in section.ops} <= {"kernel", "tile"}

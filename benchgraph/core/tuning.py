@@ -1,0 +1,128 @@
+"""Tuning files: template parameters that exhaustive search has found better than the schedule's, by machine and problem.
+
+    {"format": "benchgraph-tuning", "version": 1,
+     "machines": {"<cpu>, avx512_core, 2 threads, L1 32 KiB, L2 1024 KiB":
+                   {"f32:f32 1x128x479x1024 constant": {"mb": 64, "nb": 64, "split_n": false, "ratio": 1.08}}}}
+
+ratio: how many times as long the schedule's own choice took; for people. BENCHGRAPH_TUNING and --tuning name the file that is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.config import config
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError
+from benchgraph.core.options import Forced, Options
+from benchgraph.core.target import Target, cpu_name
+
+FORMAT, VERSION = "benchgraph-tuning", 1
+_PROBLEM = re.compile(r"\w+:\w+ \d+x(?P<m>\d+)x\d+x(?P<n>\d+) (constant|variable)")
+_AGAIN = "write it anew with `benchgraph tune --store=FILE`"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """forced: the best parameters. ratio: time of the schedule's choice over theirs, 1 when it is the best itself."""
+
+    forced: Forced
+    ratio: float
+
+
+def machine_key(target: Target) -> str:
+    """What findings hold for: the processor, and what schedules are made from."""
+    threads = "1 thread" if target.cores == 1 else f"{target.cores} threads"
+    return f"{cpu_name()}, {target.isa.name}, {threads}, L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB"
+
+
+def tuned(options: Options, target: Target) -> Options:
+    """With the findings of the configured tuning file for this target, below what is forced already. Raises ParseError."""
+    path = config().tuning
+    if not path:
+        return options
+    mine = {f.problem for f in options.forced}
+    found = tuple(f.forced for f in findings(Path(path), target) if f.forced.problem not in mine)
+    return replace(options, forced=(*options.forced, *found))
+
+
+def findings(path: Path, target: Target) -> tuple[Finding, ...]:
+    """What a file holds for this machine. Raises ParseError, one line, for a file that is not there or is broken."""
+    try:
+        stat = path.stat()
+    except OSError as bad:
+        raise ParseError(
+            f"cannot read the tuning file: {bad.strerror}", where=str(path), fix="name one that `benchgraph tune` wrote"
+        ) from bad
+    return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
+
+
+def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
+    """Add findings for this machine to a file, in place of older ones for the same problems. Raises ParseError, BenchgraphError."""
+    machines = {}
+    if path.exists():
+        stat = path.stat()
+        machines = dict(_read(path, stat.st_mtime_ns, stat.st_size))
+    key = machine_key(target)
+    mine = {f.forced.problem: f for f in (*machines.get(key, ()), *found)}
+    machines[key] = tuple(mine[problem] for problem in sorted(mine))
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "machines": {k: {f.forced.problem: _plain(f) for f in machines[k]} for k in sorted(machines)},
+    }
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as bad:
+        raise BenchgraphError(f"cannot write the tuning file: {bad.strerror}", where=str(path), fix="name another one") from bad
+
+
+def _plain(f: Finding) -> dict[str, object]:
+    return {"mb": f.forced.mb, "nb": f.forced.nb, "split_n": f.forced.split_n, "ratio": round(f.ratio, 4)}
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ...]]:
+    """By machine. The time of change and the size are only there to read again what has changed."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as bad:
+        raise ParseError(f"is no JSON: {bad}", where=str(path), fix=_AGAIN) from bad
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ParseError("is no tuning file", where=str(path), fix=_AGAIN)
+    if document.get("version") != VERSION:
+        raise ParseError(f"is of version {document.get('version')}, this is {VERSION}", where=str(path), fix=_AGAIN)
+    machines = document.get("machines")
+    if not isinstance(machines, dict) or not all(isinstance(found, dict) for found in machines.values()):
+        raise ParseError("'machines' is no table of tables", where=str(path), fix=_AGAIN)
+    return {key: tuple(_finding(path, problem, each) for problem, each in found.items()) for key, found in machines.items()}
+
+
+def _finding(path: Path, problem: str, said: Any) -> Finding:
+    where = f"{path}: '{problem}'"
+    spelt = _PROBLEM.fullmatch(problem)
+    if spelt is None:
+        raise ParseError("is no problem", where=where, fix="write it as 'f32:f32 1x128x512x256 constant'")
+    said = said if isinstance(said, dict) else {}
+    mb, nb, split_n, ratio = (said.get(name) for name in ("mb", "nb", "split_n", "ratio"))
+    try:
+        mb, nb = _at_most("mb", mb, int(spelt["m"])), _at_most("nb", nb, int(spelt["n"]))
+    except InvalidArguments as bad:
+        raise ParseError(bad.what, where=where, fix=_AGAIN) from bad
+    if not isinstance(split_n, bool) or isinstance(ratio, bool) or not isinstance(ratio, int | float):
+        raise ParseError("'split_n' is no boolean or 'ratio' no number", where=where, fix=_AGAIN)
+    return Finding(Forced(problem, mb, nb, split_n), float(ratio))
+
+
+def _at_most(name: str, value: Any, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidArguments(f"'{name}' is {value!r}, not a whole number from 1 to {most}")
+    return value

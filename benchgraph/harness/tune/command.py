@@ -1,0 +1,147 @@
+"""The words behind `benchgraph tune`: --store, --rounds, --choices and --output are its own, all others choose cases as without it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from benchgraph.candidates import candidates
+from benchgraph.core.config import override
+from benchgraph.core.errors import BenchgraphError, Unimplemented
+from benchgraph.core.options import Forced
+from benchgraph.core.target import current
+from benchgraph.core.tuning import Finding, findings, machine_key, store
+from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.bench import Bench, need_isas, need_tuning
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.harness.built import build
+from benchgraph.harness.contenders import contenders_of
+from benchgraph.harness.cut import cut, flops
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.parsers import positive
+from benchgraph.harness.problem import Problem
+from benchgraph.harness.run import settings_of
+from benchgraph.harness.saved import write_whole
+from benchgraph.harness.show.command import ordered
+from benchgraph.harness.tune.search import Searcher
+from benchgraph.harness.tune.text import Outcome, heading, line, summary
+from benchgraph.library.protocol import Chain
+from benchgraph.reference import uniform
+
+
+@dataclass(frozen=True)
+class Request:
+    """store: the tuning file that findings go to, '' for none. rounds: samples of each finalist. choices: how many are tried, 0 for all.
+
+    output: a file for the table. rest: the words that choose the cases.
+    """
+
+    store: str = ""
+    rounds: int = 15
+    choices: int = 0
+    output: str = ""
+    rest: tuple[str, ...] = ()
+
+
+NUMBERS = ("rounds", "choices")
+OPTIONS = {f"--{f.name}": f.name for f in fields(Request) if f.name != "rest"} | {"-o": "output"}
+
+
+def read(given: list[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    own, rest, left = dict[str, str | int](), list[str](), list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option not in OPTIONS:
+            rest.append(word)
+            continue
+        if not has_value:
+            value = left.pop(0) if left and not left[0].startswith("-") else ""
+        if not value:
+            raise UsageError("a value is missing", where=f"tune: {option}", fix=f"write '{option} VALUE'")
+        name = OPTIONS[option]
+        try:
+            own[name] = positive(value) if name in NUMBERS else value
+        except ValueError as bad:
+            raise UsageError(f"bad value '{value}'", where=f"tune: {option}", fix=str(bad) or "give a whole number from 1 on") from bad
+    return replace(Request(rest=ordered(rest)), **own)  # type: ignore[arg-type]
+
+
+def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
+    """Tune case after case, telling each when it is done, and store each finding at once. Returns the exit code.
+
+    A case that cannot be tuned costs itself alone. Raises UsageError for words nobody can follow, BenchgraphError for files that cannot be
+    written.
+    """
+    request = read(given)
+    problems = parse(list(request.rest)).problems
+    _check(request, problems)
+    said = list[str]()
+
+    def tell(text: str) -> None:
+        said.append(text)
+        say(text)
+
+    outcomes = list[Outcome]()
+    for problem in problems:
+        with settings_of(problem), override(tuning="", disk_cache_capacity=0):
+            try:
+                outcome = tune(problem, request, bench)
+            except BenchgraphError as bad:
+                complain(str(bad))
+                continue
+            if request.store:
+                store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
+        if not outcomes:
+            tell(heading(outcome.machine))
+        outcomes.append(outcome)
+        tell(line(outcome))
+    if outcomes:
+        tell(summary(outcomes))
+    if request.output:
+        try:
+            write_whole(Path(request.output), "\n".join(said) + "\n")
+        except OSError as bad:
+            raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+    return int(len(outcomes) < len(problems))
+
+
+def _check(request: Request, problems: tuple[Problem, ...]) -> None:
+    """What can be known to be wrong before anything is measured."""
+    if not problems:
+        raise UsageError("no case to tune", where="tune", fix="add --case FILE, or a driver and --batch FILE")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler can be tuned", where="tune: --library", fix="leave it out")
+    if any(len(p.globals.policies) != 1 for p in problems):
+        raise UsageError("several policies", where="tune: --policy", fix="give one, or none")
+    need_isas(problems)
+    need_tuning(problems)
+    if request.store and Path(request.store).exists():
+        findings(Path(request.store), current())
+
+
+def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
+    """The schedule's choice for a case of one product, and the best of all. Raises Unimplemented for other cases."""
+    graph = problem.graph()
+    (contender,) = contenders_of(problem, bench)
+    parts = cut(problem, graph, contender.library, contender.side)
+    if len(parts) != 1:
+        raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")
+    (partition,) = parts
+    try:
+        space = candidates(partition)
+    except Unimplemented as bad:
+        raise bad.inside(problem.repro) from bad
+    rng = random.Random(problem.globals.seed)
+    tried = rng.sample(space.legal, request.choices) if 0 < request.choices < len(space.legal) else space.legal
+    inputs = load_inputs(graph, uniform(graph, problem.globals.seed))
+
+    def chain(choice: Forced) -> Chain:
+        asked = replace(partition, options=replace(partition.options, forced=(choice,)))
+        return build(graph, contender, (asked,), [inputs]).whole.chain
+
+    searcher = Searcher(chain, bench.clock, bench.probe(current().cores).sample, rng, request.rounds)
+    return Outcome(problem.repro, machine_key(current()), searcher.search(space.chosen, tried), len(space.legal), flops(graph.ops))

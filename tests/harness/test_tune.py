@@ -1,0 +1,313 @@
+"""tune: every legal choice is measured, the best is found and stored, and later runs take it. Times come from a clock that stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchgraph.candidates import candidates
+from benchgraph.cli import main
+from benchgraph.core.errors import Unimplemented
+from benchgraph.core.options import Forced
+from benchgraph.core.target import current
+from benchgraph.core.tuning import Finding, findings, store
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.tune.search import FINALISTS, HEAT, Searcher
+from benchgraph.library import benchgraph_library
+from benchgraph.library.protocol import Bound
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+
+PEAK = 1e11
+Cost = Callable[[Forced], float]
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Chain:
+    clock: Clock
+    cost: float
+    runs: list[int] = field(default_factory=list)
+    constants: Sequence[object] = ()
+
+    def run(self, times: int) -> None:
+        self.runs.append(times)
+        self.clock.now += times * self.cost
+
+
+def searcher(cost: Cost, rounds: int = 3) -> tuple[Searcher, dict[Forced, Chain]]:
+    clock, made = Clock(), dict[Forced, Chain]()
+
+    def chain(choice: Forced) -> Chain:
+        return made.setdefault(choice, Chain(clock, cost(choice)))
+
+    return Searcher(chain, clock, lambda: PEAK, random.Random(0), rounds), made  # type: ignore[arg-type, return-value]
+
+
+def space(count: int) -> list[Forced]:
+    return [Forced("f32:f32 1x8x8x8 constant", mb, 1) for mb in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("count", [1, 2, HEAT, HEAT + 1, HEAT + 2, 5 * HEAT + 3])
+def test_every_choice_is_measured_and_the_best_is_found(count: int) -> None:
+    every = space(count)
+    best, chosen = every[count // 2], every[0]
+    s, made = searcher(lambda c: 1e-3 if c == best else 1e-3 * (1 + c.mb))
+    found = s.search(chosen, every)
+    assert set(made) == set(every)
+    assert (found.best.choice, found.chosen.choice, found.tried) == (best, chosen, count)
+    assert found.ratio == pytest.approx(1.0 if best == chosen else 2.0)
+    assert found.median_ratio == pytest.approx(found.ratio)
+    assert found.peaks == (PEAK,) * 3
+
+
+def test_a_choice_that_nothing_beats_is_its_own_best() -> None:
+    s, made = searcher(lambda c: 1e-3 * c.mb)
+    found = s.search(space(1)[0], space(40))
+    assert (found.best, found.ratio) == (found.chosen, 1.0)
+    assert sum(sum(c.runs) > 0 for c in made.values()) == 40
+
+
+def test_a_machine_that_slows_down_between_heats_changes_nothing() -> None:
+    """Later heats are ten times as slow; the best of an early one is not among the best by time, but by its ratio."""
+    clock, made, slow = Clock(), list[Forced](), 1.0
+
+    def chain(choice: Forced) -> Chain:
+        nonlocal slow
+        slow = 10.0 if len(made) > 2 * HEAT else 1.0
+        made.append(choice)
+        return Chain(clock, slow * 1e-3 * (0.5 if choice.mb == 77 else 1.0 + choice.mb / 1000))
+
+    found = Searcher(chain, clock, lambda: PEAK, random.Random(1), 3).search(space(1)[0], space(100))  # type: ignore[arg-type]
+    assert found.best.choice.mb == 77
+
+
+def test_the_final_has_few_and_the_schedules_own() -> None:
+    s, made = searcher(lambda c: 1e-3 * c.mb)
+    s.search(space(60)[59], space(60))
+    calls = sorted(len(c.runs) for c in made.values())
+    assert len([n for n in calls if n > calls[0]]) == FINALISTS + 1
+
+
+# ---- what there is to choose from -----------------------------------------------------------------------------------
+
+
+def product(m: int = 24, k: int = 13, n: int = 40, *, softmax: bool = False, layers: int = 1) -> Graph:
+    b = GraphBuilder()
+    x = b.input((m, k))
+    for _ in range(layers):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((k, n)), b.constant((n,))))
+        k = n
+    if softmax:
+        b.op("SoftMax", x, axis=1)
+    return b.graph()
+
+
+def partition(graph: Graph) -> Partition:
+    (p,) = partitions(graph, Policy.fused)
+    return p
+
+
+def test_the_schedules_choice_is_among_the_legal_ones() -> None:
+    found = candidates(partition(product()))
+    assert found.chosen in found.legal
+    assert {f.problem for f in found.legal} == {found.problem} == {"f32:f32 1x24x13x40 constant"}
+    assert any(f.split_n for f in found.legal)
+
+
+def test_columns_are_not_split_where_whole_rows_are_worked_on() -> None:
+    assert not any(f.split_n for f in candidates(partition(product(softmax=True))).legal)
+
+
+@pytest.mark.parametrize(("layers", "said"), [(2, "it has 2 matrix products, and one is tuned at a time")])
+def test_chains_are_refused(layers: int, said: str) -> None:
+    with pytest.raises(Unimplemented, match=said):
+        candidates(partition(product(layers=layers)))
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+PROBLEM = "f32:f32 1x24x13x40 constant"
+FINDING = Finding(Forced(PROBLEM, 5, 16, split_n=True), 1.25)
+
+
+def test_findings_are_read_back_for_their_machine_alone(tmp_path: Path) -> None:
+    file, here = tmp_path / "t.json", current()
+    store(file, here, [FINDING])
+    assert findings(file, here) == (FINDING,)
+    assert findings(file, type(here)(here.isa, here.l1_bytes, here.l2_bytes, here.cores + 1)) == ()
+
+
+def test_a_new_finding_takes_the_place_of_an_older_one_and_leaves_the_rest(tmp_path: Path) -> None:
+    file, here = tmp_path / "t.json", current()
+    other = Finding(Forced("u8:s8 2x3x4x5 variable", 3, 5), 1.0)
+    store(file, here, [FINDING, other])
+    store(file, here, [Finding(Forced(PROBLEM, 8, 40), 1.5)])
+    assert {f.forced.problem: f.forced.mb for f in findings(file, here)} == {PROBLEM: 8, other.forced.problem: 3}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def document(**changes: object) -> str:
+    usual = {"mb": 5, "nb": 16, "split_n": True, "ratio": 1.25}
+    found = usual | {k: v for k, v in changes.items() if k in usual}
+    problem = changes.get("problem", PROBLEM)
+    whole = {"format": "benchgraph-tuning", "version": 1, "machines": {"any": {problem: found}}}
+    return json.dumps(whole | {k: v for k, v in changes.items() if k in whole})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no JSON: "),
+        ("[]", "is no tuning file; write it anew with `benchgraph tune --store=FILE`"),
+        (document(format="else"), "is no tuning file"),
+        (document(version=2), "is of version 2, this is 1"),
+        (document(machines=[]), "'machines' is no table of tables"),
+        (document(machines={"any": 3}), "'machines' is no table of tables"),
+        (document(problem="f32 24"), "'f32 24': is no problem; write it as 'f32:f32 1x128x512x256 constant'"),
+        (document(mb=0), f"'{PROBLEM}': 'mb' is 0, not a whole number from 1 to 24"),
+        (document(mb=25), "'mb' is 25, not a whole number from 1 to 24"),
+        (document(nb="16"), "'nb' is '16', not a whole number from 1 to 40"),
+        (document(nb=True), "'nb' is True"),
+        (document(split_n=1), "'split_n' is no boolean or 'ratio' no number"),
+        (document(ratio=None), "'split_n' is no boolean or 'ratio' no number"),
+    ],
+)
+def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    file.write_text(text)
+    for words in ([f"--tuning={file}", "--matmul", "24x13:13x40"], ["explain", f"--tuning={file}", "--matmul", "24x13:13x40"]):
+        result = CliRunner().invoke(main, words)
+        assert (result.exit_code, result.output.count("\n")) == (2, 1)
+        assert result.output.startswith(f"benchgraph: --tuning: {file}: ")
+        assert message in result.output
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [f"--tuning={tmp_path / 'none.json'}", "--matmul", "24x13:13x40"])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert "cannot read the tuning file: No such file or directory; name one that `benchgraph tune` wrote" in result.output
+
+
+def test_later_runs_take_the_findings(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, current(), [FINDING])
+    case = ["--json", "--bia-dt=f32", "--attr-post-ops=relu", "--matmul", "24x13:13x40"]
+
+    def chosen(*more: str) -> dict[str, object]:
+        (found,) = json.loads(CliRunner().invoke(main, ["explain", *more, *case]).output)
+        sections = [s for n in found["partitions"][0]["nests"] for s in n["sections"] if s["chosen"]]
+        parameters: dict[str, object] = sections[0]["chosen"]["parameters"]
+        return {name: parameters[name] for name in ("mb", "nb", "split_n")}
+
+    tuned = {"mb": 5, "nb": 16, "split_n": True}
+    assert chosen(f"--tuning={file}") == tuned != chosen()
+    result = CliRunner().invoke(main, [f"--tuning={file}", "--matmul", "--bia-dt=f32", "--attr-post-ops=relu", "24x13:13x40"])
+    assert result.exit_code == 0, result.output
+    assert f"--tuning={file}" in result.output
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Compiled:
+    choice: Forced
+    compile_s: float = 0.0
+
+    def bind(self, inputs: Sequence[object], outputs: Sequence[object]) -> Compiled:
+        return self
+
+
+@dataclass
+class Timed:
+    """Our partitions, of which a choice of five rows and split columns is the fastest."""
+
+    clock: Clock
+    name: str = "timed"
+    version: str = ""
+    is_in_process: bool = True
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        return benchgraph_library().partitions(graph, policy)
+
+    def compile(self, partition: Partition) -> Compiled:
+        return Compiled(partition.options.forced[0])
+
+    def sequence(self, steps: Sequence[Bound]) -> Chain:
+        (step,) = steps
+        assert isinstance(step, Compiled)
+        return Chain(self.clock, 1e-3 if (step.choice.mb, step.choice.split_n) == (3, True) else 1.3e-3)
+
+
+class Probe:
+    def sample(self) -> float:
+        return PEAK
+
+
+def tune(*words: str) -> Result:
+    clock = Clock()
+    bench = Bench(clock=clock, library=lambda name: Timed(clock), probe=lambda threads: Probe())  # type: ignore[arg-type, return-value]
+    return CliRunner().invoke(main, ["tune", *words], obj=bench)
+
+
+def test_tune_tells_and_stores_what_it_found(tmp_path: Path) -> None:
+    file, table = tmp_path / "t.json", tmp_path / "t.txt"
+    result = tune(f"--store={file}", "-o", str(table), "--rounds=2", "--matmul", "24x13:13x40", "48x13:13x40")
+    assert result.exit_code == 0, result.output
+    rows = [line.split(" | ") for line in result.output.splitlines() if "--matmul" in line]
+    assert [row[1].strip().split(" x ")[0] for row in rows] == ["3", "3"]
+    assert [(row[2].strip(), row[3].strip()) for row in rows] == [("1.300", " 1.300".strip())] * 2
+    assert "2 cases: geometric mean of ratios 1.300, largest 1.300; 0 of 2 within 10% of the best" in result.output
+    assert {(f.forced.mb, f.forced.split_n, f.ratio) for f in findings(file, current())} == {(3, True, 1.3)}
+    assert table.read_text() == result.output
+
+
+def test_a_case_that_cannot_be_tuned_costs_itself_alone() -> None:
+    result = tune("--rounds=1", "--choices=3", "--graph", "--case=mlp.json", "--case=op/matmul.json")
+    assert result.exit_code == 1
+    assert "it has 3 matrix products" in result.output
+    assert "1 case: geometric mean" in result.output
+
+
+def test_fewer_choices_are_said_to_be_fewer() -> None:
+    result = tune("--choices=4", "--rounds=1", "--matmul", "24x13:13x40")
+    legal = len(candidates(partition(product())).legal)
+    assert f" {min(5, legal)}/{legal} " in result.output or f" 4/{legal} " in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        ([], "tune: no case to tune; add --case FILE, or a driver and --batch FILE", 2),
+        (["--rounds=0", "--matmul", "2x3:3x4"], "tune: --rounds: bad value '0'", 2),
+        (["--choices", "--matmul", "2x3:3x4"], "tune: --choices: a value is missing; write '--choices VALUE'", 2),
+        (["--library=onednn", "--matmul", "2x3:3x4"], "tune: --library: only our own compiler can be tuned; leave it out", 2),
+        (["--policy=fused,post_ops", "--matmul", "2x3:3x4"], "tune: --policy: several policies; give one, or none", 2),
+        (["--case=mlp.json"], "it has 3 matrix products, and one is tuned at a time; take cases of single products", 1),
+        (["--case=op/relu.json"], "it has no matrix products, and one is tuned at a time", 1),
+        (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 1),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(words: list[str], message: str, code: int) -> None:
+    result = tune(*words)
+    assert result.exit_code == code
+    told = [line for line in result.output.splitlines() if line.startswith("benchgraph: ")]
+    assert len(told) == 1
+    assert message in told[0]
