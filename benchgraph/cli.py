@@ -100,6 +100,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     benchgraph regressions [--since=REF] [--match=REGEX] [--threshold=5%] [--history=URL]
                what got slower for good, and between which commits; exit code 1 when something did
     benchgraph explain --case mlp.json [OPTIONS] [--json] [-o FILE]        what the compiler chose for it, and why
+    benchgraph compile-times --case mlp.json [OPTIONS] [--runs=5]        how long it takes to compile, and to start warm
     benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
     benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
                [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
@@ -119,6 +120,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_explain(words[1:], _bench(ctx.obj)))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
+    if words[0] == "compile-times":
+        ctx.exit(_compile_times(words[1:]))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     if words[0] in ("compare", "history", "regressions", "report"):
@@ -211,6 +214,19 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
         return 2 if isinstance(bad, UsageError) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _compile_times(words: tuple[str, ...]) -> int:
+    """Time compilations and warm starts. Returns the exit code."""
+    from benchgraph.harness.compile_times import run
+
+    try:
+        config()
+        click.echo(run(list(words)))
+    except BenchgraphError as bad:
+        warn(str(bad))
+        return 2 if isinstance(bad, UsageError) else 1
+    return 0
 
 
 def _look_back(command: str, *words: str) -> int:

@@ -12,6 +12,7 @@
     saved      the JSON report, written while cases finish; resume.py takes its results over
     phases     where a case's time goes
     contenders libraries under their policies, compared on the same data; differ.py: who is right
+    compile_times  how long partitions take to compile, and to start warm
     cut        partitions of a policy, compiled; flops and bytes
     check      modes I, R, C: against the float64 reference
     timing     mode P: contenders interleaved, raw samples

@@ -1,0 +1,107 @@
+"""`benchgraph compile-times`: how long partitions take to compile, and to start from what an earlier process has compiled.
+
+Every figure is of a new process, as a user's is: what LLVM needs once counts for the first partition of a case. For each run a first
+process fills a disk cache of its own, and a second one starts from it. --runs=N (5) is the command's own option, all other words choose
+the cases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchgraph.core.config import environment
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.bench import Bench, need_isas
+from benchgraph.harness.blas import SINGLE
+from benchgraph.harness.cut import cut
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.run import settings_of
+
+RUNS = 5
+_CHILD = "import sys; from benchgraph.harness.compile_times import measure; measure(sys.argv[1:])"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One partition in one process. label: its case, policy and place."""
+
+    label: str
+    seconds: float
+    is_warm: bool
+
+
+def run(given: list[str]) -> str:
+    """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
+    runs, words = _read(given)
+    problems = parse(words).problems
+    if not problems:
+        raise UsageError("no case to compile", where="compile-times", fix="add --case FILE")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler is timed", where="compile-times: --library", fix="leave it out")
+    need_isas(problems)
+    times: dict[str, tuple[list[float], list[float]]] = {}
+    for problem in problems:
+        for _ in range(runs):
+            with TemporaryDirectory() as cache:
+                first, second = (_in_new_process(problem.repro, cache) for _ in range(2))
+            for one, again in zip(first, second, strict=True):
+                if not again.is_warm:
+                    raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
+                if not one.is_warm:  # else another policy has the same partition
+                    compiled, read = times.setdefault(one.label, ([], []))
+                    compiled.append(one.seconds)
+                    read.append(again.seconds)
+    return _table(times, runs)
+
+
+def _read(given: list[str]) -> tuple[int, list[str]]:
+    runs, rest = str(RUNS), list[str]()
+    for word in given:
+        if word.startswith("--runs="):
+            runs = word.removeprefix("--runs=")
+        else:
+            rest.append(word)
+    if not runs.isdecimal() or int(runs) < 1:
+        raise UsageError(f"{runs!r} is no number of runs", where="compile-times: --runs", fix="write --runs=5")
+    return int(runs), rest
+
+
+def _in_new_process(repro: str, cache: str) -> list[Compiled]:
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=path)
+    done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *shlex.split(repro)], env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=repro)
+    return [Compiled(*line) for line in json.loads(done.stdout)]
+
+
+def measure(words: list[str]) -> None:
+    """The process: compile every partition of a case once, and print what it took as JSON."""
+    found, bench = [], Bench()
+    for problem in parse(words).problems:
+        with settings_of(problem):
+            graph = problem.graph()
+            for side in problem.globals.sides:
+                library = bench.library(side.library)
+                for position, partition in enumerate(cut(problem, graph, library, side)):
+                    compiled = library.compile(partition)
+                    ops = " ".join(op.kind for op in partition.ops)
+                    label = f"{problem.repro} {side.policy} {position}: {ops}"
+                    found.append((label, compiled.compile_s, compiled.is_warm))
+    print(json.dumps(found))
+
+
+def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:
+    rows = [f"{'first min':>9} {'median':>7} {'warm min':>9} {'median':>7}  ms, of {runs} runs"]
+    for label, (first, warm) in times.items():
+        figures = [f(t) * 1e3 for t in (first, warm) for f in (min, median)]
+        rows.append("{:9.1f} {:7.1f} {:9.1f} {:7.1f}  ".format(*figures) + label)
+    return "\n".join(rows)
