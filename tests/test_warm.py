@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -424,3 +425,16 @@ def test_mode_p_says_which_compile_times_are_of_warm_starts(kept: Store, tmp_pat
         found.append({t.policy: t.is_warm for t in case.result.timings})
     assert set(found[0].values()) == {False}
     assert set(found[1].values()) == {True}
+
+
+def test_what_compiles_reads_nothing_besides_its_arguments() -> None:
+    """Else there would be something that decides about code and is not in the key: then give it a setting, or a field of Options."""
+    root, readers = Path(benchgraph.__file__).parent, {"open", "read_text", "read_bytes", "config", "getenv", "loadtxt", "fromfile"}
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for room in ("ops", "partition", "gir", "lower", "tir", "codegen")
+        for path in (root / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in readers
+    ]
+    assert not found

@@ -33,6 +33,13 @@ def _megabytes(text: str) -> int:
     return found.get("cpu", 0)
 
 
+def _directory(text: str) -> str:
+    """An absolute path, '' or 'off': a relative one would be another cache in every working directory."""
+    if text not in ("", "off") and not Path(text).is_absolute():
+        raise ValueError(text)
+    return text
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -123,7 +130,9 @@ class Config:
     cache_dir: str = field(
         default="",
         metadata=_flag(
-            str, "where compiled code is kept, a directory of yours alone; default $XDG_CACHE_HOME/benchgraph or ~/.cache/benchgraph"
+            _directory,
+            "where compiled code is kept, an absolute path to a directory of yours alone; '' is $XDG_CACHE_HOME/benchgraph or "
+            "~/.cache/benchgraph, off is nowhere",
         ),
     )
     verbose: tuple[str, ...] = field(

@@ -137,9 +137,9 @@ def _trim(folder: Path, room: int) -> None:
 def store() -> Store | None:
     """The configured store; None when it is switched off or cannot be used, which is remarked once in a process."""
     flags = config()
-    if not flags.disk_cache_capacity:
+    if not flags.disk_cache_capacity or flags.cache_dir == "off":
         return None
-    directory = Path(flags.cache_dir).absolute() if flags.cache_dir else cache_home()
+    directory = Path(flags.cache_dir) if flags.cache_dir else cache_home()
     return _opened(directory, flags.disk_cache_capacity * MEGABYTE)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.config import cache_home, override
+from benchgraph.core.config import cache_home, from_environment, override
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.remarks import collected
 from benchgraph.runtime import disk
 from benchgraph.runtime.disk import SHARDS, Store, store
@@ -205,6 +206,19 @@ def test_capacity_0_is_none(tmp_path: Path) -> None:
         assert store() is None
     assert not remarks
     assert not (tmp_path / "cache").exists()
+
+
+def test_off_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with override(cache_dir=from_environment({"BENCHGRAPH_CACHE_DIR": "off"}).cache_dir, disk_cache_capacity=1):
+        assert store() is None
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["cache", "./cache", "Off"])
+def test_a_relative_directory_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArguments, match=f"BENCHGRAPH_CACHE_DIR: bad value '{text}'; where compiled code is kept, an absolute path"):
+        from_environment({"BENCHGRAPH_CACHE_DIR": text})
 
 
 def test_the_default_place_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
