@@ -65,8 +65,7 @@ def linear(e: Expr) -> Linear:
     return Linear({e: 1})
 
 
-def _depth(atom: Expr, ranges: Ranges) -> tuple[int, bool, str]:
-    order = {name: k for k, name in enumerate(ranges)}
+def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:
     depth = max((order.get(name, len(order)) for name in variables(atom)), default=-1)
     return depth, not isinstance(atom, Var), _text(atom)
 
@@ -83,7 +82,10 @@ def to_expr(form: Linear, ranges: Ranges) -> Expr:
     >>> print_tir(to_expr(Linear({j: 1, i: 8}, 3), {"i": (0, 3), "j": (0, 7)}))
     'i*8 + j + 3'
     """
-    atoms = sorted(form.terms, key=lambda a: _depth(a, ranges)) if len(form.terms) > 1 else list(form.terms)
+    atoms = list(form.terms)
+    if len(atoms) > 1:
+        order = {name: k for k, name in enumerate(ranges)}
+        atoms.sort(key=lambda a: _depth(a, order))
     positive = [a for a in atoms if form.terms[a] > 0]
     rest = form.constant
     result: Expr | None = None
