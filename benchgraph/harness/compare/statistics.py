@@ -334,7 +334,8 @@ def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Ju
         half = plain if abs(ratio) - plain <= margin else float(stdtrit(d, 1 - corrected / 2) * error)
         low, high = float(ratio - half), float(ratio + half)
         least = margin + float(stdtrit(d, 1 - ALPHA / len(p) / 2) + stdtrit(d, POWER)) * error
-        found.append(Judged(*(float(np.exp(x)) for x in (ratio, low, high)), _verdict(low, high, margin), float(np.exp(least))))
+        middle, bottom, top, told = (float(np.exp(x)) for x in (ratio, low, high, least))
+        found.append(Judged(middle, bottom, top, _verdict(low, high, margin), told))
     return found
 
 
