@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from benchgraph.harness.results import Result
 
 
-def _some(word: str) -> tuple[int | str, ...]:
-    """MatMul+7: ids and kinds of ops."""
-    return tuple(int(part) if part.isdecimal() else part for part in word.split("+"))
+@dataclass(frozen=True)
+class Some:
+    """Ops by id or kind, as in MatMul+7."""
+
+    ops: tuple[int | str, ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.ops))
+
+
+def some(word: str) -> Some:
+    """ID|KIND[+...]"""
+    return Some(tuple(int(part) if part.isdecimal() else part for part in word.split("+")))
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class _Own:
     iters: int = knob(3, positive, "N[,N...]", "runs; all must agree to the bit, and from the second on nothing is made anew", product=True)
     callers: int = knob(1, positive, "N[,N...]", "threads that run the one model at once", product=True)
     cache_capacity: int = knob(1024, natural, "N[,N...]", "compiled kernels kept per thread; 0 keeps none", product=True)
-    fallback: tuple[int | str, ...] = knob((), _some, "ID|KIND[+...][,...]", "ops that numpy runs instead of the library", product=True)
+    fallback: Some = knob(Some(), some, "ID|KIND[+...][,...]", "ops that numpy runs instead of the library", product=True)
     no_prepack: bool = knob(False, boolean, "[BOOL]", "weights are left as they are", flag=True)
     no_opaque: bool = knob(False, boolean, "[BOOL]", "values between partitions are row-major", flag=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.framework.desc import Bytes, MemoryDesc, describe
@@ -17,38 +16,43 @@ from benchgraph.framework.memory import allocate
 from benchgraph.framework.reorder import convert
 
 
-@dataclass(frozen=True, eq=False)
 class Store:
-    """data: the part of buffer that desc describes. version: how often values were written; changes of layout do not count."""
+    """What is published: never changed once it is. data: the part of buffer that desc describes. version: how often values were written;
+    changes of layout do not count."""
 
-    buffer: Bytes
-    desc: MemoryDesc
-    version: int = 0
-    data: Bytes = field(init=False, repr=False)
+    __slots__ = ("buffer", "data", "desc", "version")
 
-    def __post_init__(self) -> None:
-        whole = self.desc.nbytes == self.buffer.size
-        object.__setattr__(self, "data", self.buffer if whole else self.buffer[: self.desc.nbytes])
+    def __init__(self, buffer: Bytes, desc: MemoryDesc, version: int = 0, data: Bytes | None = None) -> None:
+        self.buffer, self.desc, self.version = buffer, desc, version
+        self.data: Bytes = _first(buffer, desc.nbytes) if data is None else data
+
+
+def _first(buffer: Bytes, nbytes: int) -> Bytes:
+    return buffer if nbytes == buffer.size else buffer[:nbytes]
 
 
 class Chunk:
-    """growable: whether the buffer may be exchanged for a larger one. borrowed: the user's memory, never exchanged. frozen: its owner
-    promised that it stays as it is, so nothing may write it."""
+    """current: what is published; None when the memory has been freed. storage: the array it was made for, row-major.
+
+    growable: whether the buffer may be exchanged for a larger one. borrowed: the user's memory, never exchanged. frozen: its owner
+    promised that it stays as it is, so nothing may write it.
+    """
 
     def __init__(self, store: Store, *, growable: bool = True, borrowed: bool = False, frozen: bool = False) -> None:
-        self._store: Store | None = store
+        self.current: Store | None = store
         self._lent = False
+        self._parts: dict[int, Bytes] = {}  # of the current buffer, by size: the same part is the same array
         self.growable, self.borrowed, self.frozen = growable, borrowed, frozen
         self.storage = describe(store.desc.dtype, store.desc.shape)
         self.lock = threading.RLock()
 
     @property
     def is_free(self) -> bool:
-        return self._store is None
+        return self.current is None
 
     def store(self, where: str) -> Store:
         """What is published. Raises InvalidArguments when the memory has been freed. where: who asks, and of which array."""
-        store = self._store
+        store = self.current
         if store is None:
             raise InvalidArguments("its memory has been freed", where=where, fix="free an array after the last op that uses it")
         return store
@@ -56,7 +60,7 @@ class Chunk:
     def free(self) -> None:
         """Give the memory up. Whoever has taken the store keeps it alive."""
         with self.lock:
-            self._store = None
+            self.current = None
 
     def lend(self, where: str) -> Store:
         """What is published, for somebody who takes it for constant: its buffer is never written again, later values get another."""
@@ -83,18 +87,23 @@ class Chunk:
                 return None
             is_new = desc.nbytes > size or self._lent or (fresh and not self.borrowed)
             buffer = allocate(max(size, desc.nbytes)) if is_new else old.buffer
-            if not is_new and desc is old.desc:
-                return old
-            return Store(buffer, desc, old.version)
+            if is_new:
+                return Store(buffer, desc, old.version)
+            return old if desc is old.desc else Store(buffer, desc, old.version, self._part(buffer, desc.nbytes))
+
+    def _part(self, buffer: Bytes, nbytes: int) -> Bytes:
+        if nbytes not in self._parts:
+            self._parts[nbytes] = _first(buffer, nbytes)
+        return self._parts[nbytes]
 
     def publish(self, store: Store, where: str, *, written: bool = True) -> None:
         """Show readers this store. written: its values are new ones."""
         with self.lock:
             old = self.store(where)
             if store.buffer is not old.buffer:
-                self._lent = False
+                self._lent, self._parts = False, {}
             if written or store is not old:
-                self._store = _versioned(store, old.version + written)
+                self.current = Store(store.buffer, store.desc, old.version + written, store.data)
 
     def convert(self, desc: MemoryDesc, where: str) -> bool:
         """Change the layout for good, values and version unchanged. Whoever comes second finds it done, and gets False.
@@ -128,11 +137,3 @@ class Chunk:
                 new.buffer[...] = old.buffer
             write(new.buffer)
             self.publish(new, where)
-
-
-def _versioned(store: Store, version: int) -> Store:
-    """The store with another version and the same arrays, by which bindings to them are found again."""
-    made = Store.__new__(Store)
-    for name, value in (("buffer", store.buffer), ("desc", store.desc), ("version", version), ("data", store.data)):
-        object.__setattr__(made, name, value)
-    return made

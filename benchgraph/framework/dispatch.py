@@ -82,9 +82,9 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
             if not isinstance(a, NDArray):
                 what = f"{role} {k} is a {type(a).__name__}"
                 raise InvalidArguments(what, where=op.label, fix="give an NDArray: NDArray.of copies, NDArray.over shares memory")
-            a.chunk.store(a.where(op.label))
+            a.seen(op.label)
     for a in inputs:
-        a.check_readable(a.where(op.label))
+        a.readable(op.label)
     names = ", ".join(f"'{a.name}'" for a in (*inputs, *dst))
     ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
     declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))

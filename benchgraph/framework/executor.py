@@ -92,7 +92,7 @@ class Executor:
         self._inputs = {t.id: t for t in self._graph.inputs}
         self._programs: Cache[Program] = Cache(PROGRAMS)
         self._per_thread = _PerThread()
-        self._panels = self._weights()
+        self._panels = {id: desc for id in self.params if (desc := self._wanted(id))}
 
     @property
     def last(self) -> Run:
@@ -149,15 +149,12 @@ class Executor:
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
-    def _weights(self) -> dict[int, MemoryDesc]:
-        """The parameters that the library would have in panels."""
-        found = {}
-        for id, a in self.params.items():
-            if id in self._inputs and reads_panels(self._graph.consumers[id], id):
-                desc = panels(a.dtype, a.shape, self._engine)
-                if desc is not None:
-                    found[id] = desc
-        return found
+    def _wanted(self, id: int) -> MemoryDesc | None:
+        """How the library would have a parameter lie, if it runs every product that reads it."""
+        readers = self._graph.consumers.get(id, ())
+        if any(op.id in self._refused for op in readers) or not reads_panels(readers, id):
+            return None
+        return panels(self.params[id].dtype, self.params[id].shape, self._engine)
 
     def _settle_weights(self, *, is_train: bool) -> None:
         if is_train:
@@ -176,7 +173,7 @@ class Executor:
             if not isinstance(a, NDArray):
                 what = "no array is given" if a is None else f"it is a {type(a).__name__}"
                 raise InvalidArguments(what, where=f"{reader}: tensor {id}", fix=f"give forward an NDArray for input {id}")
-            a.check_readable(a.where(reader))
+            a.readable(reader)
             if a.dtype is not t.dtype:
                 what = f"it is {a.dtype.value}, tensor {id} is {t.dtype.value}"
                 raise InvalidDataType(what, where=a.where(reader), fix="give an array of the tensor's dtype")
@@ -207,7 +204,19 @@ class Executor:
             return replace(t, property_type=port_property(env[t.id], t, constant))
 
         graph = graph.with_tensors({t.id: settled(t) for t in graph.inputs})
-        return build(graph, self._refused, self._policy, lies, self._engine, propagates=self._propagates)
+        program = build(graph, self._refused, self._policy, lies, self._engine, propagates=self._propagates)
+        if len(program.refused) > len(self._refused):
+            self._refuse(program.refused)
+        return program
+
+    def _refuse(self, refused: Mapping[int, str]) -> None:
+        """Remember what the library could not compile. Weights that numpy reads now go back to the default layout, and stay there."""
+        self._refused = {**self._refused, **refused}
+        kept = {id: desc for id, desc in self._panels.items() if self._wanted(id)}
+        dropped = [id for id in self._panels if id not in kept]
+        self._panels = kept
+        for id in dropped:
+            unpack_(self.params[id])
 
     def _workspace(self, program: Program) -> Workspace:
         kept = self._per_thread.workspaces
@@ -231,12 +240,12 @@ class Executor:
         for id, a in dst.items():
             if not isinstance(a, NDArray):
                 raise InvalidArguments(f"output {id} is a {type(a).__name__}", where="Executor.forward", fix="give an NDArray")
-            t, where = made[id], a.where(self._graph.producers[id].label)
-            a.chunk.store(where)
-            check_output(a, describe(t.dtype, t.known_shape), requests.get(id, OpReq.write_to), where, default_only=is_train)
+            t, label = made[id], self._graph.producers[id].label
+            a.seen(label)
+            check_output(a, describe(t.dtype, t.known_shape), requests.get(id, OpReq.write_to), label, default_only=is_train)
             for other, b in dst.items():
                 if other < id and a.overlaps(b):
-                    raise InvalidArguments(f"it overlaps array '{b.name}'", where=where, fix="give every output its own memory")
+                    raise InvalidArguments(f"it overlaps array '{b.name}'", where=a.where(label), fix="give every output its own memory")
         return [id for id, a in dst.items() if id in program.read or any(a.overlaps(b) for b in env.values())]
 
     def _copied(self, id: int, value: NDArray, a: NDArray, req: OpReq, *, is_train: bool) -> NDArray:

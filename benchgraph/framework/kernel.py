@@ -30,9 +30,11 @@ class Kernel:
         self._outs = tuple(self._compiled.query_logical_tensor(t.id) for t in outs)
         self.inputs: tuple[MemoryDesc, ...] = tuple(map(of_logical, self._ins))
         self.outputs: tuple[MemoryDesc, ...] = tuple(map(of_logical, self._outs))
+        self._descs = (*self.inputs, *self.outputs)
         at_in, at_out = {t.id: i for i, t in enumerate(ins)}, {t.id: o for o, t in enumerate(outs)}
         self.inplace = frozenset((at_in[i], at_out[o]) for i, o in self._compiled.get_inplace_ports())
         self._scratch = self._compiled.get_scratchpad_logical_tensor()
+        self._scratch_bytes = self._scratch.nbytes
         self._bound: dict[tuple[int, ...], tuple[list[Values], list[Tensor], list[Tensor], Tensor | None]] = {}
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory], scope: Scope) -> None:
@@ -40,13 +42,13 @@ class Kernel:
 
         Raises InvalidArguments for handles that are stale, or lie otherwise.
         """
-        for memory, desc in zip((*inputs, *outputs), (*self.inputs, *self.outputs), strict=True):
-            if memory.desc != desc:
+        for memory, desc in zip((*inputs, *outputs), self._descs, strict=True):
+            if memory.desc is not desc and memory.desc != desc:
                 what = f"the memory of {memory.name} is {memory.desc}, the kernel was compiled for {desc}"
                 raise InvalidArguments(what, where=scope.label, fix="ask for the array's memory in the kernel's layout: reordered()")
         buffers: list[Values] = [m.data for m in (*inputs, *outputs)]
-        if self._scratch.nbytes:
-            buffers.append(scope.bytes(self._scratch.nbytes))
+        if self._scratch_bytes:
+            buffers.append(scope.bytes(self._scratch_bytes))
         key = tuple(map(id, buffers))  # of arrays that the entry keeps alive, so that nothing else can have their ids
         bound = self._bound.get(key)
         if bound is None:
@@ -59,7 +61,7 @@ class Kernel:
         """The library's tensors over these buffers; the oldest binding goes when there are too many."""
         ins = [self._tensor(t, m) for t, m in zip(self._ins, inputs, strict=True)]
         outs = [self._tensor(t, m) for t, m in zip(self._outs, outputs, strict=True)]
-        scratch = Tensor(self._scratch, self._engine, buffers[-1]) if self._scratch.nbytes else None
+        scratch = Tensor(self._scratch, self._engine, buffers[-1]) if self._scratch_bytes else None
         while len(self._bound) >= KEPT:
             del self._bound[next(iter(self._bound))]
         if not any(t.is_host_scalar for t in self._ins):  # whose tensors hold the value as it is now

@@ -10,7 +10,7 @@ from benchgraph.framework.desc import Bytes, MemoryDesc, Values
 from benchgraph.library.engine import Engine
 
 if TYPE_CHECKING:
-    from benchgraph.framework.chunk import Chunk
+    from benchgraph.framework.ndarray import NDArray
     from benchgraph.framework.temp_space import Scope
 
 
@@ -30,19 +30,22 @@ class Memory:
     Valid inside the op it was made in, on that op's thread, while its array is not freed; using it elsewhere raises InvalidArguments.
     """
 
-    __slots__ = ("_chunk", "_data", "_scope", "desc", "name")
+    __slots__ = ("_data", "_of", "_scope", "desc")
 
-    def __init__(self, desc: MemoryDesc, data: Bytes, scope: Scope, name: str, chunk: Chunk | None = None) -> None:
-        self.desc, self.name, self._data, self._scope, self._chunk = desc, name, data, scope, chunk
+    def __init__(self, desc: MemoryDesc, data: Bytes, scope: Scope, of: NDArray | str) -> None:
+        self.desc, self._data, self._scope, self._of = desc, data, scope, of
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the array, or what the temporary is for."""
+        return self._of if isinstance(self._of, str) else self._of.where()
 
     @property
     def data(self) -> Bytes:
         """The bytes."""
-        if not self._scope.is_open:
-            fix = "ask the array again, inside the op that uses it"
-            raise InvalidArguments(f"the handle of {self.name} is used after the op has ended", where=self._scope.label, fix=fix)
-        self._scope.check(f"the handle of {self.name} is used")
-        if self._chunk is not None and self._chunk.is_free:
+        if not self._scope.is_running:
+            self._scope.check(f"the handle of {self.name} is used")
+        if not isinstance(self._of, str) and self._of.chunk.current is None:
             fix = "free an array after the last op that uses it"
             raise InvalidArguments(f"the memory of {self.name} has been freed", where=self._scope.label, fix=fix)
         return self._data
@@ -57,4 +60,4 @@ class Memory:
         assert self.desc.is_plain
         assert desc.is_plain
         assert desc.nbytes == self.desc.nbytes
-        return Memory(desc, self._data, self._scope, self.name, self._chunk)
+        return Memory(desc, self._data, self._scope, self._of)

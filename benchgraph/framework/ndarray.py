@@ -92,24 +92,28 @@ class NDArray:
 
     @property
     def is_opaque(self) -> bool:
-        return not self.chunk.store(self.where()).desc.is_plain
+        return not self.seen().desc.is_plain
+
+    def seen(self, op: str = "") -> Store:
+        """What its chunk publishes. Raises InvalidArguments when the memory has been freed."""
+        return self.chunk.current or self.chunk.store(self.where(op))
 
     @property
     def desc(self) -> MemoryDesc:
         """How its chunk lies; of a row-major one in the dims of the array."""
-        desc = self.chunk.store(self.where()).desc
+        desc = self.seen().desc
         return self.flat if desc.is_plain else desc
 
     @property
     def version(self) -> int:
         """How often values were written; changes of layout do not count."""
-        return self.chunk.store(self.where()).version
+        return self.seen().version
 
     def overlaps(self, other: NDArray) -> bool:
         """Whether writing one may change the other."""
         if self.chunk is not other.chunk:
             both_borrowed = self.chunk.borrowed and other.chunk.borrowed  # two arrays over one memory of the user's
-            return both_borrowed and bool(np.may_share_memory(self.window(self._store()), other.window(other._store())))
+            return both_borrowed and bool(np.may_share_memory(self.window(self.readable()), other.window(other.readable())))
         if self.is_opaque:
             return True
         return self.byte_offset < other.byte_offset + other.flat.nbytes and other.byte_offset < self.byte_offset + self.flat.nbytes
@@ -121,11 +125,11 @@ class NDArray:
 
     def numpy(self) -> Values:
         """The values, row-major: a copy that nothing changes later. s4 and u4: an element to a byte."""
-        return load(self._default(self._store()), self.flat).copy()
+        return load(self._default(self.readable()), self.flat).copy()
 
     def values(self, scope: Scope) -> Values:
         """The values for a numpy kernel: the memory itself when it is row-major, else a copy."""
-        found = self._store(scope.label)
+        found = self.readable(scope.label)
         return load(self._default(found), self.flat)
 
     def to_default(self) -> NDArray:
@@ -160,12 +164,12 @@ class NDArray:
         Raises InvalidArguments for a view, and for dims of other elements. False also where the memory cannot hold the layout.
         """
         desc = layout if isinstance(layout, MemoryDesc) else describe(self.dtype, self.shape, layout)
-        self.check_desc(desc, self.where())
+        self.check_desc(desc)
         if self.is_view:
             raise InvalidArguments("a view has no layout of its own", where=self.where(), fix="convert the array it is a view of")
         with self.chunk.lock:
-            if self.chunk.store(self.where()).desc.is_plain:  # read in the array's own dims, of which the chunk may know others
-                found = self._store()
+            if self.seen().desc.is_plain:  # read in the array's own dims, of which the chunk may know others
+                found = self.readable()
                 self.chunk.publish(Store(found.buffer, self.flat, found.version), self.where(), written=False)
             return self.chunk.convert(desc, self.where())
 
@@ -207,7 +211,7 @@ class NDArray:
         The memory no longer grows. Raises InvalidArguments for a view and where the memory is too small.
         """
         need = describe(dtype, tuple(shape))
-        size = self.chunk.store(self.where()).buffer.size
+        size = self.seen().buffer.size
         if self.is_view or need.nbytes > size:
             what = "a view" if self.is_view else f"{size} bytes"
             raise InvalidArguments(f"{what} cannot be reused as {need}", where=self.where(), fix="reuse a whole array that is large enough")
@@ -221,30 +225,32 @@ class NDArray:
 
         Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
         """
-        found = found or self._store(scope.label)
+        found = found or self.readable(scope.label)
         if found.desc.is_plain:
-            return Memory(self.flat, self.window(found), scope, self.where(), self.chunk)
+            return Memory(self.flat, self.window(found), scope, self)
         if self.is_view:
             what = f"it is a view of memory in layout {found.desc.layout}"
             raise InvalidArguments(what, where=self.where(scope.label), fix="use reordered(), or convert the array with to_default_()")
-        return Memory(found.desc, found.data, scope, self.where(), self.chunk)
+        return Memory(found.desc, found.data, scope, self)
 
     def try_memory(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory | None:
         """The memory if it lies like desc, or both are row-major; else None. The chunk stays as it is."""
-        found = found or self._store(scope.label)
-        self.check_desc(desc, self.where(scope.label))
+        found = found or self.readable(scope.label)
+        self.check_desc(desc, scope.label)
         if not found.desc.is_plain and (self.is_view or found.desc != desc):
             return None
         memory = self.memory(scope, found)
-        return memory if memory.desc == desc else memory.as_desc(desc) if desc.is_plain and memory.desc.is_plain else None
+        if memory.desc is desc or memory.desc == desc:
+            return memory
+        return memory.as_desc(desc) if desc.is_plain and memory.desc.is_plain else None
 
     def reordered(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory:
         """The memory if it lies like desc, else a temporary copy that does. The chunk stays as it is."""
-        found = found or self._store(scope.label)
+        found = found or self.readable(scope.label)
         memory = self.try_memory(desc, scope, found)
         if memory is not None:
             return memory
-        temp = scope.alloc(desc, f"a copy of {self.where()}")
+        temp = scope.alloc(desc, self.name)
         if self.is_view and not found.desc.is_plain:
             convert(self._default(found), self.flat, temp.data, desc)
         else:
@@ -252,27 +258,26 @@ class NDArray:
             convert(mine.data, mine.desc, temp.data, desc)
         return temp
 
-    def check_desc(self, desc: MemoryDesc, where: str) -> None:
+    def check_desc(self, desc: MemoryDesc, op: str = "") -> None:
         """Raises InvalidDataType or InvalidShape unless memory of this desc holds values of this array."""
+        if desc is self.flat:
+            return
         if desc.dtype is not self.dtype:
             what = f"it is {self.dtype.value}, the op has {desc.dtype.value}"
-            raise InvalidDataType(what, where=where, fix="give an array of the op's dtype")
+            raise InvalidDataType(what, where=self.where(op), fix="give an array of the op's dtype")
         if desc.elements != self.flat.elements:
-            raise InvalidShape(f"its shape is {self.shape}, the op has {desc.shape}", where=where, fix="give an array of the op's shape")
+            what = f"its shape is {self.shape}, the op has {desc.shape}"
+            raise InvalidShape(what, where=self.where(op), fix="give an array of the op's shape")
 
-    def check_readable(self, where: str) -> None:
-        """Raises InvalidArguments when the memory is gone, or holds another array's values."""
-        found = self.chunk.store(where)
+    def readable(self, op: str = "") -> Store:
+        """What its chunk publishes, to be read. Raises InvalidArguments when the memory is gone, or holds another array's values."""
+        found = self.seen(op)
         if not found.desc.is_plain and not self.is_view and not self.holds(found.desc):
             what = f"its memory holds another array, {found.desc}"
-            raise InvalidArguments(what, where=where, fix="write it before it is read: as_array shares the memory")
+            raise InvalidArguments(what, where=self.where(op), fix="write it before it is read: as_array shares the memory")
+        return found
 
     # ---- inside ----------------------------------------------------------------------------------------------------
-
-    def _store(self, op: str = "") -> Store:
-        """What is published, for reading."""
-        self.check_readable(self.where(op))
-        return self.chunk.store(self.where(op))
 
     def holds(self, desc: MemoryDesc) -> bool:
         """Whether memory of this desc can be this array's."""

@@ -87,13 +87,15 @@ Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """outputs: what leaves the graph. inside: what does not, but passes from step to step; plan says where. read: what steps read."""
+    """outputs: what leaves the graph. inside: what does not, but passes from step to step; plan says where. read: what steps read. refused:
+    the ops that numpy runs, and why."""
 
     steps: tuple[Step, ...]
     outputs: tuple[LogicalTensor, ...]
     inside: tuple[LogicalTensor, ...]
     plan: Plan
     read: frozenset[int]
+    refused: Mapping[int, str]
 
 
 def build(
@@ -110,7 +112,7 @@ def build(
         found = _compile(graph, steps, describe, engine)
         if isinstance(found, Plan):
             inside = tuple(t for step in steps for t in step.outs if t.id in found.slot)
-            return Program(steps, graph.outputs, inside, found, frozenset(_last_reads(steps)))
+            return Program(steps, graph.outputs, inside, found, frozenset(_last_reads(steps)), reasons)
         reasons |= found
 
 

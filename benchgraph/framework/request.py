@@ -68,15 +68,14 @@ class Output:
         self.array, self._scope, self._default_only, self._is_open = array, scope, default_only, True
         self._where = array.where(scope.label)
         self._pending: Store | None = None
-        self._seen = array.chunk.store(self._where)
-        check_output(array, desc, req, self._where, default_only=default_only)
+        self._seen = array.seen(scope.label)
+        check_output(array, desc, req, scope.label, default_only=default_only)
         self.action, self.memory = self._place(desc, req, inputs, inplace)
 
     def _place(self, desc: MemoryDesc, req: OpReq, inputs: Sequence[NDArray], inplace: Collection[int]) -> tuple[Action, Memory]:
-        temp = f"a temporary for {self.array.where()}"
         if req in (OpReq.null, OpReq.add_to):
             action = Action.nothing if req is OpReq.null else Action.add_back
-            return action, self._scope.alloc(desc, temp)
+            return action, self._scope.alloc(desc, self.array.name)
         over = [i for i, a in enumerate(inputs) if a.overlaps(self.array)]
         direct = None
         if not over:
@@ -85,7 +84,7 @@ class Output:
             direct = self._direct(desc) if self.array.desc == desc else None
         if direct is not None:
             return Action.publish, direct
-        return Action.copy_back, self._scope.alloc(desc, temp)
+        return Action.copy_back, self._scope.alloc(desc, self.array.name)
 
     def _direct(self, desc: MemoryDesc) -> Memory | None:
         """The array's own memory in this layout, contents undefined but for what lies beside a view; None when it cannot have it."""
@@ -93,8 +92,8 @@ class Output:
         if not array.is_view:
             if self._default_only and not desc.is_plain:
                 return None
-            self._pending = chunk.writable(array.flat if desc.is_plain else desc, self._where)
-            return None if self._pending is None else Memory(desc, self._pending.data, self._scope, array.where(), chunk)
+            self._pending = made = chunk.writable(array.flat if desc.is_plain else desc, self._where)
+            return None if made is None else Memory(desc, array.window(made) if desc.is_plain else made.data, self._scope, array)
         if not desc.is_plain:
             return None
         chunk.to_default(self._where)
@@ -103,7 +102,7 @@ class Output:
         assert self._pending is not None, "the memory has room for what it holds"
         if self._pending.buffer is not self._seen.buffer:
             self._pending.buffer[...] = self._seen.buffer
-        return Memory(desc, array.window(self._pending), self._scope, array.where(), chunk)
+        return Memory(desc, array.window(self._pending), self._scope, array)
 
     def commit(self) -> None:
         """The result becomes the array's value, as requested. Raises InvalidArguments the second time."""
@@ -143,7 +142,7 @@ class Output:
         old = array.memory(self._scope)
         term = self.memory
         if term.desc != old.desc:
-            term = self._scope.alloc(old.desc, f"a temporary for {array.where()}")
+            term = self._scope.alloc(old.desc, array.name)
             convert(self.memory.data, self.memory.desc, term.data, old.desc)
         new = self._direct(old.desc)
         assert new is not None, "the layout it has fits"
@@ -152,17 +151,18 @@ class Output:
         self._publish()
 
 
-def check_output(array: NDArray, desc: MemoryDesc, req: OpReq, where: str, *, default_only: bool = False) -> None:
+def check_output(array: NDArray, desc: MemoryDesc, req: OpReq, op: str, *, default_only: bool = False) -> None:
     """Everything that can be wrong with an output, before anything is written."""
+    where = array.where(op)
     if not isinstance(req, OpReq):
         raise InvalidArguments(f"the request is {req!r}", where=where, fix=f"use one of {', '.join(map(str, OpReq))}")
-    array.check_desc(desc, where)
+    array.check_desc(desc, op)
     if req is OpReq.null:
         return
     if array.chunk.frozen:
         raise InvalidArguments("its memory is frozen: it is constant to its owner", where=where, fix="write to another array")
     if req is OpReq.add_to:
-        array.check_readable(where)
+        array.readable(op)
         if array.dtype.is_packed:
             raise Unimplemented(f"nothing adds to {array.dtype.value}", where=where, fix="request write_to")
     if default_only and req is OpReq.write_inplace:

@@ -33,14 +33,20 @@ class Scope:
         self._thread, self._begin = threading.get_ident(), 0
         self._spilled: list[Bytes] = []
 
-    def alloc(self, desc: MemoryDesc, name: str = "a temporary") -> Memory:
-        """Temporary memory with undefined contents, on a cache line, until the op ends."""
-        return Memory(desc, self.bytes(desc.nbytes), self, name)
+    def alloc(self, desc: MemoryDesc, of: str = "") -> Memory:
+        """Temporary memory with undefined contents, on a cache line, until the op ends. of: the array that it is for."""
+        return Memory(desc, self.bytes(desc.nbytes), self, f"a temporary for array '{of}'" if of else "a temporary")
 
     def bytes(self, nbytes: int) -> Bytes:
         """The same as bytes. Raises InvalidArguments once the op is over, and on another thread."""
-        self.check("temporary memory is asked for")
+        if not self.is_running:
+            self.check("temporary memory is asked for")
         return self._space.carve(nbytes, self._spilled)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the op has not ended, and is this thread's."""
+        return self.is_open and threading.get_ident() == self._thread
 
     def check(self, what: str) -> None:
         """Raises InvalidArguments, saying what is done, unless the op is running, on this thread."""

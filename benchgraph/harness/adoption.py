@@ -12,20 +12,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchgraph.core.arrays import elements, view
+from benchgraph.core.arrays import elements
 from benchgraph.core.errors import Unavailable, Unimplemented
 from benchgraph.core.tensor import LayoutType, dense_strides
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array, allocate, load_inputs, storage
+from benchgraph.harness.buffers import Array, allocate, load_inputs
 from benchgraph.harness.check import Verdict, judge
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
 from benchgraph.library import benchgraph_library
+from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import domain, evaluate, fill
 
@@ -36,7 +37,7 @@ def run(problem: Problem, graph: Graph) -> Result:
     """Mode C of the framework driver. Raises Unavailable for other modes and other libraries, Unimplemented for ops without a meaning."""
     g = problem.globals
     if g.mode is not Mode.correctness or g.library != (OWN,):
-        fix = "use --mode=C and no --library; `python -m benchgraph.framework.latency` measures"
+        fix = "use --mode=C and no --library; `python -m benchgraph.harness.latency` measures"
         raise Unavailable("the framework driver checks results, over the library of this package", where="--framework", fix=fix)
     set_kernel_cache_capacity(problem.knobs.cache_capacity)
     try:
@@ -87,7 +88,7 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
     k = problem.knobs
     arrays = {t.id: _array(values[t.id], graph, t.id) for t in graph.inputs}
     params = {t.id: arrays[t.id] for t in graph.inputs if t.is_constant}
-    executor = Executor(graph, params, policy=policy, fallback=k.fallback, prepacks=not k.no_prepack, propagates=not k.no_opaque)
+    executor = Executor(graph, params, policy=policy, fallback=k.fallback.ops, prepacks=not k.no_prepack, propagates=not k.no_opaque)
     inputs = {id: a for id, a in arrays.items() if id not in params}
 
     def call(_: int) -> tuple[list[Run], list[dict[int, Array]]]:
@@ -131,9 +132,11 @@ def _made_anew(run: Run) -> str:
 def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dict[int, Array]) -> str:
     """How the outputs compare with those of the library used directly."""
     try:
-        direct = _directly(graph, policy, inputs)
+        steps, direct = bound(graph, policy, inputs)
     except Unimplemented as bad:
         return f"the library alone cannot run it: {bad}"
+    for step in steps:
+        step()
     unequal = [t.id for t in graph.outputs if elements(direct[t.id], t).tobytes() != outputs[t.id].tobytes()]
     if not unequal:
         return "equal to the library used directly, to the bit"
@@ -147,12 +150,11 @@ def _distance(a: Array, b: Array) -> float:
     return float(off[np.isfinite(off)].max(initial=0.0))
 
 
-def _directly(graph: Graph, policy: Policy, inputs: dict[int, Array]) -> dict[int, Array]:
-    """The library's own outputs, partition after partition."""
-    library, live = benchgraph_library(), dict(inputs)
+def bound(graph: Graph, policy: Policy, inputs: dict[int, Array]) -> tuple[list[Bound], dict[int, Array]]:
+    """The library's partitions bound to buffers, in order, and the buffers by tensor id: the library used directly."""
+    library, live, steps = benchgraph_library(), dict(inputs), list[Bound]()
     for p in library.partitions(graph, policy):
-        if not p.outputs:
-            continue  # an End
-        live |= {t.id: view(storage(t.nbytes), t) if t.nbytes else allocate(t) for t in p.outputs}
-        library.compile(p).bind([live[t.id] for t in p.inputs], [live[t.id] for t in p.outputs])()
-    return live
+        if p.outputs:  # not an End
+            live |= {t.id: allocate(t) for t in p.outputs}
+            steps.append(library.compile(p).bind([live[t.id] for t in p.inputs], [live[t.id] for t in p.outputs]))
+    return steps, live

@@ -37,15 +37,15 @@ Patch = pytest.MonkeyPatch
 
 def reading_drops_the_layout_of_another_rank(patch: Patch) -> None:
     """B1: a first read is right, later ones are not."""
-    honest = NDArray._store
+    honest = NDArray.readable
 
     def mistaken(a: NDArray, op: str = "") -> Store:
         found = honest(a, op)
         if len(found.desc.shape) != len(a.shape):
-            a.chunk._store = Store(found.buffer, a.flat, found.version)
+            a.chunk.current = Store(found.buffer, a.flat, found.version)
         return found
 
-    patch.setattr(NDArray, "_store", mistaken)
+    patch.setattr(NDArray, "readable", mistaken)
 
 
 def a_slice_stays_reused(patch: Patch) -> None:
