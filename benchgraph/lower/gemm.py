@@ -24,6 +24,7 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
@@ -86,6 +87,9 @@ class GemmNest:
         """Ops without a kernel over the spans and whatever axes follow; blocked values are walked block by block."""
         domain = trace(self.g, stage.ops)
         assert domain is not None
+        whole = packing(self.storage, stage.ops)
+        if whole is not None and len(spans) == len(domain.extents) - 1 and spans[-1].extent == Const(domain.extents[-2]):
+            return self._packed(whole, spans[:-1])
         rest = domain.extents[len(spans) : -1]
         spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
         n = domain.extents[-1]
@@ -93,6 +97,15 @@ class GemmNest:
         return self._by_columns(
             n, block, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
         )
+
+    def _packed(self, whole: Packing, spans: tuple[Span, ...]) -> Stmt:
+        """The panels of all matrices that these spans of the batch axes name."""
+        loops = tuple(None if span.extent == Const(1) else self.storage.var("i") for span in spans)
+        at = tuple(Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(loops, spans, strict=True))
+        body = whole.nest(LoopKind.serial, at)
+        for var, span in reversed(tuple(zip(loops, spans, strict=True))):
+            body = body if var is None else For(var, span.extent, body)
+        return body
 
     def _column_block(self, ops: tuple[Op, ...]) -> int:
         layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))

@@ -14,6 +14,7 @@ from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.runs import is_even, run
 from benchgraph.tir.build import add, floordiv, minimum, mod, mul, seq, sub
@@ -40,6 +41,9 @@ class _LoopNest:
 
     def lower(self) -> Stmt:
         extents = self.domain.extents
+        whole = packing(self.storage, self.node.ops)
+        if whole is not None:
+            return whole.nest(self.kind)
         if not extents:
             return Region(self.storage, self.domain, ()).emit(self.node.ops)
         block = self._block()

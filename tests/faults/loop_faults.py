@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from benchgraph.core.tensor import dense_strides
-from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Load, LoopKind, Seq, Slice, Stmt, Store, Var
+from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Load, LoopKind, Pack, Seq, Slice, Stmt, Store, Var
 from benchgraph.tir.visit import children, map_children, map_tensors, rewrite, tensors, walk
 from tests.faults.inject import in_loops
 
@@ -72,8 +72,8 @@ def strides_swapped(func: Func) -> Func:
 @in_loops("op/matmul_square_transposed.json", after=LOWERED)
 def packed_without_transposing(func: Func) -> Func:
     """The copy into panels reads its source [row, column], not [column, row]."""
-    store = first(func.body, Store)
-    return exchanged(func, store, replace(store, value=Load(store.value.tensor, store.value.index[::-1])))
+    pack = first(func.body, Pack)
+    return exchanged(func, pack, replace(pack, src=replace(pack.src, axes=pack.src.axes[::-1])))
 
 
 @in_loops("op/reduce_sum.json", after=LOWERED)

@@ -1,0 +1,82 @@
+"""Weights that are copied or converted into panels: one Pack per panel instead of loops over its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchgraph.gir.build import CONVERT
+from benchgraph.gir.ir import Graph, Op, Value
+from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
+from benchgraph.gir.schedule import packed
+from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.ops import spec
+from benchgraph.ops.quantised_product import RECENTRE
+from benchgraph.ops.spec import Movement
+from benchgraph.tir.build import seq
+from benchgraph.tir.ir import GROUPS, PACKED_FROM, Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
+
+WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
+ROW, COLUMN = Var("$row"), Var("$column")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """An op that does nothing else than pack a matrix, or several. axes: of rows and columns in the buffer that it reads."""
+
+    storage: Storage
+    op: Op
+    axes: tuple[Axis, ...]
+
+    @property
+    def dst(self) -> Value:
+        return self.storage.g.value(self.op.outs[0])
+
+    def panel(self, batch: tuple[Coord, ...], no: Expr, columns: int) -> Pack:
+        """The no-th panel, of so many columns, of the matrix at these coordinates."""
+        rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
+        at = (*batch, Coord(ZERO), Coord(ZERO, no, block))
+        away = _source(self.storage.g, self.op, tuple(c.value for c in at))
+        src, index = self.storage.place(self.op.ins[0], tuple(map(Coord, away)))
+        dst, place = self.storage.place(self.dst.id, at)
+        return Pack(Slice(src, index, self.axes), Slice(dst, place, ((rank - 1, 1), (rank, 1))), self.dst.shape[-2], columns)
+
+    def nest(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
+        """All panels of the matrix at these coordinates; of every matrix, in loops of this kind, when there are none."""
+        *outer, _, n = self.dst.shape
+        loops = () if batch is not None else tuple((self.storage.var("t"), extent) for extent in outer)
+        full, tail = divmod(n, self.dst.layout.blocks[0][1])
+        no, at = self.storage.var("no"), batch if batch is not None else tuple(Coord(var) for var, _ in loops)
+        parts: list[Stmt] = [For(no, Const(full), self.panel(at, no, self.dst.layout.blocks[0][1]), kind)] if full else []
+        parts += [self.panel(at, Const(full), tail)] if tail else []
+        body = seq(*parts)
+        for var, extent in reversed(loops):
+            body = For(var, Const(extent), body, kind)
+        return body
+
+
+def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:
+    """The ops as a packing; None when they are more, or no microkernel reads what they make, or it has to be gathered."""
+    g = storage.g
+    if len(ops) != 1 or len(ops[0].ins) != 1:
+        return None
+    op, src, dst = ops[0], g.value(ops[0].ins[0]), g.value(ops[0].outs[0])
+    rank, blocks = len(dst.shape), dst.layout.blocks
+    if rank < 2 or dst.view is not None or not blocks or 0 in dst.shape or src.dtype not in PACKED_FROM.get(dst.dtype, ()):
+        return None
+    if dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype]) or g.value(g.root(src.id)).layout.blocks:
+        return None
+    if not (spec(op.kind).is_movement or (op.kind == RECENTRE if dst.dtype.is_integer else op.kind == CONVERT)):
+        return None
+    batch = tuple(Var(f"$batch{i}") for i in range(rank - 2))
+    axes = buffer_axes(g, src.id, _source(g, op, (*batch, ROW, COLUMN)), (ROW, COLUMN))
+    if axes is None or (0, 0) in axes or not any(has_unit_stride(g, src.id, axis) for axis in axes):
+        return None
+    return Packing(storage, op, axes)
+
+
+def _source(g: Graph, op: Op, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The index of src that dst's element at this index comes from."""
+    how = spec(op.kind).lower
+    if not isinstance(how, Movement):
+        return at
+    return how.source(op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, at)

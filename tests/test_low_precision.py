@@ -1,0 +1,90 @@
+"""Compiled products of quantised and of bf16 operands against float64, on this machine's dot products and on emulated ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target, current
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+
+SHAPES = ((1, 13, 1), (5, 13, 70), (33, 479, 64), (3, 4, 17), (17, 130, 15), (40, 1, 33))  # m, k, n: whole, ragged, one
+WAYS = (  # transposed weights, constant weights, batch
+    (False, True, ()),
+    (True, True, ()),
+    (False, False, (2, 3)),
+    (True, False, (2,)),
+)
+BYTES = (DType.u8, DType.s8)
+
+
+def target(*emulated: DType) -> Target:
+    return replace(current(), emulated=frozenset(emulated))
+
+
+def one(b: GraphBuilder) -> Partition:
+    (partition,) = partitions(b.graph(), Policy.fused)
+    return partition
+
+
+def close(got: np.ndarray, want: np.ndarray, rtol: float) -> bool:
+    scale = max(float(np.abs(want).max()), 1.0)
+    return bool(np.abs(got.astype(np.float64) - want).max() <= rtol * scale)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("dtypes", tuple(product(BYTES, repeat=2)), ids=lambda pair: "_".join(d.value for d in pair))
+@pytest.mark.parametrize("zps", [(0, 0), (3, 0), (0, 7), (5, -2)], ids=str)
+def test_quantised_products(dtypes: tuple[DType, DType], zps: tuple[int, int], way: tuple[bool, bool, tuple[int, ...]]) -> None:
+    rng, (transposed, constant, batch) = np.random.default_rng(1), way
+    for m, k, n in SHAPES:
+        b, shape = GraphBuilder(), (*batch, n, k) if transposed else (*batch, k, n)
+        axis, scales = len(shape) - (2 if transposed else 1), [0.5 + 0.01 * i for i in range(n)]
+        src = b.op("Dequantize", b.input((*batch, m, k), dtypes[0]), scales=[0.25], zps=[zps[0]], qtype="per_tensor")
+        wei = (b.constant if constant else b.input)(shape, dtypes[1])
+        wei = b.op("Dequantize", wei, scales=scales, zps=[zps[1]] * n, qtype="per_channel", axis=axis)
+        b.op("MatMul", src, wei, transpose_b=transposed)
+        data = [
+            rng.integers(*t.dtype.range, t.known_shape, endpoint=True).astype(t.dtype.numpy) for t in b.graph().inputs
+        ]  # of the whole range: sums would saturate where a machine's products of bytes do
+        dst = np.full((*batch, m, n), np.nan, np.float32)
+        compile_partition(one(b), target(DType.u8)).bind(data, [dst])()
+        a, w = ((x.astype(np.float64) - zp) for x, zp in zip(data, zps, strict=True))
+        w = (w.swapaxes(-1, -2) if transposed else w) * np.array(scales, np.float32).astype(np.float64)
+        assert close(dst, 0.25 * a @ w, 1e-6), (m, k, n)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_bf16_products_feed_each_other(way: tuple[bool, bool, tuple[int, ...]]) -> None:
+    """What the first makes goes into the second in bf16; weights that are not constant are packed in pairs."""
+    rng, (transposed, constant, batch) = np.random.default_rng(2), way
+    for m, k, n in SHAPES:
+        b, shape = GraphBuilder(), (*batch, n, k) if transposed else (*batch, k, n)
+        x = b.input((*batch, m, k), DType.bf16)
+        h = b.op("Abs", b.op("MatMul", x, (b.constant if constant else b.input)(shape, DType.bf16), transpose_b=transposed))
+        b.op("MatMul", h, b.constant((n, 24), DType.bf16))
+        data = [rng.standard_normal(t.known_shape).astype(DType.bf16.numpy) for t in b.graph().inputs]
+        dst = np.zeros((*batch, m, 24), DType.bf16.numpy)
+        compile_partition(one(b), target(DType.bf16)).bind(data, [dst])()
+        a, w, v = (x.astype(np.float64) for x in data)
+        hidden = np.abs(a @ (w.swapaxes(-1, -2) if transposed else w)).astype(DType.bf16.numpy).astype(np.float64)
+        assert close(dst, hidden @ v, 2 * DType.bf16.eps), (m, k, n)
+
+
+def test_padding_is_never_computed_with() -> None:
+    """NaN in src's next row and in weights beyond k would show in every sum."""
+    b = GraphBuilder()
+    b.op("MatMul", b.input((3, 5), DType.bf16), b.input((5, 4), DType.bf16))
+    memory = np.full((3 * 5 + 32,), np.nan, DType.bf16.numpy)
+    src = memory[:15].reshape(3, 5)
+    src[...] = 1
+    wei, dst = np.ones((5, 4), DType.bf16.numpy), np.zeros((3, 4), DType.bf16.numpy)
+    compile_partition(one(b), target(DType.bf16)).bind([src, wei], [dst])()
+    assert np.all(dst == 5)
