@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.harness.argv import parse
 
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
 PAPER, ONEDNN = CORPUS / "paper", CORPUS / "onednn"
@@ -32,6 +33,31 @@ def test_the_papers_graphs_compute_the_reference(name: str, mb: str) -> None:
     result = CliRunner().invoke(main, ["--graph", f"--mb={mb}", f"--case={PAPER / name}"])
     count = mb.count(",") + 1
     assert f"tests:{count} passed:{count} " in result.output, result.output
+
+
+OWN = {
+    "mlp_relu_13x512x256x128": "mlp_1",
+    "mlp_relu_479x1024x1024x512x256x1": "mlp_2",
+    "MHA_BS32_SL128_H768_A8": "mha_1",
+    "MHA_BS32_SL128_H768_A12": "mha_2",
+    "MHA_BS32_SL384_H1024_A8": "mha_3",
+    "MHA_BS32_SL512_H1024_A16": "mha_4",
+}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), OWN.items(), ids=OWN.values())
+def test_our_int8_workloads_are_the_papers(theirs: str, ours: str) -> None:
+    """The same ops on tensors of the same dtypes and shapes, with the same scales."""
+
+    def said(case: str) -> list[str]:
+        (problem,) = parse(["--graph", "--mb=32", f"--case={case}"]).problems
+        found = []
+        for op in problem.graph().order:
+            tensors = [(t.dtype.value, t.known_shape, t.is_constant) for t in (*op.inputs, *op.outputs)]
+            found.append(f"{op.kind} {tensors} {[op.attrs.get(name) for name in ('scales', 'zps', 'order')]}")
+        return sorted(found)
+
+    assert said(f"paper/{ours}_int8.json") == said(f"{PAPER / theirs}.json")
 
 
 @pytest.mark.parametrize("policy", ["post_ops", "one_op_each"])

@@ -125,3 +125,10 @@ def test_the_smoke_batch_passes() -> None:
     done = CliRunner().invoke(main, ["--batch=test_graph_smoke"])
     count = len(problems("test_graph_smoke"))
     assert f"tests:{count} passed:{count} " in done.output, done.output
+
+
+def test_the_ablation_has_every_subgraph_of_the_paper_under_every_policy() -> None:
+    """2 MLPs at 5 batch sizes and 4 attention shapes at 3, in f32, bf16 and int8; and the command line chooses nothing but the mode."""
+    found = parse(["--mode=P", "--graph", "--batch=perf_paper_ablation"]).problems
+    assert len(found) == (2 * 5 + 4 * 3) * 3
+    assert {p.globals.policies for p in found} == {("one_op_each", "post_ops", "fused:no-coarse", "fused")}
