@@ -79,12 +79,13 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[0] == "0:EXECUTED (3484 ms) __REPRO: --mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json"
     assert lines[1].startswith("Test CPU, ")
     assert lines[2] == "f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 7 GFLOP/s (90%)"
-    assert lines[3] == "memory is read at 2.0 GB/s with 2"
-    assert [" ".join(line.replace("|", " ").split()) for line in lines[5:16]] == [
+    assert [line.split()[:3] for line in lines[3:5]] == [["bf16", "peak", "16"], ["int8", "peak", "32"]]
+    assert lines[5] == "memory is read at 2.0 GB/s with 2"
+    assert [" ".join(line.replace("|", " ").split()) for line in lines[7:18]] == [
         "--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json",
-        "hot caches; peak 16.0 GFLOP/s; bandwidth 6.0 GB/s (reading 0.896 KB over and over)",
+        "hot caches; f32 peak 16.0 GFLOP/s; bandwidth 6.0 GB/s (reading 0.896 KB over and over)",
         "policy / partition min ms median ms GFLOP/s % peak GB/s % bw FLOP/B roof compile ms ratio",
-        lines[8],
+        lines[10],
         "fused (1 partition) 5.0000 5.0000 0.0 0.0% 0.0 0.0% 1.2 bw 500.0 1.00",
         "post_ops (2 partitions) 6.0000 6.0000 0.0 0.0% 0.0 0.0% 1.2 bw 1000.0 1.20",
         "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 0.0 0.0% 1.1 bw 500.0",
@@ -93,7 +94,7 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "0 fake: ops 0 3.0000 3.0000 0.0 0.0% 0.0 0.0% 1.1 bw 500.0",
         "1 fake: ops 1 3.0000 3.0000 0.0 0.0% 0.0 0.0% 0.1 bw 500.0",
     ]
-    assert lines[16] == "times over those of fused, with 95 % intervals within this run: post_ops 1.20, one_op_each 1.20"
+    assert lines[18] == "times over those of fused, with 95 % intervals within this run: post_ops 1.20, one_op_each 1.20"
     assert result.exit_code == 0
 
 

@@ -36,9 +36,10 @@ The portable peak is that of separate products and sums; LLVM's copies between t
 
 So: panels of `Target.panel_width` columns, accumulators in three quarters of the registers, K unrolled by two, no blocks of K, no prefetch.
 
-u8 by s8, shares of the peak of a register-only loop of vpdpbusd (611 GOP/s), and steps without an instruction of their own, shares of the
-f32 peak (AVX-512 153, AVX2 86, portable 49 GFLOP/s), on one core of a Cascade Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB)
-that others use too: best of some 500 samples of 0.4 ms, operands in huge pages:
+u8 by s8, shares of the peak of a register-only loop of vpdpbusd (611 GOP/s), and steps without an instruction of their own, shares of what
+they come to at the rate of f32's instructions (runtime/peak.py; AVX-512 153, AVX2 86, portable 49 GOP/s for u8 and 25 for bf16), on one
+core of a Cascade Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB) that others use too: best of some 500 samples of 0.4 ms,
+operands in huge pages:
 
     vectors x rows          u8, VNNI: 4x6   4x5   3x8  2x12  2x14  1x24     u8, AVX-512: 4x5   3x6   2x8
     256x256x256                      88.9  90.4  91.2  87.3  87.8  68.2                 73.1  72.2  71.1
@@ -48,11 +49,11 @@ that others use too: best of some 500 samples of 0.4 ms, operands in huge pages:
     64x512x13                        26.8  26.3  22.9  22.3  19.2  20.9                 59.2  58.9  56.8
 
     vectors x rows     bf16, AVX-512: 4x5   3x6  2x10    AVX2, u8: 2x4   3x2  bf16: 2x4   3x2    portable, u8: 2x4  bf16: 2x4
-    256x256x256                      67.9  63.6  61.3             89.2  81.4       65.4  58.1                 79.8       39.9
-    64x64x1024 p                     68.4  59.6  61.8             91.1  82.9       70.0  55.4                 83.1       40.7
-    32x128x96                        67.1  63.4  60.9             92.2  85.8       71.4  56.7                 82.7       41.1
-    16x64x64, batch of 8             66.2  58.6  61.1             91.2  84.3       70.4  55.2                 83.1       40.8
-    64x512x13                        63.7  61.3  56.9             62.7  63.1       66.1  57.6                 63.8       38.8
+    256x256x256                      67.9  63.6  61.3             89.2  81.4       65.4  58.1                 79.8       78.2
+    64x64x1024 p                     68.4  59.6  61.8             91.1  82.9       70.0  55.4                 83.1       79.8
+    32x128x96                        67.1  63.4  60.9             92.2  85.8       71.4  56.7                 82.7       80.6
+    16x64x64, batch of 8             66.2  58.6  61.1             91.2  84.3       70.4  55.2                 83.1       80.0
+    64x512x13                        63.7  61.3  56.9             62.7  63.1       66.1  57.6                 63.8       76.1
 
 256x256x256 in packed panels reaches 95; 64x512x13 is bound by acc, 128 KiB that go to L2. K unrolled by 1, 2, 4 with VNNI, panels of 256:
 92, 95, 96; by 2 without an instruction it spills. vdpbf16ps (Zen 4 and newer, Sapphire Rapids) was not at hand: the loop for Zen 5 and

@@ -87,16 +87,16 @@ def need_tuning(problems: Sequence[Problem]) -> None:
             raise UsageError(str(bad), where="--tuning") from bad
 
 
-def _peak(threads: int) -> Probe:
+def _peak(threads: int, arithmetic: str) -> Probe:
     from benchgraph.runtime.peak import PeakProbe  # llvmlite, which mode L does without
 
-    return PeakProbe(threads, current())
+    return PeakProbe(threads, current(), arithmetic=arithmetic)
 
 
-def _kernel() -> Probe:
+def _kernel(arithmetic: str) -> Probe:
     from benchgraph.runtime.peak import kernel_probe
 
-    return kernel_probe(current())
+    return kernel_probe(current(), arithmetic)
 
 
 def _bandwidth(threads: int, sizes: Sequence[int]) -> Sequence[BandwidthProbe]:
@@ -126,7 +126,8 @@ def _free_bytes() -> int:
 
 @dataclass(frozen=True)
 class Bench:
-    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: by number of threads.
+    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: of the peak, by number of
+    threads and arithmetic (arithmetic.py); kernel: of the microkernel, by arithmetic.
 
     bandwidth: (threads, sizes) -> a probe for each size that makes a difference, the smallest first. evict: (arrays, bytes to touch page
     by page, threads) -> what makes the arrays cold.
@@ -134,8 +135,8 @@ class Bench:
 
     clock: Callable[[], float] = time.perf_counter
     library: Callable[[str], Library] = _library
-    probe: Callable[[int], Probe] = _peak
-    kernel: Callable[[], Probe] = _kernel
+    probe: Callable[[int, str], Probe] = _peak
+    kernel: Callable[[str], Probe] = _kernel
     free_bytes: Callable[[], int] = _free_bytes
     bandwidth: Callable[[int, Sequence[int]], Sequence[BandwidthProbe]] = _bandwidth
     evict: Callable[[Sequence[Array], int, int], Callable[[], None]] = _evict

@@ -34,14 +34,19 @@ def machine(m: Machine) -> str:
     """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
     lines = [f"{m.cpu}, {m.cores} cores, {m.isa}, {m.threads} threads; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
     for dtype, one in m.peak_flops_1_thread.items():
-        line = f"{dtype} peak {one / 1e9:.0f} GFLOP/s with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
+        unit = f"G{_operations(dtype)}/s"
+        line = f"{dtype} peak {one / 1e9:.0f} {unit} with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
         if dtype in m.microkernel:
             got = m.microkernel[dtype]
-            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} GFLOP/s ({got / one:.0%})"
+            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} {unit} ({got / one:.0%})"
         lines.append(line)
     if m.memory_bandwidth:
         lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s with {m.threads}")
     return "\n".join(lines)
+
+
+def _operations(arithmetic: str) -> str:
+    return "OP" if arithmetic == "int8" else "FLOP"
 
 
 def conditions(r: Result, mode: Mode) -> str:
@@ -51,7 +56,7 @@ def conditions(r: Result, mode: Mode) -> str:
     if r.num_streams > 1:
         said.append(f"{r.num_streams} streams: times are per execution finished")
     if r.peak:
-        said.append(f"peak {r.peak / 1e9:.1f} GFLOP/s")
+        said.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} G{_operations(r.arithmetic)}/s")
     nbytes = r.bytes * r.num_streams
     if rate := r.bandwidth(nbytes):
         what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
@@ -80,7 +85,10 @@ def label(p: PartitionTiming) -> str:
 
 
 def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
-    """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer."""
+    """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer.
+
+    The peak is that of the graph's arithmetic (arithmetic.py), whatever its products were computed in.
+    """
     return (
         milliseconds(t.min_s),
         milliseconds(t.median_s),

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchgraph.core.config import override
 from benchgraph.core.target import cpu_name, current, host
+from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Bench, Probe
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.results import Machine
@@ -29,14 +30,10 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
-        all_threads, one, kernel, read = _best([bench.probe(target.cores), bench.probe(1), bench.kernel(), memory])
-        return replace(
-            facts,
-            peak_flops={"f32": all_threads},
-            peak_flops_1_thread={"f32": one},
-            microkernel={"f32": kernel},
-            memory_bandwidth=read,
-        )
+        probes = [probe for a in ARITHMETICS for probe in (bench.probe(target.cores, a), bench.probe(1, a), bench.kernel(a))]
+        *found, read = _best([*probes, memory])
+        peaks, ones, kernels = (dict(zip(ARITHMETICS, found[i::3], strict=True)) for i in range(3))
+        return replace(facts, peak_flops=peaks, peak_flops_1_thread=ones, microkernel=kernels, memory_bandwidth=read)
 
 
 def _best(probes: list[Probe]) -> list[float]:

@@ -18,7 +18,7 @@ from benchgraph.harness.sketch import Sketch
 
 # Of the JSON report. 1: the first. 2: a case per line, source, phases_s, the ops of partitions, the accuracy of outputs. 3: bandwidth,
 # arithmetic intensity and shares of the roofs; cold caches and streams; the graph that was run.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Status(Enum):
@@ -185,7 +185,9 @@ class Result:
 
     errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out; partitions: the ids of their ops.
     flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
-    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached between the samples; bandwidth_samples: bytes/s at
+    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached in f32 between the samples, in every case, so that the
+    clock shows; arithmetic: what the graph's products are in (arithmetic.py), arithmetic_samples: what it reached in that, empty for f32.
+    bandwidth_samples: bytes/s at
     which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
     warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
     graph: what was run, as far as pictures show it; None where no graph could be made. told, differences: of several libraries. notes:
@@ -204,6 +206,8 @@ class Result:
     accuracy: tuple[Accuracy, ...] = ()
     timings: tuple[PolicyTiming, ...] = ()
     peak_samples: tuple[float, ...] = ()
+    arithmetic: str = "f32"
+    arithmetic_samples: tuple[float, ...] = ()
     bandwidth_samples: dict[int, tuple[float, ...]] = field(default_factory=dict)
     cold_cache: str = "none"
     num_streams: int = 1
@@ -226,8 +230,9 @@ class Result:
 
     @property
     def peak(self) -> float:
-        """The best FLOP/s the machine offered while the case was measured (so that no share of it flatters); 0 when not measured."""
-        return max(self.peak_samples, default=0.0)
+        """The best operations/s, in the graph's arithmetic, that the machine offered while the case was measured (so that no share of it
+        flatters); 0 when not measured."""
+        return max(self.arithmetic_samples or self.peak_samples, default=0.0)
 
     def bandwidth(self, nbytes: int) -> float:
         """The best bytes/s the machine offered to whoever reads that much memory over and over; 0 when not measured.
@@ -279,8 +284,8 @@ class Done:
 class Machine:
     """Where the numbers come from.
 
-    peak_flops: dtype -> FLOP/s of the arithmetic units with all threads, peak_flops_1_thread with one, microkernel the single-thread
-    FLOP/s of our GEMM microkernel on microkernel_shape, memory_bandwidth the bytes/s that all threads together read from memory; all
+    peak_flops: arithmetic -> operations/s of the units with all threads, peak_flops_1_thread with one, microkernel the single-thread
+    rate of our GEMM microkernel on microkernel_shape, memory_bandwidth the bytes/s that all threads together read from memory; all
     measured, and empty or 0 when nothing was timed.
     """
 

@@ -1,6 +1,6 @@
 """Results on disk: the JSON report, which is also what --resume reads.
 
-    {"schema_version": 3, "mode": "C", "source": "5f0c...", "origin": {...}, "machine": {...}, "cases": [
+    {"schema_version": 4, "mode": "C", "source": "5f0c...", "origin": {...}, "machine": {...}, "cases": [
     {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
@@ -49,7 +49,8 @@ from benchgraph.harness.sketch import OpSketch, Sketch
 
 Json: TypeAlias = dict[str, Any]
 
-READABLE = (2, SCHEMA_VERSION)  # version 2 said nothing of bandwidth: its timings were hot, its streams one, and nothing of the graph
+# Version 2 said nothing of bandwidth: its timings were hot, its streams one, and nothing of the graph; 3 knew f32's peak alone.
+READABLE = (2, 3, SCHEMA_VERSION)
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -91,7 +92,8 @@ def source() -> str:
 
 
 def _machine(m: Machine) -> Json:
-    micro, one = m.microkernel.get("f32", 0.0), m.peak_flops_1_thread.get("f32", 0.0)
+    one = m.peak_flops_1_thread
+    shares = {name: rate / one[name] for name, rate in m.microkernel.items()}
     return {
         "cpu": m.cpu,
         "cores": m.cores,
@@ -100,7 +102,7 @@ def _machine(m: Machine) -> Json:
         "versions": m.versions,
         "peak_flops": m.peak_flops,
         "peak_flops_1_thread": m.peak_flops_1_thread,
-        "microkernel": {"shape": m.microkernel_shape, "flops": {"f32": micro}, "share": {"f32": micro / one}} if one else None,
+        "microkernel": {"shape": m.microkernel_shape, "flops": m.microkernel, "share": shares} if one else None,
         "memory_bandwidth": m.memory_bandwidth,
     }
 
@@ -127,6 +129,8 @@ def _case(c: CaseResult) -> Json:
         "cold_cache": r.cold_cache,
         "num_streams": r.num_streams,
         "peak_samples": list(r.peak_samples),
+        "arithmetic": r.arithmetic,
+        "arithmetic_samples": list(r.arithmetic_samples),
         "bandwidth_samples": [{"bytes": size, "samples": list(found)} for size, found in r.bandwidth_samples.items()],
         "timings": {t.policy: _policy(t, r) for t in r.timings},
         "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.told],
@@ -189,7 +193,7 @@ def parse(text: str) -> tuple[ResultSet, str]:
     try:
         found = _document(text)
         if (version := found["schema_version"]) not in READABLE:
-            raise ParseError(f"schema version {version}; this benchgraph reads versions {' and '.join(map(str, READABLE))}")
+            raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
         machine = found["machine"] and _read_machine(found["machine"])
         origin = Origin(**found["origin"]) if "origin" in found else None
         cases = tuple(_read_case(c) for c in found["cases"])
@@ -240,6 +244,8 @@ def _read_case(d: Json) -> CaseResult:
         accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
         timings=tuple(PolicyTiming(policy, _read_timing(t), tuple(_read_partition(p) for p in t["partitions"])) for policy, t in timings),
         peak_samples=tuple(d["peak_samples"]),
+        arithmetic=d.get("arithmetic", "f32"),
+        arithmetic_samples=tuple(d.get("arithmetic_samples", ())),
         bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
         cold_cache=d.get("cold_cache", "none"),
         num_streams=d.get("num_streams", 1),

@@ -5,9 +5,10 @@ of each of the machine's roofs, in shuffled order, so that a change of frequency
 sampled the same way afterwards. A hot sample is as many executions as last MIN_SAMPLE_S, whose data stay in cache as they fall; a cold one
 a single execution, before which the data are flushed (cold.py). With streams, several executions run at the same time (streams.py).
 
-The roofs are the arithmetic peak, and the bandwidth at which the machine reads as many bytes as the case, or the partition, must move at
-least: hot data of that size may lie in a cache, and the probe then reads that cache. Cold data cannot, so the roof for `all` is memory's.
-Where only a part is cold (`wei`), the roof is that of hot data, which is too high rather than too low.
+The roofs are the arithmetic peak, in what the graph's products are in (arithmetic.py), and the bandwidth at which the machine reads as
+many bytes as the case, or the partition, must move at least: hot data of that size may lie in a cache, and the probe then reads that cache.
+Cold data cannot, so the roof for `all` is memory's. Where only a part is cold (`wei`), the roof is that of hot data, which is too high
+rather than too low.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from benchgraph.core.config import override
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.arithmetic import arithmetic
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
@@ -49,7 +51,9 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
         need_in_process(c.library, cold, streams)
     rng = random.Random(settings.seed)
     with override(threads=each) if streams > 1 else nullcontext():
-        return _measure(problem, graph, contenders, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams))
+        return _measure(
+            problem, graph, contenders, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams, arithmetic(graph))
+        )
 
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
@@ -76,6 +80,8 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         input_bytes=sum(t.nbytes for t in graph.inputs),
         timings=tuple(timings),
         peak_samples=tuple(session.peaks),
+        arithmetic=session.arithmetic,
+        arithmetic_samples=tuple(session.arithmetic_peaks),
         bandwidth_samples={size: tuple(samples) for size, samples in sorted(session.bandwidths.items())},
         cold_cache=settings.cold_cache,
         num_streams=session.streams,
@@ -101,7 +107,10 @@ def _notes(session: _Session, graph: Graph) -> Iterator[str]:
 
 @dataclass
 class _Session:
-    """How a case is measured, and what the roofs were meanwhile. threads: of all streams together; bandwidths: by bytes read."""
+    """How a case is measured, and what the roofs were meanwhile. threads: of all streams together; bandwidths: by bytes read.
+
+    peaks: of f32; arithmetic_peaks: of the graph's own arithmetic, where that is another one.
+    """
 
     bench: Bench
     rng: random.Random
@@ -109,6 +118,8 @@ class _Session:
     cold: ColdCache
     streams: int
     threads: int
+    arithmetic: str
+    arithmetic_peaks: list[float] = field(default_factory=list)
     peaks: list[float] = field(default_factory=list)
     bandwidths: dict[int, list[float]] = field(default_factory=dict)
 
@@ -128,12 +139,14 @@ class _Session:
     def _sampled(self, work: Sequence[Work], sizes: Sequence[int], budget_s: float) -> list[Timing]:
         """Timings of all work, interleaved with samples of the peak and of the bandwidths at these sizes."""
         samplers = [self._sampler(w) for w in work]
-        peak = self.bench.probe(self.threads)
+        probes = [self.bench.probe(self.threads, name) for name in dict.fromkeys(("f32", self.arithmetic))]
         streams = self.bench.bandwidth(self.threads, [sys.maxsize] if self.cold.what == "all" else [n * self.streams for n in sizes])
-        sources = [*(s.sample for s in samplers), peak.sample, *(s.sample for s in streams)]
+        sources = [*(s.sample for s in samplers), *(p.sample for p in probes), *(s.sample for s in streams)]
         samples = interleave(sources, Rounds(budget_s, self.fixed, self.bench.clock), self.rng)
-        self.peaks += samples[len(samplers)]
-        for probe, found in zip(streams, samples[len(samplers) + 1 :], strict=True):
+        peaks, bandwidths = samples[len(samplers) :][: len(probes)], samples[len(samplers) + len(probes) :]
+        self.peaks += peaks[0]
+        self.arithmetic_peaks += [x for found in peaks[1:] for x in found]
+        for probe, found in zip(streams, bandwidths, strict=True):
             self.bandwidths.setdefault(probe.nbytes, []).extend(found)
         return [Timing(found, s.executions) for found, s in zip(samples, samplers, strict=False)]
 

@@ -1,135 +1,149 @@
-"""What the machine can do: its arithmetic peak, measured by loops that touch nothing but registers, and the microkernel's share of it."""
+"""What the machine can do: its arithmetic peaks, measured by loops that touch nothing but registers, and the microkernel's shares."""
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
 
-import numpy as np
 from llvmlite import ir
 
 from benchgraph.codegen import microkernel
+from benchgraph.codegen.blocks import advanced
+from benchgraph.codegen.convert import value_type
+from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import I64, PTR, VOID, has_fma
+from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.runtime.burst import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
+from benchgraph.tir.ir import GROUPS, DTypes
 
-_ACCUMULATORS = 12  # latency 4 or 5, two per cycle: ten in flight are enough, and twelve fit 16 registers with their operand
+# What products may be in, by the names that results have for them.
+ARITHMETIC: dict[str, DTypes] = {
+    "f32": (DType.f32, DType.f32, DType.f32),
+    "bf16": (DType.bf16, DType.bf16, DType.f32),
+    "int8": (DType.u8, DType.s8, DType.s32),
+}
+_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1}  # as it is stored
+_FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101}  # lanes of what is multiplied: halves, or bytes of 1
+_LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
 _SAMPLE_S, _SAMPLES = 10e-3, 5
 _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a second-level cache
 
 
 class PeakProbe:
-    """Measures the f32 peak in short bursts, so that a harness can take one between two timings."""
+    """Measures a peak in short bursts, so that a harness can take one between two timings.
 
-    def __init__(self, threads: int, target: Target, runtime: str | None = None) -> None:
+    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is what it comes to at the rate of f32's
+    instructions: bf16 is widened and needs the same ones; int8 needs one for a product with its sum, which f32 without fma needs two for.
+    """
+
+    def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
         self._threads = threads
-        self._code, self._flops_per_turn = _peak_code(threads, target, runtime)
+        self._code, self._flops_per_turn = _peak_code(threads, target, runtime, arithmetic)
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self._code.address("run"))
         self._turns = calibrated(self._run, BURST_S, 1)
 
     def sample(self) -> float:
-        """FLOP/s of all threads together over about a millisecond."""
+        """Operations/s of all threads together over about a millisecond; a product with its sum is two."""
         return self._measure(self._turns)
 
     def _measure(self, turns: int) -> float:
         return self._threads * turns * self._flops_per_turn / seconds(self._run, turns, self._threads)
 
     def peak(self) -> float:
-        """FLOP/s, the best of several samples of 10 ms."""
+        """Operations/s, the best of several samples of 10 ms."""
         turns = int(self._turns * _SAMPLE_S / BURST_S)
         return max(self._measure(turns) for _ in range(_SAMPLES))
 
 
-def peak_flops(threads: int, target: Target, runtime: str | None = None) -> float:
-    """Measured f32 FLOP/s of the vector units with this many threads: fused multiply-adds, or pairs where the ISA has none."""
-    return PeakProbe(threads, target, runtime).peak()
+def peak_flops(threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> float:
+    """Measured operations/s of the vector units with this many threads; in f32 fused multiply-adds, or pairs where the ISA has none."""
+    return PeakProbe(threads, target, runtime, arithmetic).peak()
 
 
 class KernelProbe:
-    """Measures the f32 microkernel on one cache-resident block, on one thread."""
+    """Measures the microkernel on one cache-resident block, on one thread."""
 
-    def __init__(self, target: Target) -> None:
-        self._code = _kernel_code(target)
-        self._buffers = [aligned(_BLOCK * _BLOCK * 4) for _ in range(3)]
-        for buffer in self._buffers:
-            buffer.view(np.float32)[:] = np.float32(1 / _BLOCK)
+    def __init__(self, target: Target, arithmetic: str = "f32") -> None:
+        dtypes = ARITHMETIC[arithmetic]
+        self._code = _kernel_code(target, dtypes)
+        self._buffers = [aligned(_BLOCK * _BLOCK * dtype.bits // 8) for dtype in dtypes]
+        for buffer, dtype in zip(self._buffers[:2], dtypes, strict=False):
+            bits = dtype.numpy if dtype is DType.f32 else f"u{dtype.bits // 8}"
+            buffer.view(bits)[:] = _ONE[dtype]
         self._addresses = [buffer.ctypes.data for buffer in self._buffers]
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(self._code.address("run"))
         self._times = calibrated(self._run, BURST_S, *self._addresses)
 
     def sample(self) -> float:
-        """FLOP/s over about a millisecond."""
+        """Operations/s over about a millisecond."""
         return self._times * 2 * _BLOCK**3 / seconds(self._run, self._times, *self._addresses)
 
 
-def kernel_probe(target: Target) -> KernelProbe:
-    return KernelProbe(target)
+def kernel_probe(target: Target, arithmetic: str = "f32") -> KernelProbe:
+    return KernelProbe(target, arithmetic)
 
 
-_PEAK = """
-declare void @{parallel}(ptr, ptr, i64)
-declare {type} @llvm.{operation}.{mangled}({type}, {type}, {type})
-@factor = global {type} splat (float 0.5)
-
-define internal void @burst(ptr %turns.at, i64 %begin, i64 %end, i64 %thread) {{
-entry:
-  %sink = alloca {type}
-  %factor = load {type}, ptr @factor
-  %shares = sub i64 %end, %begin
-  %each = load i64, ptr %turns.at
-  %turns = mul i64 %each, %shares
-  br label %turn
-turn:
-  %t = phi i64 [0, %entry], [%t.next, %turn]
-{phis}
-{operations}
-  %t.next = add i64 %t, 1
-  %more = icmp slt i64 %t.next, %turns
-  br i1 %more, label %turn, label %done
-done:
-{stores}
-  ret void
-}}
-
-define void @run(i64 %turns, i64 %threads) {{
-  %turns.at = alloca i64
-  store i64 %turns, ptr %turns.at
-  call void @{parallel}(ptr @burst, ptr %turns.at, i64 %threads)
-  ret void
-}}
-"""
+def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: str) -> tuple[Code, int]:
+    """(code of `run(turns, threads)`, operations of one turn on one thread)."""
+    dtypes = ARITHMETIC[arithmetic if is_native(ARITHMETIC[arithmetic], target.isa) else "f32"]
+    products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step
+    accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
+    module = ir.Module(name="peak")
+    burst = _burst(module, target, dtypes, accumulators)
+    run = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "run")
+    b = ir.IRBuilder(run.append_basic_block())
+    at = stack(b, I64)
+    b.store(run.args[0], at)
+    b.call(declare(module, PARALLEL, VOID, [PTR, PTR, I64]), [burst, at, run.args[1]])
+    b.ret_void()
+    return jit(str(module), replace(target, cores=threads), runtime), 2 * products * accumulators * target.lanes
 
 
-def _peak_code(threads: int, target: Target, runtime: str | None) -> tuple[Code, int]:
-    """(code of `run(turns, threads)`, floating-point operations of one turn on one thread).
+def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
+    """The task: so many turns for each of its shares, in each of which every accumulator takes one step.
 
-    x = x / 2 + 1/2 stays near 1. The factor is loaded, so it is no constant; the volatile stores keep the results alive.
+    f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
+    they are no constants; a global holds the results, so they are needed.
     """
-    type = f"<{target.lanes} x float>"
-    operation, mangled = "fma" if has_fma(target.isa) else "fmuladd", f"v{target.lanes}f32"
-    each = range(_ACCUMULATORS)
-    text = _PEAK.format(
-        parallel=PARALLEL,
-        type=type,
-        operation=operation,
-        mangled=mangled,
-        phis="\n".join(f"  %x{i} = phi {type} [%factor, %entry], [%y{i}, %turn]" for i in each),
-        operations="\n".join(
-            f"  %y{i} = call {type} @llvm.{operation}.{mangled}({type} %x{i}, {type} %factor, {type} %factor)" for i in each
-        ),
-        stores="\n".join(f"  store volatile {type} %y{i}, ptr %sink" for i in each),
-    )
-    return jit(text, replace(target, cores=threads), runtime), 2 * _ACCUMULATORS * target.lanes
+    lanes = target.lanes
+    operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
+    factor, sink = ir.GlobalVariable(module, operand, "factor"), ir.GlobalVariable(module, ir.ArrayType(total, accumulators), "sink")
+    factor.initializer, sink.initializer = constant(operand, _FACTOR[dtypes[0]]), ir.Constant(sink.value_type, None)
+    factor.type = sink.type = PTR  # llvmlite still gives globals a typed pointer
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
+    function.linkage = "internal"
+    entry, turn, done = (function.append_basic_block(name) for name in ("entry", "turn", "done"))
+    b = ir.IRBuilder(entry)
+    loaded = b.load(factor, typ=operand)
+    turns = b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1]))
+    b.branch(turn)
+    b.position_at_end(turn)
+    count, sums = b.phi(I64), [b.phi(total) for _ in range(accumulators)]
+    steps = [
+        dot(b, x, loaded, loaded, target.isa) if operand == vector(F32, lanes) else dot(b, loaded, loaded, x, target.isa) for x in sums
+    ]
+    following = b.add(count, I64(1))
+    b.cbranch(b.icmp_signed("<", following, turns), turn, done)
+    for phi, first, later in zip([count, *sums], [I64(0), *[constant(total, 0)] * accumulators], [following, *steps], strict=True):
+        phi.add_incoming(first, entry)
+        phi.add_incoming(later, turn)
+    b.position_at_end(done)
+    for i, x in enumerate(steps):
+        b.store(x, advanced(b, sink, i, total))
+    b.ret_void()
+    return function
 
 
-def _kernel_code(target: Target) -> Code:
+def _kernel_code(target: Target, dtypes: DTypes) -> Code:
     """Code of `run(times, src, wei, acc)`."""
     module = ir.Module(name="kernel")
-    block = microkernel.Kernel(_BLOCK, _BLOCK, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=_BLOCK, acc_row_stride=_BLOCK)
+    wei_row = _BLOCK * GROUPS[dtypes]
+    block = microkernel.Kernel(_BLOCK, _BLOCK, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
     kernel = microkernel.define(module, block, target)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, PTR, PTR, PTR]), "run")
     entry, turn, done = (run.append_basic_block(name) for name in ("entry", "turn", "done"))

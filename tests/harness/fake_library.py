@@ -168,6 +168,9 @@ def bandwidth(threads: int, sizes: Sequence[int]) -> list[FakeProbe]:
     return [FakeProbe(threads * (MEMORY if n == MEMORY_BYTES else BANDWIDTH), n) for n in found]
 
 
+FASTER = {"f32": 1, "bf16": 2, "int8": 4}  # than f32
+
+
 def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
     def evict(arrays: Sequence[np.ndarray], tlb_bytes: int, threads: int) -> Callable[[], None]:
         def go() -> None:
@@ -179,8 +182,8 @@ def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
     return Bench(
         clock=library.clock,
         library=lambda name: library,
-        probe=lambda threads: FakeProbe(threads * PEAK),
-        kernel=lambda: FakeProbe(KERNEL),
+        probe=lambda threads, arithmetic: FakeProbe(threads * FASTER[arithmetic] * PEAK),
+        kernel=lambda arithmetic: FakeProbe(FASTER[arithmetic] * KERNEL),
         free_bytes=lambda: free_bytes,
         bandwidth=bandwidth,
         evict=evict,

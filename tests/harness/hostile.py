@@ -22,7 +22,7 @@ from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.bench import Bench
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import load
-from tests.harness.fake_library import PEAK, Clock, Compiled, FakeLibrary, FakeProbe, bandwidth
+from tests.harness.fake_library import FASTER, PEAK, Clock, Compiled, FakeLibrary, FakeProbe, bandwidth
 
 GIB = 1 << 30
 FREE_BYTES = 3 * GIB  # what the bench says is free: a worker of two may use 1.35 GiB, one alone 2.7
@@ -118,15 +118,19 @@ def library(name: str) -> Hostile:
     return Hostile(CLOCK)
 
 
-def probe(threads: int = 1) -> FakeProbe:
-    return FakeProbe(threads * PEAK)
+def probe(threads: int, arithmetic: str) -> FakeProbe:
+    return FakeProbe(threads * FASTER[arithmetic] * PEAK)
+
+
+def kernel(arithmetic: str) -> FakeProbe:
+    return FakeProbe(FASTER[arithmetic] * PEAK)
 
 
 def free_bytes() -> int:
     return FREE_BYTES
 
 
-BENCH = Bench(clock, library, probe, probe, free_bytes, bandwidth)
+BENCH = Bench(clock, library, probe, kernel, free_bytes, bandwidth)
 
 
 def write_cases(folder: Path) -> None:

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.target import current
+from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Probe
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.machine import PROBES, describe
-from tests.harness.fake_library import KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
+from tests.harness.fake_library import FASTER, KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
 
 
 def test_mode_c_does_not_measure() -> None:
@@ -22,8 +23,9 @@ def test_mode_c_does_not_measure() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_mode_p_measures_one_thread_all_threads_and_the_microkernel(threads: int) -> None:
     m = describe(Globals(mode=Mode.performance, threads=threads), fake_bench(FakeLibrary(Clock())))
-    assert (m.threads, m.peak_flops, m.peak_flops_1_thread) == (threads, {"f32": threads * PEAK}, {"f32": PEAK})
-    assert m.microkernel == {"f32": KERNEL}
+    ones = {name: factor * PEAK for name, factor in FASTER.items()}
+    assert (m.threads, m.peak_flops, m.peak_flops_1_thread) == (threads, {name: threads * one for name, one in ones.items()}, ones)
+    assert m.microkernel == {name: factor * KERNEL for name, factor in FASTER.items()}
     assert m.memory_bandwidth == threads * MEMORY
 
 
@@ -41,18 +43,18 @@ def test_a_peak_is_the_best_of_several_samples() -> None:
             self.rate += 1.0
             return self.rate
 
-    bench = replace(fake_bench(FakeLibrary(Clock())), probe=lambda threads: Rising())
-    assert describe(Globals(mode=Mode.performance), bench).peak_flops == {"f32": PROBES}
+    bench = replace(fake_bench(FakeLibrary(Clock())), probe=lambda threads, arithmetic: Rising())
+    assert describe(Globals(mode=Mode.performance), bench).peak_flops == dict.fromkeys(ARITHMETICS, PROBES)
 
 
 def test_the_peak_is_that_of_the_instruction_set() -> None:
     asked = []
     usual = fake_bench(FakeLibrary(Clock()))
 
-    def kernel() -> Probe:
+    def kernel(arithmetic: str) -> Probe:
         asked.append(current().isa.name)
-        return usual.kernel()
+        return usual.kernel(arithmetic)
 
     bench = replace(usual, kernel=kernel)
     machine = describe(Globals(mode=Mode.performance, isa="portable"), bench)
-    assert (machine.isa, asked) == ("portable", ["portable"])
+    assert (machine.isa, asked) == ("portable", ["portable"] * 3)

@@ -77,8 +77,8 @@ def test_what_is_no_report_is_refused(text: str) -> None:
 
 
 def test_another_schema_is_named() -> None:
-    with pytest.raises(ParseError, match=r"schema version 1; this benchgraph reads versions 2 and 3"):
-        parse(render(RESULTS).replace('"schema_version": 3', '"schema_version": 1'))
+    with pytest.raises(ParseError, match=r"schema version 1; this benchgraph reads versions 2, 3, 4"):
+        parse(render(RESULTS).replace('"schema_version": 4', '"schema_version": 1'))
 
 
 def test_a_report_of_version_2_is_read() -> None:
@@ -86,10 +86,25 @@ def test_a_report_of_version_2_is_read() -> None:
     document = json.loads(render(RESULTS)) | {"schema_version": 2}
     del document["machine"]["memory_bandwidth"]
     for case in document["cases"]:
-        del case["bandwidth_samples"], case["cold_cache"], case["num_streams"]
+        del case["bandwidth_samples"], case["cold_cache"], case["num_streams"], case["arithmetic"], case["arithmetic_samples"]
     found, _ = parse(json.dumps(document))
     before = replace(MEASURED, bandwidth_samples={}, cold_cache="none", num_streams=1)
     assert found == replace(RESULTS, machine=replace(MACHINE, memory_bandwidth=0.0), cases=(replace(CASES[0], result=before), *CASES[1:]))
+
+
+def test_a_report_of_version_3_has_shares_of_the_f32_peak() -> None:
+    document = json.loads(render(RESULTS)) | {"schema_version": 3}
+    for case in document["cases"]:
+        del case["arithmetic"], case["arithmetic_samples"]
+    found, _ = parse(json.dumps(document))
+    assert found == RESULTS
+
+
+def test_the_peak_of_an_arithmetic_is_kept() -> None:
+    case = replace(CASES[0], result=replace(MEASURED, arithmetic="int8", arithmetic_samples=(4e9, 5e9)))
+    found, _ = parse(render(replace(RESULTS, cases=(case,))))
+    assert found.cases == (case,)
+    assert found.cases[0].result.peak == 5e9
 
 
 def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.distrust import distrust
 from benchgraph.harness.knobs import Globals, Mode
@@ -13,7 +14,20 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, interleave
 from benchgraph.harness.timing import measure
-from tests.harness.fake_library import BANDWIDTH, CALL_S, COMPILE_S, MEMORY, MEMORY_BYTES, OP_S, PEAK, Clock, FakeLibrary, fake_bench, held
+from tests.harness.fake_library import (
+    BANDWIDTH,
+    CALL_S,
+    COMPILE_S,
+    FASTER,
+    MEMORY,
+    MEMORY_BYTES,
+    OP_S,
+    PEAK,
+    Clock,
+    FakeLibrary,
+    fake_bench,
+    held,
+)
 
 
 class Steady:
@@ -124,6 +138,19 @@ def test_costs_come_from_the_op_table() -> None:
 def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
     assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 8  # four with the wholes, four with the partitions
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(DType.bf16, "bf16"), (DType.f16, "f32")])
+def test_shares_are_of_the_peak_of_what_the_products_are_in(dtype: DType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And f32's is sampled beside it, from which drift is known."""
+    monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
+    b, library = GraphBuilder(), FakeLibrary(Clock())
+    b.op("MatMul", b.input((4, 8), dtype), b.constant((8, 16), dtype))
+    result = held(measure, problem(fix_times_per_prb=4, policy=("fused",)), b.graph(), library, fake_bench(library))
+    assert (result.arithmetic, result.peak) == (name, 3 * FASTER[name] * PEAK)
+    assert result.peak_samples == (3 * PEAK,) * 4
+    assert result.arithmetic_samples == ((3 * FASTER[name] * PEAK,) * 4 if name != "f32" else ())
+    assert result.roofline(result.timings[0]).peak == result.peak
 
 
 def spent(timing: Timing) -> float:

@@ -263,7 +263,7 @@ class Probe:
 
 def tune(*words: str) -> Result:
     clock = Clock()
-    bench = Bench(clock=clock, library=lambda name: Timed(clock), probe=lambda threads: Probe())  # type: ignore[arg-type, return-value]
+    bench = Bench(clock=clock, library=lambda name: Timed(clock), probe=lambda threads, arithmetic: Probe())  # type: ignore[arg-type, return-value]
     return CliRunner().invoke(main, ["tune", *words], obj=bench)
 
 

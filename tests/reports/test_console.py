@@ -39,7 +39,7 @@ f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 6 GFLOP/s (
 memory is read at 2.0 GB/s with 2
 
 --mode=P --graph --case=a.json
-hot caches; peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)
+hot caches; f32 peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)
 policy / partition         | min ms | median ms | GFLOP/s | % peak | GB/s |   % bw | FLOP/B | roof | compile ms | ratio
 ---------------------------+--------+-----------+---------+--------+------+--------+--------+------+------------+------
 fused (1 partition)        | 0.9000 |    1.0000 |     8.0 |  50.0% |  1.0 |  20.0% |    8.0 | peak |       10.0 |  1.00
@@ -107,13 +107,18 @@ def test_without_roofs_there_are_rates_alone() -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"cold_cache": "all+tlb:1G"}, "cold caches (all+tlb:1G); peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading memory)"),
-        ({"cold_cache": "wei"}, "cold caches (wei); peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)"),
+        ({"cold_cache": "all+tlb:1G"}, "cold caches (all+tlb:1G); f32 peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading memory)"),
+        ({"cold_cache": "wei"}, "cold caches (wei); f32 peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)"),
         (
             {"num_streams": 2},
-            "hot caches; 2 streams: times are per execution finished; peak 16.0 GFLOP/s; bandwidth 2.0 GB/s (reading 2 MB over and over)",
+            "hot caches; 2 streams: times are per execution finished; f32 peak 16.0 GFLOP/s; "
+            "bandwidth 2.0 GB/s (reading 2 MB over and over)",
         ),
         ({"peak_samples": (), "bandwidth_samples": {}}, "hot caches"),
+        (
+            {"arithmetic": "int8", "arithmetic_samples": (64e9, 60e9)},
+            "hot caches; int8 peak 64.0 GOP/s; bandwidth 5.0 GB/s (reading 1 MB over and over)",
+        ),
     ],
 )
 def test_the_conditions_of_the_measurement_are_said(more: dict[str, object], line: str) -> None:

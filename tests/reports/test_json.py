@@ -40,7 +40,7 @@ def document(machine: Machine | None = MACHINE) -> dict:
 def test_the_top_level() -> None:
     d = document()
     assert list(d) == ["schema_version", "mode", "source", "machine", "cases", "elapsed_s", "summary"]
-    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (3, "P", 2.0)
+    assert (d["schema_version"], d["mode"], d["elapsed_s"]) == (4, "P", 2.0)
 
 
 def test_the_machine_carries_measured_peaks_per_dtype() -> None:
@@ -98,6 +98,8 @@ def test_a_measured_case() -> None:
         "cold_cache": "wei",
         "num_streams": 1,
         "peak_samples": [16e9, 15e9],
+        "arithmetic": "f32",
+        "arithmetic_samples": [],
         "bandwidth_samples": [{"bytes": 40, "samples": [800.0, 640.0]}],
         "timings": {
             "fused": {

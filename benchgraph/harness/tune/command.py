@@ -14,6 +14,7 @@ from benchgraph.core.options import Forced
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
 from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.arithmetic import arithmetic
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
@@ -143,5 +144,6 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
         asked = replace(partition, options=replace(partition.options, forced=(choice,)))
         return build(graph, contender, (asked,), [inputs]).whole.chain
 
-    searcher = Searcher(chain, bench.clock, bench.probe(current().cores).sample, rng, request.rounds)
+    peak = bench.probe(current().cores, arithmetic(graph))
+    searcher = Searcher(chain, bench.clock, peak.sample, rng, request.rounds)
     return Outcome(problem.repro, machine_key(current()), searcher.search(space.chosen, tried), len(space.legal), flops(graph.ops))
