@@ -18,6 +18,7 @@ from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType
 from benchgraph.core.tuning import tuned
+from benchgraph.core.undisturbed import undisturbed
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
@@ -37,6 +38,7 @@ _ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)
 SWITCHES = {p.switch: " and ".join(q.name for q in _ALL if q.switch == p.switch) for p in _ALL if p.switch}
 
 
+@undisturbed()
 def compile_partition(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Executable:
     """Compile one partition for the target (this machine, as configured, unless given).
 

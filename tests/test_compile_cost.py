@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from benchgraph.compile import compile_partition
+from benchgraph.core.errors import Unimplemented
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import host
 from benchgraph.gir import domain
@@ -81,3 +84,34 @@ def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:
     assert hash(x) == hash(Node(3))
     assert repr(x) == repr(Node(3))
     assert twice.__doc__ == "Doubled."
+
+
+def test_a_compilation_is_not_interrupted_by_garbage_collection() -> None:
+    b, found = GraphBuilder(), list[str]()
+    b.op("ReLU", b.input((8, 32)))
+    (p,) = partitions(b.graph(), Policy.fused)
+
+    def note(phase: str, info: object) -> None:
+        found.append(phase)
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    gc.callbacks.append(note)
+    try:
+        before = len(found)
+        compile_partition(p)
+        inside = found[before + 2 : -2]  # but for what the calls around it cause
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*threshold)
+    assert len(inside) < 20, "thousands with collections"
+    assert gc.isenabled()
+    with pytest.raises(Unimplemented):
+        compile_partition(replace(p, reason="no"))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        compile_partition(p)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
