@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.framework.context import counters
 from benchgraph.framework.kernel import Kernel
 from benchgraph.library.cache import Cache
+from benchgraph.library.engine import Engine
 
 DEFAULT_CAPACITY = 1024  # kernels per thread, as many as the library keeps for all
 
@@ -31,6 +33,11 @@ class Signature:
 
     def __hash__(self) -> int:
         return self._hash
+
+
+def compiled_for(engine: Engine) -> tuple[Hashable, ...]:
+    """What of an engine, and of the configuration, decides what is compiled and where its memory is from."""
+    return engine.kind, engine.target, engine.allocator, config().runtime
 
 
 _capacity = DEFAULT_CAPACITY

@@ -10,7 +10,7 @@ from functools import cache
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
-from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import MemoryDesc, describe
 from benchgraph.framework.fallback import fallback_compute
@@ -106,7 +106,7 @@ def _offload(
 ) -> None:
     ins = tuple(_wanted(a, layout) for a in inputs)
     outs = tuple(_in(a, layout) for a in dst)
-    parts = ("op", op.kind, op.attrs, tuple(_unnamed(t) for t in op.inputs), engine.target, ins, outs)
+    parts = ("op", op.kind, op.attrs, tuple(_unnamed(t) for t in op.inputs), compiled_for(engine), ins, outs)
     kernel = cached(Signature(parts), lambda: _compiled(op, ins, outs, engine))
     memories = [a.reordered(d, scope) for a, d in zip(inputs, ins, strict=True)]
     with outputs(dst, outs, reqs, scope, inputs, kernel.inplace) as written:

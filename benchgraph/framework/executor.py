@@ -35,7 +35,6 @@ from benchgraph.partition.ir import Policy
 
 PROGRAMS = 64  # sets of shapes that an executor is ready for
 WORKSPACES = 4  # of them, those that a thread keeps memory for
-NO_REQUESTS: Mapping[int, OpReq] = {}
 
 
 @dataclass(frozen=True)
@@ -74,21 +73,21 @@ class Executor:
     def __init__(
         self,
         graph: Graph,
-        params: Mapping[int, NDArray] = {},  # never changed
+        params: Mapping[int, NDArray] | None = None,
         *,
         policy: Policy = Policy.fused,
         fallback: Collection[int | str] = (),
-        kernels: Mapping[int, NumpyKernel] = {},
+        kernels: Mapping[int, NumpyKernel] | None = None,
         prepacks: bool = True,
         propagates: bool = True,
         engine: Engine | None = None,
     ) -> None:
         self._graph = _row_major(graph)
-        self.params, self._kernels = dict(params), dict(kernels)
+        self.params, self._kernels = dict(params or {}), dict(kernels or {})
         self._policy, self._prepacks, self._propagates = policy, prepacks, propagates
         self._engine = engine or Engine()
-        forced = {op.id: "asked for" for op in graph.ops if op.id in fallback or op.kind in fallback}
-        self._refused = {**forced, **dict.fromkeys(kernels, "the framework has a kernel of its own")}
+        forced = {op.id: "asked for" for op in graph.ops if op.outputs and (op.id in fallback or op.kind in fallback)}
+        self._refused = {**forced, **dict.fromkeys(self._kernels, "the framework has a kernel of its own")}
         self._inputs = {t.id: t for t in self._graph.inputs}
         self._programs: Cache[Program] = Cache(PROGRAMS)
         self._per_thread = _PerThread()
@@ -113,7 +112,7 @@ class Executor:
         self,
         inputs: Mapping[int, NDArray],
         dst: Mapping[int, NDArray] | None = None,
-        requests: Mapping[int, OpReq] = NO_REQUESTS,
+        requests: Mapping[int, OpReq] | None = None,
         *,
         is_train: bool = False,
     ) -> dict[int, NDArray]:
@@ -123,7 +122,7 @@ class Executor:
         is_train: weights lie in the default layout and may change, as do outputs, among them the gradients. Raises what is wrong with an
         array, a request or the shapes, naming array and op, with every array unchanged.
         """
-        given = dst or {}
+        given, requests = dst or {}, requests or {}
         with counted() as done:
             env = self._bound(inputs)
             self._settle_weights(is_train=is_train)

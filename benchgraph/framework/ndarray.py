@@ -285,9 +285,10 @@ class NDArray:
 
     def window(self, found: Store) -> Bytes:
         """The window of row-major memory; the same array object as long as the buffer is the same."""
-        if self._window is None or self._window[0] is not found.buffer:
-            self._window = found.buffer, self.part(found.buffer)
-        return self._window[1]
+        window = self._window  # taken once: another thread may exchange it
+        if window is None or window[0] is not found.buffer:
+            window = self._window = found.buffer, self.part(found.buffer)
+        return window[1]
 
     def part(self, memory: Bytes) -> Bytes:
         """The window of a row-major buffer."""

@@ -12,7 +12,7 @@ from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape
-from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import MemoryDesc, describe
 from benchgraph.framework.kernel import Kernel
@@ -36,7 +36,7 @@ def panels(dtype: DType, shape: Shape, engine: Engine) -> MemoryDesc | None:
         return Kernel(Partition(Op(0, REORDER, NO_ATTRS, (src,), (dst,))), [src], [opened], engine)
 
     try:
-        (desc,) = cached(Signature(("panels", flat, engine.target)), compiled).outputs
+        (desc,) = cached(Signature(("panels", flat, compiled_for(engine))), compiled).outputs
     except Unimplemented:
         return None
     return None if desc.is_plain else desc

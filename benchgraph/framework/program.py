@@ -18,7 +18,7 @@ from typing import TypeAlias
 from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
-from benchgraph.framework.cache import Signature, cached
+from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.desc import MemoryDesc, of_logical
 from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.planner import Plan, Value, plan
@@ -108,7 +108,7 @@ def build(
     """
     reasons = dict(refused)
     while True:
-        steps = _steps(graph, reasons, policy, propagates=propagates)
+        steps = _steps(graph, reasons, policy, engine, propagates=propagates)
         found = _compile(graph, steps, describe, engine)
         if isinstance(found, Plan):
             inside = tuple(t for step in steps for t in step.outs if t.id in found.slot)
@@ -116,7 +116,7 @@ def build(
         reasons |= found
 
 
-def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, *, propagates: bool) -> tuple[Step, ...]:
+def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, engine: Engine, *, propagates: bool) -> tuple[Step, ...]:
     library = LibraryGraph(graph.engine_kind, FpmathMode(graph.fpmath_mode))
     library.set_fpmath_mode(FpmathMode(graph.fpmath_mode), bool(graph.fpmath_apply_to_int))
     for op in graph.ops:
@@ -137,7 +137,7 @@ def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, *, propagat
     for p in cut:
         if p.is_supported:
             d = p.description
-            same, opened = Signature((replace(d, id=0),)), tuple(map(is_open, d.outputs))
+            same, opened = Signature((replace(d, id=0), compiled_for(engine))), tuple(map(is_open, d.outputs))
             steps.append(PartitionStep(_label(len(steps), d.ops), d.ops, d.inputs, d.outputs, p, same, opened))
         else:
             (id,) = p.ops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
+from benchgraph.core.target import current
 from benchgraph.framework.cache import Signature, get_kernel_cache_capacity, kernel_cache, set_kernel_cache_capacity
 from benchgraph.framework.context import counted
 from benchgraph.framework.desc import describe
@@ -19,6 +21,7 @@ from benchgraph.framework.dispatch import invoke
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.graph.ir import Op
+from benchgraph.library.engine import Engine
 from benchgraph.partition.ir import Policy
 from tests.framework.models import arrays, mlp
 
@@ -135,3 +138,23 @@ def test_training_and_inference_are_compiled_apart() -> None:
     assert executor.last.counters.misses == 1
     executor.forward(inputs, is_train=True)
     assert executor.last.counters.misses == 0
+
+
+def test_engines_of_other_targets_are_compiled_apart() -> None:
+    """I13: code for one thread, or for another instruction set, is other code."""
+    x, y = NDArray.of(np.ones((2, 4), np.float32)), NDArray.empty((2, 4))
+    one = Engine(target=replace(current(), cores=1))
+    two = Engine(target=replace(current(), cores=2))
+    for engine, misses in ((one, 1), (two, 1), (one, 0), (Engine(target=one.target), 0)):
+        with counted() as c:
+            invoke(Op(0, "ReLU"), [x], [y], engine=engine)
+        assert c.misses == misses
+
+
+def test_executors_share_kernels_only_for_the_same_graph_and_engine() -> None:
+    g = mlp()
+    _, inputs, params = arrays(g)
+    for engine, fresh in ((Engine(), True), (Engine(), False), (Engine(target=replace(current(), cores=1 + current().cores)), True)):
+        executor = Executor(g, params, engine=engine)
+        executor.forward(inputs)
+        assert (executor.last.counters.misses > 0) is fresh
