@@ -9,7 +9,7 @@ from functools import cache
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, Unimplemented
 from benchgraph.core.layout import Layout
-from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import MemoryDesc, describe
@@ -106,7 +106,7 @@ def _offload(
 ) -> None:
     ins = tuple(_wanted(a, layout) for a in inputs)
     outs = tuple(_in(a, layout) for a in dst)
-    parts = ("op", op.kind, op.attrs, tuple(_unnamed(t) for t in op.inputs), compiled_for(engine), ins, outs)
+    parts = ("op", op.kind, op.attrs, compiled_for(engine), ins, outs)
     kernel = cached(Signature(parts), lambda: _compiled(op, ins, outs, engine))
     memories = [a.reordered(d, scope) for a, d in zip(inputs, ins, strict=True)]
     with outputs(dst, outs, reqs, scope, inputs, kernel.inplace) as written:
@@ -131,8 +131,3 @@ def _wanted(a: NDArray, layout: Layout | None) -> MemoryDesc:
     if layout is not None or a.is_view or a.desc.shape != a.shape:
         return _in(a, layout)
     return a.desc
-
-
-def _unnamed(t: LogicalTensor) -> tuple[PropertyType, LayoutType]:
-    """What a port says of its tensor besides dtype, dims and layout, which the descs say."""
-    return t.property_type, t.layout_type

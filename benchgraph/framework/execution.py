@@ -39,6 +39,12 @@ class Workspace:
         self.values = {t.id: slots[place[t.id]].as_array(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.inside}
         self.outputs = {t.id: NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.outputs}
 
+    def renew(self, given: Collection[int]) -> None:
+        """Exchange the outputs whose chunks are among these, by the chunks' Python ids."""
+        for at, a in self.outputs.items():
+            if id(a.chunk) in given:
+                self.outputs[at] = NDArray.empty(a.shape, a.dtype, a.name)
+
 
 @dataclass
 class Execution:

@@ -14,18 +14,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType
-from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape, dense_strides
+from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape
 from benchgraph.framework.context import Counters, counted
 from benchgraph.framework.desc import MemoryDesc, describe
 from benchgraph.framework.execution import Execution, Workspace, port_desc, port_property
 from benchgraph.framework.fallback import NumpyKernel
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.prepack import panels, prepack_, reads_panels, unpack_
-from benchgraph.framework.program import PartitionStep, Program, build
+from benchgraph.framework.program import PartitionStep, Program, build, in_default_layout
 from benchgraph.framework.reorder import convert
 from benchgraph.framework.request import OpReq, check_output, output
 from benchgraph.framework.temp_space import temp_space
-from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.override.layout import NewShape
 from benchgraph.graph.override.shapes import with_shapes
@@ -82,7 +81,7 @@ class Executor:
         propagates: bool = True,
         engine: Engine | None = None,
     ) -> None:
-        self._graph = _row_major(graph)
+        self._graph = in_default_layout(graph)
         self.params, self._kernels = dict(params or {}), dict(kernels or {})
         self._policy, self._prepacks, self._propagates = policy, prepacks, propagates
         self._engine = engine or Engine()
@@ -132,7 +131,7 @@ class Executor:
             run = Execution(
                 program,
                 env,
-                self._workspace(program),
+                self._workspace(program, env),
                 {id: target for id, target in targets.items() if id not in late},
                 frozenset() if is_train else frozenset(self.params),
                 self._kernels,
@@ -189,7 +188,7 @@ class Executor:
     def _built(self, shapes: dict[int, Shape], env: Mapping[int, NDArray], *, is_train: bool) -> Program:
         changed = {id: NewShape(s) for id, s in shapes.items() if s != self._inputs[id].shape}
         try:
-            graph = _row_major(with_shapes(self._graph, changed)) if changed else self._graph
+            graph = in_default_layout(with_shapes(self._graph, changed)) if changed else self._graph
         except BenchgraphError as bad:
             names = ", ".join(f"array '{env[id].name}' of shape {env[id].shape}" for id in changed)
             raise bad.inside(names) from bad
@@ -217,12 +216,16 @@ class Executor:
         for id in dropped:
             unpack_(self.params[id])
 
-    def _workspace(self, program: Program) -> Workspace:
+    def _workspace(self, program: Program, env: Mapping[int, NDArray]) -> Workspace:
+        """This thread's memory for the program. An output of an earlier run that is an input of this one is the user's now."""
         kept = self._per_thread.workspaces
         if program not in kept:
             while len(kept) >= WORKSPACES:
                 del kept[next(iter(kept))]
             kept[program] = Workspace(program)
+        given = {id(a.chunk) for a in env.values()}
+        if any(id(a.chunk) in given for a in kept[program].outputs.values()):
+            kept[program].renew(given)
         return kept[program]
 
     def _checked(
@@ -254,10 +257,3 @@ class Executor:
             source = value.memory(scope)
             convert(source.data, source.desc, memory.data, memory.desc)
         return a
-
-
-def _row_major(graph: Graph) -> Graph:
-    """The graph on arrays, whose default layout is row-major."""
-    tensors = {t.id: t for t in infer_shapes(graph).tensors.values()}
-    changed = {id: replace(t, strides=dense_strides(t.known_shape), layout_type=LayoutType.strided) for id, t in tensors.items()}
-    return graph.with_tensors(changed)

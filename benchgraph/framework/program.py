@@ -17,11 +17,12 @@ from typing import TypeAlias
 
 from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, dense_strides
 from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.desc import MemoryDesc, of_logical
 from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.planner import Plan, Value, plan
+from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.library.engine import Engine
 from benchgraph.library.fpmath import FpmathMode
@@ -171,6 +172,13 @@ def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: 
             if t.id not in outputs:
                 values.append(Value(t.id, desc.nbytes, position, last.get(t.id, position), over.get(o, ())))
     return plan(values)
+
+
+def in_default_layout(graph: Graph) -> Graph:
+    """The graph on the framework's arrays: every tensor's shape known, and row-major."""
+    known = infer_shapes(graph)
+    dense = {t.id: dense_strides(t.known_shape) for t in known.tensors.values()}
+    return known.with_tensors({t.id: replace(t, strides=dense[t.id], layout_type=LayoutType.strided) for t in known.tensors.values()})
 
 
 def _last_reads(steps: tuple[Step, ...]) -> dict[int, int]:

@@ -183,15 +183,13 @@ def outputs(
     """The memories an op writes its outputs to; committed in order when the block ends well.
 
     inputs: the arrays it reads; inplace: (input, output) positions that may share memory; default_only: the outputs that are gradients of
-    weights. Raises InvalidArguments, InvalidShape,
-    InvalidDataType or Unimplemented, naming array and op, before anything is written.
+    weights. Raises InvalidArguments, InvalidShape, InvalidDataType or Unimplemented, naming array and op, before anything is written.
     """
     for k, a in enumerate(arrays):
         for other in arrays[:k]:
             if a.overlaps(other):
-                raise InvalidArguments(
-                    f"it overlaps array '{other.name}'", where=a.where(scope.label), fix="give every output its own memory"
-                )
+                fix = "give every output its own memory"
+                raise InvalidArguments(f"it overlaps array '{other.name}'", where=a.where(scope.label), fix=fix)
     made = [
         Output(a, desc, req, scope, inputs, {i for i, o in inplace if o == k}, default_only=k in default_only)
         for k, (a, desc, req) in enumerate(zip(arrays, descs, reqs, strict=True))

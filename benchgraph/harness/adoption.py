@@ -14,10 +14,10 @@ import numpy as np
 
 from benchgraph.core.arrays import elements
 from benchgraph.core.errors import Unavailable, Unimplemented
-from benchgraph.core.tensor import LayoutType, dense_strides
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array, allocate, load_inputs
 from benchgraph.harness.check import Verdict, judge
@@ -41,16 +41,9 @@ def run(problem: Problem, graph: Graph) -> Result:
         raise Unavailable("the framework driver checks results, over the library of this package", where="--framework", fix=fix)
     set_kernel_cache_capacity(problem.knobs.cache_capacity)
     try:
-        return _checked(problem, row_major(graph))
+        return _checked(problem, in_default_layout(graph))
     finally:
         set_kernel_cache_capacity(DEFAULT_CAPACITY)
-
-
-def row_major(graph: Graph) -> Graph:
-    """The same graph on row-major tensors, which is what the framework's arrays are."""
-    return graph.with_tensors(
-        {t.id: replace(t, strides=dense_strides(t.known_shape), layout_type=LayoutType.strided) for t in graph.tensors.values()}
-    )
 
 
 def _checked(problem: Problem, graph: Graph) -> Result:

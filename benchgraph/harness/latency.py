@@ -19,8 +19,9 @@ from benchgraph.core.target import cpu_name
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.program import in_default_layout
 from benchgraph.graph import Graph, GraphBuilder, load, with_batch
-from benchgraph.harness.adoption import bound, row_major
+from benchgraph.harness.adoption import bound
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
 from benchgraph.partition.ir import Policy
@@ -90,7 +91,7 @@ def measured(timed: Ways, rounds: int) -> dict[str, list[float]]:
 @click.option("--rounds", default=400, show_default=True, help="executions of each way")
 def main(file: Path | None, rounds: int) -> None:
     """Latency at batch 1 through the framework layer, with and without its caches. FILE: a graph; unless given, a small MLP."""
-    graph = row_major(with_batch(load(file), 1)) if file else mlp(1)
+    graph = in_default_layout(with_batch(load(file), 1)) if file else mlp(1)
     click.echo(f"{cpu_name()}; {file or 'MLP ' + 'x'.join(map(str, WIDTHS))}, batch 1; microseconds")
     for policy in (Policy.fused, Policy.one_op_each):
         for name, samples in measured(ways(graph, policy), rounds).items():

@@ -269,3 +269,61 @@ def test_no_elements_no_dims_and_many_dims(make, policy: Policy, fallback: tuple
     g = make()
     values, inputs, params = arrays(g)
     right(g, Executor(g, params, policy=policy, fallback=fallback).forward(inputs), values)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def chain(length: int = 6) -> Graph:
+    b = GraphBuilder()
+    t = b.input((8, 16))
+    for n in range(length):
+        t = b.op("Abs" if n % 2 else "Square", t)
+    return b.graph()
+
+
+def test_a_chain_of_values_lives_in_one_slot_in_place() -> None:
+    """I17: what the library may overwrite, it does; nothing is copied."""
+    g = chain()
+    values, inputs, _ = arrays(g)
+    executor = Executor(g, policy=Policy.one_op_each)
+    for _ in range(2):
+        right(g, executor.forward(inputs), values)
+        c = executor.last.counters
+        assert executor.last.arena_bytes == 8 * 16 * 4
+        assert (c.copies_back, c.temp_bytes) == (0, 0)
+
+
+def test_values_that_live_together_have_memory_of_their_own() -> None:
+    """I17: a value that is read at the end survives what is made and forgotten meanwhile, in the library's steps and in numpy's."""
+    b = GraphBuilder()
+    x = b.input((8, 16))
+    kept = b.op("Abs", x)
+    t = kept
+    for _ in range(4):
+        t = b.op("Square", b.op("Add", t, x))
+    b.op("Subtract", t, kept)
+    g = b.graph()
+    values = {x.id: np.linspace(-0.5, 0.5, 128, dtype=np.float32).reshape(8, 16)}
+    for fallback in ((), ("Square",), ("Add", "Subtract")):
+        executor = Executor(g, policy=Policy.one_op_each, fallback=fallback)
+        for _ in range(2):
+            right(g, executor.forward({x.id: NDArray.of(values[x.id], name="x")}), values)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_output_fed_back_as_an_input(policy: Policy) -> None:
+    """B7: the array is the thread's own, and steps after the one that writes it read what it held."""
+    b = GraphBuilder()
+    x = b.input((3, 8))
+    y = b.op("Add", x, x)
+    b.end(y)
+    z = b.op("Add", b.op("Square", y), x)
+    g = b.graph()
+    executor = Executor(g, policy=policy)
+    state, want = NDArray.of(np.ones((3, 8), np.float32), name="x"), 1.0
+    for _ in range(4):
+        outs = executor.forward({x.id: state})
+        np.testing.assert_array_equal(outs[z.id].numpy(), np.full((3, 8), (2 * want) ** 2 + want, np.float32))
+        state, want = outs[y.id], 2 * want
+        assert (state.numpy() == want).all()

@@ -7,7 +7,7 @@ import pytest
 
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.harness.adoption import row_major
+from benchgraph.framework.program import in_default_layout
 from benchgraph.harness.fuzz.generate import generate
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import compare, domain, evaluate, tolerance
@@ -17,7 +17,7 @@ from benchgraph.reference import compare, domain, evaluate, tolerance
 @pytest.mark.parametrize("index", range(8))
 def test_a_random_graph_with_a_random_part_of_it_by_numpy(index: int, policy: Policy) -> None:
     """I11: results within tolerance, nothing opaque reaches numpy, and a second run gives the same bits and makes nothing anew."""
-    g = row_major(generate(11, index, 10))
+    g = in_default_layout(generate(11, index, 10))
     rng = np.random.default_rng(index)
     values = domain(g, 1)
     made = {t.id: NDArray.of(values[t.id], t.dtype, f"tensor {t.id}") for t in g.inputs}
