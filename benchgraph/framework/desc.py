@@ -38,6 +38,14 @@ class MemoryDesc:
     def __hash__(self) -> int:
         return self._hash
 
+    def __eq__(self, other: object) -> bool:
+        """By value; mostly it is the same object, since `describe` keeps what it makes."""
+        if self is other:
+            return True
+        if not isinstance(other, MemoryDesc):
+            return NotImplemented
+        return (self.dtype, self.shape, self.layout) == (other.dtype, other.shape, other.layout)
+
     @cached_property
     def is_plain(self) -> bool:
         """Row-major; everything else is opaque to whoever is not told of layouts."""
