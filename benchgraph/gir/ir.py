@@ -109,13 +109,14 @@ class Stage:
 
     parameters: of the template for the tunable op, once it is scheduled. along: of a stage at the batch anchor, for each batch loop that
     it is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the
-    loop.
+    loop. sums_rows: the tunable op sums over the nest's rows, to which each task adds its part; its post-ops wait for an entry's last task.
     """
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
     parameters: Parameters | None = None
     along: tuple[int | None, ...] = ()
+    sums_rows: bool = False
 
     @property
     def nb(self) -> int:
@@ -147,8 +148,8 @@ class Fused:
 
     @property
     def parameters(self) -> Parameters | None:
-        """Of its first tunable op; all of a nest have the same rows."""
-        return next((stage.parameters for stage in self.stages if stage.parameters is not None), None)
+        """Of the first tunable op that works on the nest's rows; all of those have the same rows."""
+        return next((stage.parameters for stage in self.stages if stage.parameters is not None and not stage.sums_rows), None)
 
     @property
     def mb(self) -> int:

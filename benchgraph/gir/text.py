@@ -58,6 +58,8 @@ def _fused(g: Graph, node: Fused) -> list[str]:
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
+            if stage.sums_rows:
+                at += ", adding to all rows" if anchor is Anchor.kernel else ", behind the last task"
             if stage.is_per_entry:
                 at += f" along {','.join('-' if axis is None else str(axis) for axis in stage.along)}"
             lines.append(f"    {_op(g, op)}  // {at}")

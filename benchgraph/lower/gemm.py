@@ -2,12 +2,14 @@
 
     parallel for b in batch:
       [batch anchor: pack weights that are not constant]
+      [sums over all rows (sums.py) begin]
       parallel for mo in M / mb:
         for each stage:
           for no in N / nb:
             acc[mo, no] = brgemm(src[mo, :], wei[:, no])        batch = K blocks of src, when src is column-blocked
             [tile anchor: pointwise ops on acc[mb, nb]]
           [rows anchor: everything else, on acc[mb, N]]
+      [sums over all rows end; with them, the loop over mo is serial]
 
 Every temporary is declared at its full logical shape; shrink-tensors cuts it down to the slice one task uses.
 """
@@ -26,6 +28,7 @@ from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, op
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.sums import Sum
 from benchgraph.ops import spec
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Prefetch, Slice, Stmt, Store, Tensor
@@ -46,7 +49,10 @@ class GemmNest:
         self.to_prefetch = node.prefetch
 
     def lower(self) -> Stmt:
-        body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), self._stages(), LoopKind.parallel)
+        sums = [Sum(self, stage) for stage in self.node.stages if stage.sums_rows]
+        work = seq(self._stages(), *(s.added() for s in sums))
+        body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), work, LoopKind.serial if sums else LoopKind.parallel)
+        body = seq(*(s.cleared() for s in sums), body, *(s.finished() for s in sums))
         for depth in range(len(self.batch), -1, -1):
             body = seq(*(self._entry(stage) for stage in self.node.stages if stage.is_per_entry and len(stage.along) == depth), body)
             if depth:
@@ -55,7 +61,7 @@ class GemmNest:
 
     def _stages(self) -> Stmt:
         """All that is done with one task's rows."""
-        return seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry))
+        return seq(*(self._stage(stage) for stage in self.node.stages if not (stage.is_per_entry or stage.sums_rows)))
 
     def _entry(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: points along the batch loops, the whole of its other axes."""
@@ -71,12 +77,12 @@ class GemmNest:
 
     # ---- spans
 
-    def _batch_point(self) -> tuple[Span, ...]:
+    def batch_point(self) -> tuple[Span, ...]:
         return tuple(Span(Const(1), outer=var) for var in self.batch)
 
     def _task(self) -> tuple[Span, ...]:
         rows = Const(self.mb) if self.m % self.mb == 0 else minimum(self.mb, sub(self.m, mul(self.mo, self.mb)))
-        return (*self._batch_point(), Span(rows, self.mo, self.mb))
+        return (*self.batch_point(), Span(rows, self.mo, self.mb))
 
     def _stage(self, stage: Stage) -> Stmt:
         if spec(stage.ops[0].kind).is_contraction:
@@ -94,7 +100,7 @@ class GemmNest:
         spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
         n = domain.extents[-1]
         block = self._column_block(stage.ops) or max(n, 1)
-        return self._by_columns(
+        return self.by_columns(
             n, block, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
         )
 
@@ -111,7 +117,7 @@ class GemmNest:
         layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))
         return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
-    def _by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
+    def by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
         """A loop over the full column blocks, and the ragged one after it."""
         no = self.storage.var("no")
         full, tail = divmod(n, nb)
@@ -143,10 +149,11 @@ class GemmNest:
     # ---- the kernel
 
     def _kernel_stage(self, stage: Stage) -> Stmt:
-        return self._before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
+        return self.before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
 
-    def _before_post_ops(self, stage: Stage, make: ColumnBody) -> Stmt:
-        """The post-ops of a stage, each at its anchor; make: what brings about the columns of the product."""
+    def before_post_ops(self, stage: Stage, make: ColumnBody, rows: tuple[Span, ...] | None = None) -> Stmt:
+        """The post-ops of a stage, each at its anchor; make: what makes the product's columns. rows: those of the task, if not given."""
+        task = self._task() if rows is None else rows
         after = stage.ops[1:]
         domain = trace(self.g, stage.ops)
         assert domain is not None
@@ -155,22 +162,22 @@ class GemmNest:
         n = domain.extents[-1]
 
         def tile(no: Expr, width: int) -> Stmt:
-            spans = (*self._task(), Span(Const(width), no, stage.nb))
+            spans = (*task, Span(Const(width), no, stage.nb))
             made = make(no, width)
             return seq(made, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else made
 
-        columns = self._by_columns(n, stage.nb, tile)
+        columns = self.by_columns(n, stage.nb, tile)
         if not at_rows:
             return columns
-        rows = Region(self.storage, domain, (*self._task(), Span(Const(n), tile=n)))
-        rows.first_in_row(self._prefetches(rows.coords[-2]))
-        return seq(columns, rows.emit(at_rows))
+        whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)))
+        whole.first_in_row(self._prefetches(whole.coords[-2]))
+        return seq(columns, whole.emit(at_rows))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
         """One microkernel call, or two behind a branch when the last task has fewer rows."""
-        return self._for_rows(lambda rows: self._call(op, no, width, nb, rows))
+        return self.for_rows(lambda rows: self._call(op, no, width, nb, rows))
 
-    def _for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
+    def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
         tail = self.m % self.mb
         if not tail:
@@ -189,17 +196,17 @@ class GemmNest:
         src_layout = self.g.value(op.ins[0]).layout
         k, kb = p.reduced[-1], src_layout.blocks[0][1] if src_layout.blocks else p.reduced[-1]
         start = self._start(no, nb)
-        a, b = (self._operand(op, p, port, start, Coord(ZERO, ZERO, kb)) for port in (0, 1))
+        a, b = (self.operand(op, p, port, start, Coord(ZERO, ZERO, kb)) for port in (0, 1))
         extents = tuple(extent for _, extent in p.batch)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
         call = Brgemm(a, b, a, rows, width, kb, extents)
-        acc = self._result(op, start)
+        acc = self.result(op, start)
         return self._through_scratch(op, no, nb, call) if acc is None else replace(call, acc=acc)
 
-    def _operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
+    def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
         """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split."""
         axes = operand_axes(self.g, op, port)
         assert axes is not None, "propagate-layout leaves no unreadable operand"
@@ -209,7 +216,7 @@ class GemmNest:
         where, place = self.storage.place(op.ins[port], coords)
         return Slice(where, place, axes)
 
-    def _result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
+    def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
         axes = result_axes(self.g, op)
         if axes is None or self.g.value(self.g.root(op.outs[0])).dtype is not acc_dtype(self.g, op):
             return None

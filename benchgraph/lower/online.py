@@ -51,7 +51,7 @@ class OnlineNest(GemmNest):
         self.domain: Domain = domain
         result = self.g.value(found.values.ops[0].outs[0])
         self.columns = result.shape[-1]
-        self.acc: Tensor | None = None if self._result(found.values.ops[0], self._start(ZERO, 1)) else storage.scratch(result, DType.f32)
+        self.acc: Tensor | None = None if self.result(found.values.ops[0], self._start(ZERO, 1)) else storage.scratch(result, DType.f32)
         per_row = self.g.value(found.maximum.outs[0])
         self.before, self.factor = storage.scratch(per_row, DType.f32), storage.scratch(per_row, DType.f32)
 
@@ -63,7 +63,7 @@ class OnlineNest(GemmNest):
         loop = For(ko, Const(full), self._unless_hidden(ko, self.step))
         rest = (self._in_own_tensors(self._unless_hidden(Const(full), tail)),) if tail else ()
         late = Region(self.storage, self.domain, (*self._task(), Span(Const(1)))).emit(self.plan.late)
-        return seq(first, self._cleared(), loop, *rest, late, self._before_post_ops(self.plan.values, self._copied))
+        return seq(first, self._cleared(), loop, *rest, late, self.before_post_ops(self.plan.values, self._copied))
 
     # ---- running folds and sums
 
@@ -84,7 +84,7 @@ class OnlineNest(GemmNest):
             new = f32(value) if value is not None else binary(BinOp.mul, Load(where, at), factor)
             return For(j, Const(width), Store(where, at, new))
 
-        return For(i, self._task()[-1].extent, self._by_columns(self.columns, self.plan.values.nb, columns))
+        return For(i, self._task()[-1].extent, self.by_columns(self.columns, self.plan.values.nb, columns))
 
     def _cleared(self) -> Stmt:
         """The folds and the sums at their beginnings."""
@@ -145,9 +145,9 @@ class OnlineNest(GemmNest):
             return seq(made, Region(self.storage, self.domain, spans).emit(o.early)) if o.early else made
 
         def sums(no: Expr, wide: int) -> Stmt:
-            return self._for_rows(lambda rows: self._added(no, wide, rows, ko, width))
+            return self.for_rows(lambda rows: self._added(no, wide, rows, ko, width))
 
-        scores, summed = self._by_columns(width, nb, tile), self._by_columns(self.columns, o.values.nb, sums)
+        scores, summed = self.by_columns(width, nb, tile), self.by_columns(self.columns, o.values.nb, sums)
         return seq(scores, self._folded(ko, width), self._over_acc(o.values.ops[0], None), summed)
 
     def _folded(self, ko: Expr, width: int) -> Stmt:
@@ -170,8 +170,8 @@ class OnlineNest(GemmNest):
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
         op, nb = self.plan.values.ops[0], self.plan.values.nb
         p, start = product(self.g, op), self._start(no, nb)
-        a, b = (self._operand(op, p, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
-        acc = self._result(op, start)
+        a, b = (self.operand(op, p, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
+        acc = self.result(op, start)
         if self.acc is not None:
             acc = Slice(self.acc, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
         assert acc is not None

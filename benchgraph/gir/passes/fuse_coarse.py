@@ -5,11 +5,13 @@
 
 Legal when each row of the later nest needs, of what the earlier one makes, only the same row. A nest without a tunable op, of whose
 results each batch entry of a later nest reads a part of its own, joins at the batch anchor: weights that change between executions are
-packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them.
+packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them. A product that sums
+over the rows of a nest (the gradients of keys and values do) takes its part from every task, if entries alone keep the cores busy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, prod
 
@@ -20,9 +22,11 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, reachable, with_borders
-from benchgraph.gir.product import product
+from benchgraph.gir.product import Index, K, M, N, group_of, product, root_index
 from benchgraph.ops import spec
+from benchgraph.tir.ir import Const, Var
 
+ROW, COLUMN = Var("$row"), Var("$column")
 MORE = "a row of the later one needs more than the same row of the earlier one"
 BUSY = 0.75  # the least share of the cores that batch entries alone must keep busy, when rows cannot be spread over them
 # Making one element for an entry (a load, a conversion, a store to another place) takes about as long as so many multiplications and
@@ -62,7 +66,9 @@ def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | st
     if g.value(first.outs[0]).is_constant:
         return "it is computed once, by init"
     merged = _by_rows(g, first, second, shared, target)
-    return merged if isinstance(merged, Fused) else _per_entry(g, first, second, shared, target) or merged
+    if isinstance(merged, Fused):
+        return merged
+    return _per_entry(g, first, second, shared, target) or _by_sums(g, first, second, shared, target) or merged
 
 
 # ---- once per batch entry --------------------------------------------------------------------------------------------
@@ -105,9 +111,13 @@ def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: 
     for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
         entries = prod(rows[:deep])
         again = made * (entries // own - 1)
-        if entries / (ceil(entries / target.cores) * target.cores) >= BUSY and (not again or (may_repeat and again * MADE <= AGAIN * work)):
+        if _keep_busy(entries, target) and (not again or (may_repeat and again * MADE <= AGAIN * work)):
             return deep
     return None
+
+
+def _keep_busy(entries: int, target: Target) -> bool:
+    return entries / (ceil(entries / target.cores) * target.cores) >= BUSY
 
 
 # ---- the same rows ---------------------------------------------------------------------------------------------------
@@ -124,8 +134,9 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
         return f"one has {_by(rows)} rows, the other {_by(other)}"
     if prod(rows) < target.cores:
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
-    per_entry = {g.root(v) for stage in first.stages if stage.is_per_entry for op in stage.ops for v in op.outs} & shared
-    by_row = shared - per_entry
+    if _made(g, [stage for stage in first.stages if stage.sums_rows]) & shared:
+        return "the sums over all rows of one are not finished while the other works on some of them"
+    by_row = shared - _made(g, [stage for stage in first.stages if stage.is_per_entry])
     in_place = {v for op in first.ops if not spec(op.kind).is_movement for v in op.outs}
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
@@ -134,13 +145,19 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     return replace(first, stages=first.stages + second.stages)
 
 
+def _made(g: Graph, stages: Iterable[Stage]) -> set[int]:
+    """The buffers that these stages write."""
+    return {g.root(v) for stage in stages for op in stage.ops for v in op.outs}
+
+
 def _by(rows: Shape) -> str:
     return " x ".join(map(str, rows))
 
 
 def _kernel_rows(g: Graph, node: Fused) -> Shape | None:
     """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
-    found = {g.value(op.outs[0]).shape[:-1] for op in node.ops if spec(op.kind).is_contraction}
+    ops = (op for stage in node.stages if not stage.sums_rows for op in stage.ops)
+    found = {g.value(op.outs[0]).shape[:-1] for op in ops if spec(op.kind).is_contraction}
     return found.pop() if len(found) == 1 else None
 
 
@@ -148,7 +165,7 @@ def _rows(g: Graph, node: Fused) -> Shape | None:
     """The extents of the nest's row axes, None when it has no such form."""
     found: set[Shape] = set()
     for stage in node.stages:
-        if stage.is_per_entry:
+        if stage.is_per_entry or stage.sums_rows:
             continue
         domain = trace(g, stage.ops)
         if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
@@ -178,6 +195,50 @@ def _reads_entries(g: Graph, stage: Stage, reader: Fused, shared: set[int], batc
             if read.dims is None or not is_later or any(dim not in (None, by) for dim, by in zip(made, read.dims, strict=True)):
                 return False
     return True
+
+
+# ---- sums over the rows ----------------------------------------------------------------------------------------------
+
+
+def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
+    """first with the product of second as a stage that every task adds to."""
+    rows = _rows(g, first)
+    stages = [stage for stage in second.stages if not stage.is_per_entry]
+    if rows is None or rows != _kernel_rows(g, first) or len(stages) != 1 or stages[0].sums_rows:
+        return None
+    (stage,) = stages
+    kernel = stage.ops[0]
+    if not spec(kernel.kind).is_contraction or group_of(g, kernel) > 1 or not _keep_busy(prod(rows[:-1]), target):
+        return None
+    if not shared <= _made(g, [s for s in first.stages if not (s.is_per_entry or s.sums_rows)]):
+        return None
+    readers = [(op, port) for op in second.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
+    if any(op is not kernel or not _steps_through_rows(g, first, kernel, port, rows) for op, port in readers):
+        return None
+    p = product(g, kernel)
+    if p.batch or p.call.outs[0].shape[:-2] != rows[:-1] or p.reduced[-1] != rows[-1] or any(K not in index for index in p.operands):
+        return None
+    before = tuple(s for s in second.stages if s.is_per_entry)
+    return replace(first, stages=(*before, *first.stages, replace(stage, sums_rows=True)))
+
+
+def _steps_through_rows(g: Graph, first: Fused, kernel: Op, port: int, rows: Shape) -> bool:
+    """What the product sums over are, entry by entry, the rows of first's that made this operand."""
+    v = kernel.ins[port]
+    read = root_index(g, v, product(g, kernel).operands[port])
+    other = {K: ROW, (M, N)[port]: COLUMN}
+    wanted = tuple(other.get(e, e) if isinstance(e, Var) else e for e in read)
+    makers = [w for op in first.ops for w in op.outs if g.root(w) == g.root(v)]
+    return g.value(g.root(v)).layout.is_plain and all(_written_at(g, w, rows) == wanted for w in makers)
+
+
+def _written_at(g: Graph, id: int, rows: Shape) -> Index | None:
+    """The index at which a nest over these rows writes a value's element of a row and a column."""
+    shape = g.value(id).shape
+    at = (*(Var(f"$b{i}") for i in range(len(rows) - 1)), ROW, COLUMN)
+    if shape[:-1] != rows:
+        return None
+    return root_index(g, id, tuple(Const(0) if extent == 1 else var for extent, var in zip(shape, at, strict=True)))
 
 
 def _stays_acyclic(nodes: list[Fused], i: int, j: int) -> bool:

@@ -29,16 +29,17 @@ def schedule(g: Graph, target: Target) -> Graph:
 
 
 def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
-    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).is_contraction]
+    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).is_contraction and not stage.sums_rows]
+    sums = any(stage.sums_rows for stage in node.stages)
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
-    forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 else None
+    forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 and not sums else None
     in_pieces = online(g, node)
     step = None if in_pieces is None else _step(g, in_pieces, rows, target)
     columns = _columns_at_once(g, kernels) if step is None else step.held
-    found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows)
+    found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows and not sums)
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
@@ -102,6 +103,8 @@ def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
         return stage
     p, src, nb = product(g, stage.ops[0]), g.value(stage.ops[0].ins[0]), _nb(g, stage, target)
     *batch, m, n = p.call.outs[0].shape
+    if stage.sums_rows:
+        rows = Rows(m, "every task adds to all rows")
     k = p.reduced[-1]
     kb = src.layout.blocks[0][1] if src.layout.blocks else k
     why: tuple[Reason, ...] = (
