@@ -109,7 +109,9 @@ class CompiledPartition:
         pad = None if scratchpad is None else scratchpad.array
         while len(bounds) >= BOUND_PER_THREAD:
             del bounds[next(iter(bounds))]
-        bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad)
+        generation = {t.logical.id: t.held.generation for t in inputs}
+        generations = tuple(generation[port.id] for port in self.description.inputs)
+        bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=generations)
         bounds[tuple(t.held for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
         return call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import count
 from math import prod
 from typing import Any, Final
 
@@ -27,12 +28,18 @@ ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: the engine's memory,
 
 
 class Held:
-    """What a tensor holds at a time; one object per handle, so that its identity says whether a binding still fits."""
+    """What a tensor holds at a time; one object per handle, so that its identity says whether a binding still fits.
 
-    __slots__ = ("array",)
+    generation: 0, or a number of the process's own for what was written to the same memory later (`Tensor.renew`).
+    """
 
-    def __init__(self, array: Array | None) -> None:
-        self.array = array
+    __slots__ = ("array", "generation")
+
+    def __init__(self, array: Array | None, generation: int = 0) -> None:
+        self.array, self.generation = array, generation
+
+
+_generations = count(1)
 
 
 class NotExportable(Unimplemented, BufferError):
@@ -128,6 +135,13 @@ class Tensor:
         if handle is not None:
             _check_described(self._logical)
         self.held = Held(None if handle is None else self._taken(handle))
+
+    def renew(self) -> None:
+        """Say that the memory of a constant holds something else now: executions from now on compute anew what depends on it.
+
+        The memory stays where it is. What was computed before lives as long as a compiled partition that has executed on it.
+        """
+        self.held = Held(self.held.array, next(_generations))
 
     def _taken(self, handle: Array) -> Array:
         """What the tensor holds once it is given this: the handle itself, or packed memory made from it."""

@@ -49,7 +49,7 @@ class Signature(Protocol):
 class Executable:
     """A compiled partition (library.protocol.Compiled).
 
-    Constants are computed once per set of constant input addresses and shared by all Bounds over them. Those in the cache of constant
+    Constants are computed once per set of constant input addresses and generations, and shared by all Bounds over them. Those in the cache of constant
     tensors are shared with other executables too. The others live as long as one of the Bounds does: it keeps the arrays alive, so no
     other array can come to the same address meanwhile.
 
@@ -87,12 +87,14 @@ class Executable:
         *,
         allocator: Allocator | None = None,
         scratchpad: Array | None = None,
+        generations: tuple[int, ...] = (),
     ) -> Bound:
         """Fix the buffers. Raises InvalidArguments, naming it, for one that is not what was compiled or overlaps another; OutOfMemory.
 
         An output may lie over an input only as a pair of `inplace`, starting where that input starts. Temporaries and constants come from
         the allocator, temporaries from the scratchpad if one is given. A Bound owns its temporaries, so one Bound must not be called by
-        two threads at a time; two Bounds may, if they have not the same scratchpad.
+        two threads at a time; two Bounds may, if they have not the same scratchpad. generations: of what the inputs hold, 0 unless given;
+        another one means that constants have been written since, and what was computed from them does not count.
         """
         check_buffers("input", inputs, self.signature.inputs)
         check_buffers("output", outputs, self.signature.outputs)
@@ -100,12 +102,12 @@ class Executable:
         check_separate(ins, outs, self.inplace)
         if scratchpad is not None:
             check_scratchpad(scratchpad, self.scratchpad_bytes, [*ins, *outs])
-        return Bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad)
+        return Bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad, generations or (0,) * len(inputs))
 
-    def constants(self, inputs: Sequence[Array], allocator: Allocator | None) -> Constants:
-        """The constants for these inputs, possibly not computed yet."""
+    def constants(self, inputs: Sequence[Array], allocator: Allocator | None, generations: Sequence[int]) -> Constants:
+        """The constants for these inputs in these generations, possibly not computed yet."""
         sources = [inputs[i] for i in self.signature.init_inputs]
-        key = (allocator, *map(address, sources))
+        key = (allocator, *map(address, sources), *(generations[i] for i in self.signature.init_inputs))
         tensors, literals = self.signature.constants, self.signature.literals
 
         def make() -> Constants:
@@ -175,9 +177,10 @@ class Bound:
         outputs: tuple[Array, ...],
         allocator: Allocator | None,
         scratchpad: Array | None,
+        generations: tuple[int, ...],
     ) -> None:
         self._executable, self._inputs, self._outputs = executable, inputs, outputs
-        self._constants = executable.constants(inputs, allocator)
+        self._constants = executable.constants(inputs, allocator, generations)
         self._temporaries = Temporaries(executable.code.threads, allocator, scratchpad)
         buffers = [*inputs, *outputs, *self._constants.buffers]
         self._argv, self._memory = self._temporaries.arguments(buffers, executable.module.main)

@@ -262,3 +262,28 @@ def test_the_environment_says_how_large_the_caches_are() -> None:
     environ = {"ONEDNN_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY": "cpu:5;gpu:7", "BENCHGRAPH_COMPILED_PARTITION_CACHE_CAPACITY": "9"}
     found = subprocess.run([sys.executable, "-c", program], env=os.environ | environ, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["5", "9"]
+
+
+@pytest.mark.parametrize("megabytes", [0, 64])
+def test_a_constant_written_in_place_counts_once_it_is_renewed(cache: ConstantCache, megabytes: int) -> None:
+    cache.capacity = megabytes
+    rng = np.random.default_rng(0)
+    x, w, y = rng.random((2, N), np.float32), rng.random((N, N), np.float32), np.empty((2, N), np.float32)
+    src, dst = replace(SRC, shape=(2, N)), replace(DST, shape=(2, N))
+    compiled = partition().compile([src, WEI], [dst], ENGINE)
+    wei, out = Tensor(WEI, ENGINE, w), Tensor(dst, ENGINE, y)
+
+    def ran(weights: Tensor) -> NDArray[np.float32]:
+        compiled.execute(Stream(ENGINE), [Tensor(src, ENGINE, x), weights], [out])
+        return y.copy()
+
+    before = ran(wei)
+    w *= 2
+    assert np.array_equal(ran(wei), before)  # read once
+    wei.renew()
+    np.testing.assert_allclose(ran(wei), 2 * before, rtol=1e-5)
+    w *= 2
+    other = Tensor(WEI, ENGINE, w)  # on the same memory, and nothing says that it changed
+    assert np.array_equal(ran(other), before)
+    other.renew()
+    np.testing.assert_allclose(ran(other), 4 * before, rtol=1e-5)

@@ -1,0 +1,72 @@
+"""Ops that PyTorch computes in one piece and the table does not have: what they mean in ops that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+aten = torch.ops.aten
+
+
+def _attention(src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None) -> Tensor:
+    """Self-attention of [batch, tokens, width]. Its three projections are separate products: their weights are views of one tensor, and
+    what they make needs no taking apart."""
+    batch, tokens, width = src.shape
+
+    def projected(i: int) -> Tensor:
+        rows = slice(i * width, (i + 1) * width)
+        made = functional.linear(src, qkv[rows], None if qkv_bias is None else qkv_bias[rows])
+        return made.view(batch, tokens, heads, width // heads).transpose(1, 2)
+
+    mixed = functional.scaled_dot_product_attention(projected(0), projected(1), projected(2))
+    return functional.linear(mixed.transpose(1, 2).reshape(batch, tokens, width), out, out_bias)
+
+
+def _encoder_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Any:
+    """What torch.nn.TransformerEncoderLayer calls in eval mode. Masks, ragged batches and heads that do not divide the width stay whole."""
+    if mask is not None or src.is_nested or src.dim() != 3 or embed_dim % num_heads:
+        return NotImplemented
+
+    def attended(x: Tensor) -> Tensor:
+        return _attention(x, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias)
+
+    def fed(x: Tensor) -> Tensor:
+        inner = functional.linear(x, ffn_weight_1, ffn_bias_1)
+        return functional.linear(functional.gelu(inner) if use_gelu else functional.relu(inner), ffn_weight_2, ffn_bias_2)
+
+    def normed(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    if norm_first:
+        x = src + attended(normed(src, norm_weight_1, norm_bias_1))
+        return x + fed(normed(x, norm_weight_2, norm_bias_2))
+    x = normed(src + attended(src), norm_weight_1, norm_bias_1)
+    return normed(x + fed(x), norm_weight_2, norm_bias_2)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten._transformer_encoder_layer_fwd.default: _encoder_layer}
