@@ -128,7 +128,8 @@ def _shape(arg: Any) -> Any:
 @cache
 def _engine(threads: int) -> Engine:
     """The CPU with PyTorch's number of threads, which come from PyTorch's OpenMP library if it brings one: two would compete."""
-    for path in sorted((Path(torch.__file__).parent / "lib").glob("lib*omp*.so*")):
+    folder = Path(torch.__file__).parent / "lib"
+    for path in (p for name in ("libgomp*.so*", "libiomp*.so*", "libomp*.so*") for p in sorted(folder.glob(name))):
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     return Engine(target=replace(current(), cores=threads))
 

@@ -139,7 +139,7 @@ class Draft:
         made = row(self, **given)
         found = made if isinstance(made, tuple) else (made,)
         wanted = described(node)
-        used = {user.args[1] for user in node.users} if isinstance(node.meta["val"], tuple | list) else {0}
+        used = {user.args[1] for user in node.users if user.users} if isinstance(node.meta["val"], tuple | list) else {0}
         for i, want in enumerate(wanted):
             got = found[i] if i < len(found) else None
             if i in used:

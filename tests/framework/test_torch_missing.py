@@ -1,0 +1,22 @@
+"""Without PyTorch the package imports, and the bridge says what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_the_bridge_without_pytorch_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+import benchgraph.framework
+try:
+    import benchgraph.framework.torch
+except ImportError as missing:
+    assert "pip install torch" in str(missing), missing
+else:
+    raise SystemExit("it imports")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
