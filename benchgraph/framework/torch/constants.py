@@ -60,12 +60,7 @@ class Epoch:
 
     def fits(self, env: Env) -> bool:
         """Whether the weights are as they were."""
-        if self._said != _said:
-            return False
-        for key, seen in self._watched.items():  # at every call: a loop is half as long as a generator
-            if seen is None or not seen.fits(env[key]):
-                return False
-        return True
+        return self._said == _said and all(seen is not None and seen.fits(env[key]) for key, seen in self._watched.items())
 
     def after(self, env: Env, steps: Sequence[PartitionStep]) -> Epoch:
         """The epoch of these weights. Steps that read none that changed go on as they are. Raises NotConstant."""
