@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from llvmlite import ir
 
-from benchgraph.codegen import convert, microkernel
+from benchgraph.codegen import convert, dot, microkernel, pack
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa
+from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import Code, load
 from tests.faults.inject import in_place_of
 
@@ -76,3 +77,18 @@ _define = microkernel.define
 @in_place_of("benchgraph.codegen.emit.microkernel.define", "op/matmul_batched.json")
 def microkernel_rows_one_too_few(module: ir.Module, kernel: microkernel.Kernel, target: object) -> ir.Function:
     return _define(module, replace(kernel, m=kernel.m - 1), target)
+
+
+if host().isa.has_vnni:  # else quantised products are computed in f32
+
+    @in_place_of("benchgraph.codegen.microkernel.dot", "pattern/quantised_matmul_relu.json")
+    def signs_of_bytes_taken_for_each_other(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+        """src as signed bytes, wei as unsigned ones."""
+        return dot.dot(builder, b, a, acc, isa)
+
+    _interleaved = pack.interleaved
+
+    @in_place_of("benchgraph.codegen.pack.interleaved", "pattern/quantised_matmul_relu.json")
+    def groups_packed_backwards(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
+        """The last row of a group comes first."""
+        return _interleaved(builder, parts[::-1])
