@@ -23,7 +23,7 @@ BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], fl
     "exp": (np.exp, 1.8),
     "log": (np.log, 1.0),
     "tanh": (np.tanh, 3.5),
-    "normal_cdf": (ndtr, 6.7),
+    "normal_cdf": (ndtr, 7.3),
     "gauss": (lambda x: np.exp(-x * x / 2), 2.2),
 }
 LEVELS = [isa for isa in ISAS.values() if not missing(isa)]
