@@ -158,6 +158,7 @@ def test_good_graphs_are_fair(body: str) -> None:
         ("%1: bf16[999] = Exp#0(%0: bf16[999]) %2: bf16[999] = Round#1(%1)", 1),  # at half a number it goes either way
         ("%2: f32[999] = Add#0(%0: f32[999], %1: f32[999]) %3: f32[999] = Subtract#1(%2, %1) %4: boolean[999] = GreaterEqual#2(%3, %0)", 2),
         ("%1: f32[64] = Clamp#0(%0: f32[64]) {min=0.0, max=0.0} %2: f32[64] = Add#1(%1, %1)", 0),  # all zeros prove nothing
+        ("%1: f32[64] = ReLU#0(%0: f32[64]) %3: f32[64] = Multiply#1(%1, %2: f32[64])", 1),  # half zeros, if its partition has no ReLU
     ],
 )
 def test_an_op_that_multiplies_errors_is_named(body: str, bad: int) -> None:
@@ -170,3 +171,10 @@ def test_an_op_that_multiplies_what_a_math_mode_may_round_is_not_fair(mode: str,
     graph = validate(parse_graph(f"graph engine=cpu fpmath={mode} {{ %2: f32[99,99] = MatMul#0(%0: f32[99,9], %1: f32[9,99]) {ROUND} }}"))
     data = {id: np.round(array * 8 + 0.3) / 8 + 0.001 for id, array in domain(graph, 0).items()}
     assert unfair(graph, data, "noise") == bad
+
+
+@pytest.mark.parametrize(("apart", "bad"), [(6.0, set()), (30.0, {0})])
+def test_a_result_that_f32_cannot_tell_from_zero_counts_as_one(apart: float, bad: set[int]) -> None:
+    """-log(1 + e**-30) is -1e-13, and comes out as 0: more than what a LogSoftmax of two columns is trusted with."""
+    graph = validate(parse_graph("graph engine=cpu fpmath=strict { %1: f32[9,2] = LogSoftmax#0(%0: f32[9,2]) }"))
+    assert unfair(graph, {0: apart * np.eye(9, 2)}, "noise") == bad

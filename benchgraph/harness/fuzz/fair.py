@@ -34,7 +34,9 @@ FORGETS = (
     0.35  # share of tensors whose error a run forgets, but for those of narrow types, which forgive most: every second run forgets them all
 )
 MODES = {"bf16": (DType.bf16,), "f16": (DType.f16,), "any": (DType.bf16, DType.f16)}  # math modes, and what they let operands really become
-MOST_ZEROS = 0.9  # share of zeros beyond which a result inside the graph proves little; of those that leave it the rows say it
+# Share of zeros beyond which a result inside the graph proves little. Of one that leaves it the op's row says it, as if the op were alone:
+# which ops a library puts into its partition is not known here, and more of them are only allowed more.
+MOST_ZEROS = 0.9
 LARGEST = 1e30  # beyond that, squares leave f32
 SMALL = 2.0**-10  # of an input: a result that is smaller everywhere may be what is left of numbers that cancel
 
@@ -66,11 +68,12 @@ def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator)
             continue
         call = call_of(op)
         wants = spec(op.kind).reference(call, tuple(exact[t.id] for t in op.inputs))
-        limits = [zero_limit(graph, t.id) if t.id in leave else MOST_ZEROS for t in op.outputs]
+        limits = [zero_limit(Graph((op,)), t.id) if t.id in leave else MOST_ZEROS for t in op.outputs]
         largest = max((float(np.abs(_reals(exact[t.id])).max(initial=0.0)) for t in op.inputs), default=0.0)
         least = SMALL * largest if spec(op.kind).threshold(call) else 0.0
         usable = _stays_in_range(call, largest) and all(
-            _is_usable(t, want, least, limit) for t, want, limit in zip(op.outputs, wants, limits, strict=False)
+            _is_usable(t, want, least) and not _is_mistrusted(t, want, spec(op.kind).threshold(call), limit)
+            for t, want, limit in zip(op.outputs, wants, limits, strict=False)
         )
         if usable and all(r.passes(op, call, wants) for r in runs):
             exact |= {t.id: want for t, want in zip(op.outputs, wants, strict=False)}
@@ -91,15 +94,24 @@ def _stays_in_range(call: Call, largest_input: float) -> bool:
     return call.ins[0].elements / call.outs[0].elements * log(max(largest_input, 1.0)) <= log(LARGEST)
 
 
-def _is_usable(t: LogicalTensor, want: Array, least: float, most_zeros: float) -> bool:
-    """Finite, storable, and worth comparing: more than the last bits of what was added (at least `least`), and not zeros alone."""
-    if not want.size:
+def _is_usable(t: LogicalTensor, want: Array, least: float) -> bool:
+    """Finite, storable, and more than the last bits of what was added: at least `least`."""
+    if not want.size or not t.dtype.is_float:
         return True
-    if t.dtype.is_float:
-        size = float(np.abs(want).max())
-        if not size <= min(LARGEST, t.dtype.range[1]) or size < least:  # the former is false for NaN
-            return False
-    return not compare(want.astype(t.dtype.numpy), want, t.dtype, 1.0).is_mistrusted(most_zeros)
+    size = float(np.abs(want).max())
+    return least <= size <= min(LARGEST, t.dtype.range[1])  # false for NaN
+
+
+def _is_mistrusted(t: LogicalTensor, want: Array, threshold: float, most_zeros: float) -> bool:
+    """Whether the right result may hold more zeros than that. A number that is less than what the op is off by may come out as one."""
+    got = want.astype(t.dtype.numpy)
+    if want.size and t.dtype.is_float:
+        got[np.abs(want) <= threshold / MARGIN * DType.f32.eps * _rms(want)] = 0
+    return compare(got, got, t.dtype, 1.0).is_mistrusted(most_zeros)
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 @dataclass
@@ -159,7 +171,7 @@ class _Run:
         exact = values.astype(np.float64)
         sizes = np.abs(exact)
         if not own_size and exact.size:
-            sizes = np.maximum(sizes, np.sqrt(np.mean(np.square(exact)))) * (exact != 0)
+            sizes = np.maximum(sizes, _rms(exact)) * (exact != 0)
         return np.asarray(exact + sizes * self.rng.uniform(-share, share, exact.shape))
 
 
