@@ -5,7 +5,9 @@ from __future__ import annotations
 from numpy.typing import NDArray as Array
 
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.prepack import panels
 from benchgraph.graph import Graph, GraphBuilder
+from benchgraph.library.engine import Engine
 from benchgraph.reference import compare, evaluate, fill, tolerance
 
 
@@ -24,6 +26,13 @@ def arrays(g: Graph, seed: int = 1) -> tuple[dict[int, Array], dict[int, NDArray
     made = {t.id: NDArray.of(values[t.id], t.dtype, f"tensor {t.id}") for t in g.inputs}
     constant = {t.id for t in g.inputs if t.is_constant}
     return values, {i: a for i, a in made.items() if i not in constant}, {i: a for i, a in made.items() if i in constant}
+
+
+def panelled(params: dict[int, NDArray]) -> int:
+    """How many of the parameters this machine's products want in panels: the narrower its vectors, the more. At least one of mlp's."""
+    found = sum(panels(a.dtype, a.shape, Engine()) is not None for a in params.values())
+    assert found
+    return found
 
 
 def right(g: Graph, outs: dict[int, NDArray], values: dict[int, Array]) -> None:

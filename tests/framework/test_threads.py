@@ -14,16 +14,17 @@ from benchgraph.framework.context import counted
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.partition.ir import Policy
-from tests.framework.models import arrays, mlp, right
+from tests.framework.models import arrays, mlp, panelled, right
 
 CALLERS, RUNS = 8, 20
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_eight_callers_and_one_who_converts(policy: Policy) -> None:
-    """I10: cold caches, all begin together. Everybody gets the same bits; one of the nine converts the weight."""
+    """I10: cold caches, all begin together. Everybody gets the same bits; each weight is converted by one of the nine."""
     g = mlp()
     values, inputs, params = arrays(g)
+    weights = panelled(params)
     executor = Executor(g, params, policy=policy)
     want = {id: a.numpy() for id, a in Executor(g, {i: NDArray.of(values[i]) for i in params}, policy=policy).forward(inputs).items()}
     together = threading.Barrier(CALLERS + 1)
@@ -45,7 +46,7 @@ def test_eight_callers_and_one_who_converts(policy: Policy) -> None:
 
     with ThreadPoolExecutor(CALLERS + 1) as pool:
         converter, callers = pool.submit(convert), pool.map(call, range(CALLERS))
-        assert sum(callers) + converter.result() == 1
+        assert sum(callers) + converter.result() == weights
     right(g, executor.forward(inputs), values)
 
 
