@@ -112,9 +112,9 @@ def test_gradients_are_right(options: dict[str, object]) -> None:
     assert_right(built(**options))
 
 
-@pytest.mark.parametrize("dropped", [False, True])
-def test_backward_is_one_nest_and_one_region(dropped: bool) -> None:
-    partition = the_partition(built(dropped=dropped))
+@pytest.mark.parametrize("options", [{}, {"dropped": True}, {"queries": 1, "keys": 577}], ids=str)
+def test_backward_is_one_nest_and_one_region(options: dict[str, object]) -> None:
+    partition = the_partition(built(**options))
     (nest,) = nests(partition)
     assert sum(stage.sums_rows for stage in nest.stages) == 2
     main = compile_partition(partition, TARGET).module.main

@@ -216,7 +216,8 @@ def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     if any(op is not kernel or not _steps_through_rows(g, first, kernel, port, rows) for op, port in readers):
         return None
     p = product(g, kernel)
-    if p.batch or p.call.outs[0].shape[:-2] != rows[:-1] or p.reduced[-1] != rows[-1] or any(K not in index for index in p.operands):
+    steps_evenly = rows[-1] == 1 or all(K in index for index in p.operands)
+    if p.batch or p.call.outs[0].shape[:-2] != rows[:-1] or p.reduced[-1] != rows[-1] or not steps_evenly:
         return None
     before = tuple(s for s in second.stages if s.is_per_entry)
     return replace(first, stages=(*before, *first.stages, replace(stage, sums_rows=True)))
