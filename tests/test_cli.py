@@ -107,14 +107,24 @@ def test_a_report_file_is_written_and_named(cases: Path) -> None:
 def test_a_report_that_cannot_grow_fails_the_run_before_it_begins(cases: Path) -> None:
     (cases / "file").touch()
     result = run("--graph", "--report=json:file/out.json", "--case=good.json")
-    assert result.stderr == "benchgraph: --report=json:file/out.json: cannot write the file: File exists\n"
+    assert result.stderr == "benchgraph: --report=json:file/out.json: cannot write the file: File exists; name another one\n"
     assert (result.exit_code, result.stdout) == (1, "")
 
 
 def test_a_report_that_cannot_be_written_fails_the_run_after_the_results(cases: Path) -> None:
     (cases / "file").touch()
     result = run("--graph", "--report=csv:file/out.csv", "--case=good.json")
-    assert result.stderr == "benchgraph: --report=csv:file/out.csv: cannot write the file: File exists\n"
+    assert result.stderr == "benchgraph: --report=csv:file/out.csv: cannot write the file: File exists; name another one\n"
+    assert "tests:1 passed:1" in result.stdout
+    assert result.exit_code == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("report", ["json", "csv", "html"])
+def test_a_full_disk_is_named_with_its_remedy(cases: Path, report: str) -> None:
+    result = run("--graph", f"--report={report}:/dev/full", "--case=good.json")
+    what = f"benchgraph: --report={report}:/dev/full: cannot write the file: No space left on device"
+    assert result.stderr == f"{what}; make room there, or name another one\n"
     assert "tests:1 passed:1" in result.stdout
     assert result.exit_code == 1
 

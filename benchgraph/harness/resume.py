@@ -14,7 +14,7 @@ from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
-from benchgraph.harness.saved import Stream, is_plain, parse, source
+from benchgraph.harness.saved import Stream, is_full, is_plain, parse, source, unwritable
 
 STREAMED = "json"  # the report that grows
 
@@ -64,7 +64,7 @@ class Kept:
     streams: dict[Path, Stream] = field(default_factory=dict)
 
     def open(self, settings: Globals, begun: ResultSet) -> None:
-        """Begin every JSON report of these settings with what there is. Raises InvalidArguments for a file that cannot be written."""
+        """Begin every JSON report of these settings with what there is. Raises BenchgraphError for a file that cannot be written."""
         for name, file in settings.reports:
             path = Path(file)
             if name != STREAMED or not file or not is_plain(path):
@@ -72,7 +72,7 @@ class Kept:
             try:
                 self.streams[path] = Stream(path, begun)
             except OSError as bad:
-                raise InvalidArguments(f"cannot write the file: {bad.strerror}", where=f"--report={name}:{file}") from bad
+                raise unwritable(bad, f"--report={name}:{file}") from bad
 
     def open_one(self, files: Sequence[Path], begun: ResultSet) -> None:
         """Begin a report in the first of the files that can be written. Raises InvalidArguments when none can."""
@@ -80,19 +80,19 @@ class Kept:
             try:
                 self.streams[path] = Stream(path, begun)
             except OSError as bad:
-                why = bad.strerror
+                what = f"cannot keep results while the run lasts: {bad.strerror}"
+                fix = "make room there" if is_full(bad) else "run in a folder that may be written"
             else:
                 return
-        raise InvalidArguments(
-            f"cannot keep results while the run lasts: {why}", where=str(files[0]), fix="run in a folder that may be written"
-        )
+        raise InvalidArguments(what, where=str(files[0]), fix=fix)
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
         for path, stream in list(self.streams.items()):
             try:
                 stream.add(case, elapsed_s)
             except OSError as bad:
-                self.warn(f"{path}: cannot keep further results there: {bad.strerror}")
+                fix = "make room there before the run ends, when all of them are written"
+                self.warn(f"{path}: cannot keep further results there: {bad.strerror}; {fix}")
                 self.streams.pop(path).close()
 
     def close(self) -> None:

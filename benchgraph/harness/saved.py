@@ -14,9 +14,11 @@ bandwidths are bytes per second.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import benchgraph
-from benchgraph.core.errors import ParseError
+from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.results import (
@@ -291,6 +293,17 @@ def write_whole(path: Path, text: str) -> None:
         new.unlink(missing_ok=True)
 
 
+def unwritable(bad: OSError, where: str, full: str = "make room there, or name another one") -> BenchgraphError:
+    """What to say of a file that could not be written. full: the remedy for a full disk."""
+    fix = full if is_full(bad) else "name another one"
+    return BenchgraphError(f"cannot write the file: {bad.strerror}", where=where, fix=fix)
+
+
+def is_full(bad: OSError) -> bool:
+    """Whether there was no room left, on the disk or for the user."""
+    return bad.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def is_plain(path: Path) -> bool:
     """Whether it is a file, or can become one; not a device or a pipe."""
     return path.is_file() or not path.exists()
@@ -305,15 +318,27 @@ class Stream:
         write_whole(path, text)
         self._file = path.open("r+b", buffering=0)
         self._counts = begun.counts
-        self._end = len(text.encode()) - len(_tail(begun.elapsed_s, begun.summary).encode())  # of the last case
+        self._tail = _tail(begun.elapsed_s, begun.summary).encode()
+        self._end = len(text.encode()) - len(self._tail)  # of the last case
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
-        """Append a case. Raises OSError."""
+        """Append a case. Raises OSError, and the report is what it was."""
         added = f"{',' if self._counts else ''}\n{line(case)}".encode()
-        self._counts[case.result.status] += 1
-        # one write, longer than the last line that it replaces, whose numbers hardly change their length
-        os.pwrite(self._file.fileno(), added + _tail(elapsed_s, summary(self._counts)).encode(), self._end)
-        self._end += len(added)
+        counts = self._counts + Counter([case.result.status])
+        tail = _tail(elapsed_s, summary(counts)).encode()
+        try:
+            self._write(added + tail)  # at once, and longer than the last line that it replaces, whose numbers hardly change their length
+        except OSError:
+            self._write(self._tail)  # where there was room for it
+            self._file.truncate(self._end + len(self._tail))
+            raise
+        self._counts, self._tail, self._end = counts, tail, self._end + len(added)
+
+    def _write(self, data: bytes) -> None:
+        """Write behind the last case. A disk that fills up on the way takes a part of it, and says that it is full when asked again."""
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._file.fileno(), data[done:], self._end + done)
 
     def close(self) -> None:
         self._file.close()

@@ -22,8 +22,8 @@ from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Done, ResultSet
-from benchgraph.harness.resume import Kept
-from benchgraph.harness.saved import write_whole
+from benchgraph.harness.resume import STREAMED, Kept
+from benchgraph.harness.saved import unwritable, write_whole
 from benchgraph.harness.screen import Screen, progress, summarise, warn
 
 if TYPE_CHECKING:
@@ -90,6 +90,12 @@ def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
     return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
 
 
+def _full(report: str, file: Path) -> str:
+    """The remedy for a disk that is too full for a report; the one that has grown with the run keeps what it had room for."""
+    is_kept = report == STREAMED and file.is_file()
+    return f"make room there, then --resume={file} runs what is missing" if is_kept else "make room there, or name another one"
+
+
 def _report(settings: Globals, results: ResultSet) -> bool:
     """Render every report asked for, and the table in mode P. False when a file could not be written."""
     written = True
@@ -105,6 +111,6 @@ def _report(settings: Globals, results: ResultSet) -> bool:
             write_whole(Path(file), text)
             click.echo(f"{name} report: {file}")
         except OSError as bad:
-            click.echo(f"benchgraph: --report={name}:{file}: cannot write the file: {bad.strerror}", err=True)
+            warn(str(unwritable(bad, f"--report={name}:{file}", _full(name, Path(file)))))
             written = False
     return written

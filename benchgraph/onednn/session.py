@@ -19,7 +19,7 @@ from benchgraph.onednn.table import FIRST, FPMATH_OF_INTEGERS, PROPERTIES
 
 CONSTANTS_MB = 1 << 20  # room for constant tensors: all that a case has
 _HOST_SCALAR = PROPERTIES["host_scalar"].code
-_UPGRADE = "install a newer one: pip install 'benchgraph[onednn]'"
+_ANOTHER = "install another one: pip install 'benchgraph[onednn]'"
 
 
 class Refused(Exception):
@@ -338,11 +338,11 @@ def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
     if version[:2] < FIRST or version[0] != FIRST[0]:
         want = ".".join(map(str, FIRST))
         what = f"{path} is oneDNN {'.'.join(map(str, version))}; {want} or a newer 3.x is needed"
-        raise Refused("invalid_arguments", what, _UPGRADE)
+        raise Refused("invalid_arguments", what, _ANOTHER)
     try:
         capi.declare(library)
     except AttributeError as bad:
-        raise Refused("invalid_arguments", f"{path} was built without the Graph API ({bad})", _UPGRADE) from bad
+        raise Refused("invalid_arguments", f"{path} was built without the Graph API ({bad})", _ANOTHER) from bad
     runtime = capi.RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
     if runtime == "THREADPOOL":
         what = f"{path} was built for a thread pool of its user's (DNNL_CPU_RUNTIME=THREADPOOL)"

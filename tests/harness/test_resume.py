@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
-from benchgraph.harness.saved import Stream
+from benchgraph.harness import session
+from benchgraph.harness.saved import Stream, is_whole
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 from tests.harness.hostile import write_cases
 
@@ -151,9 +153,35 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Stream, "add", full)
     result, _ = run(*WORDS, "--report=json:out.json")
-    assert result.stderr.count("benchgraph: out.json: cannot keep further results there: No space left on device\n") == 1
+    fix = "make room there before the run ends, when all of them are written"
+    assert result.stderr.count(f"benchgraph: out.json: cannot keep further results there: No space left on device; {fix}\n") == 1
     assert "tests:4 passed:3" in result.stdout
     assert saved_repros("out.json") == REPROS
+
+
+def test_a_disk_that_fills_up_in_a_result_costs_no_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the third line fits, the rest does not. At the end there is no room for the report either."""
+    write, no_room = os.pwrite, OSError(errno.ENOSPC, "No space left on device")
+    cut = list[bytes]()
+
+    def fills_up(file: int, data: bytes, at: int) -> int:
+        if cut and data == cut[-1]:
+            raise no_room
+        half = len(data) // 2 if REPROS[2].encode() in data else len(data)
+        cut.append(data[half:])
+        return write(file, data[:half], at)
+
+    def full(path: Path, text: str) -> None:
+        raise no_room
+
+    monkeypatch.setattr(os, "pwrite", fills_up)
+    monkeypatch.setattr(session, "write_whole", full)
+    result, _ = run(*WORDS, "--report=json:out.json")
+    fix = "make room there, then --resume=out.json runs what is missing"
+    assert f"benchgraph: --report=json:out.json: cannot write the file: No space left on device; {fix}\n" in result.stderr
+    assert result.exit_code == 1
+    assert is_whole(Path("out.json").read_text())
+    assert saved_repros("out.json") == REPROS[:2]
 
 
 def test_the_phases_are_those_of_what_ran() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 import sys
 from ctypes.util import find_library
 from pathlib import Path
@@ -83,6 +85,20 @@ def test_a_library_that_will_not_do(library: Versioned, says: str, monkeypatch: 
     with pytest.raises(Refused, match=says) as bad:
         session.load("lib.so")
     assert bad.value.fix
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler to make a library with")
+def test_a_version_too_old_is_one_line_with_the_one_that_is_needed(tmp_path: Path) -> None:
+    source, file = tmp_path / "old.c", tmp_path / "libdnnl.so.3"
+    source.write_text("""
+        static const struct { int major, minor, patch; const char *hash; unsigned cpu, gpu; } info = {3, 1, 4, "", 2, 0};
+        const void *dnnl_version(void) { return &info; }
+    """)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", file, source], check=True)
+    done = CliRunner().invoke(main, [f"--library=benchgraph,onednn:{file}", *CASE])
+    assert done.exit_code == 2
+    what = f"benchgraph: --library=onednn:{file}: onednn: {file} is oneDNN 3.1.4; 3.2 or a newer 3.x is needed; "
+    assert done.output == f"{what}install another one: pip install 'benchgraph[onednn]'\n"
 
 
 def test_one_that_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

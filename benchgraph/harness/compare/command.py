@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError, did_you_mean
+from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
 from benchgraph.harness.parsers import pattern, share
-from benchgraph.harness.saved import write_whole
+from benchgraph.harness.saved import unwritable, write_whole
 
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
 FLAGS = ("--other-machine",)
@@ -91,6 +91,6 @@ def run(given: list[str]) -> tuple[str, int]:
         try:
             write_whole(Path(file), REPORTS[name](found))
         except OSError as bad:
-            raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=f"compare: --report={name}:{file}") from bad
+            raise unwritable(bad, f"compare: --report={name}:{file}") from bad
         shown.append(f"{name} report: {file}")
     return "\n".join(text.rstrip("\n") for text in shown), found.exit_code

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchgraph.core.errors import BenchgraphError
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
@@ -17,7 +16,7 @@ from benchgraph.harness.explain.text import text
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.saved import write_whole
+from benchgraph.harness.saved import unwritable, write_whole
 from benchgraph.harness.show.command import ordered
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
@@ -80,7 +79,7 @@ def run(given: list[str], bench: Bench) -> str:
     try:
         write_whole(Path(request.output), said + "\n")
     except OSError as bad:
-        raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+        raise unwritable(bad, request.output) from bad
     return f"explanation: {request.output}"
 
 

@@ -10,7 +10,7 @@ from benchgraph.core.errors import BenchgraphError, ParseError, did_you_mean
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import ResultSet
-from benchgraph.harness.saved import parse, write_whole
+from benchgraph.harness.saved import parse, unwritable, write_whole
 
 OPTIONS = ("--output", "-o")
 OUTPUT = "report.html"
@@ -54,7 +54,7 @@ def report(given: Sequence[str]) -> tuple[str, int]:
     try:
         write_whole(Path(request.output), text)
     except OSError as bad:
-        raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+        raise unwritable(bad, request.output) from bad
     return f"html: {request.output}", 0
 
 

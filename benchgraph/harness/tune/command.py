@@ -24,7 +24,7 @@ from benchgraph.harness.knobs import Globals
 from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.saved import write_whole
+from benchgraph.harness.saved import unwritable, write_whole
 from benchgraph.harness.show.command import ordered
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
@@ -106,7 +106,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         try:
             write_whole(Path(request.output), "\n".join(said) + "\n")
         except OSError as bad:
-            raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
+            raise unwritable(bad, request.output) from bad
     return int(len(outcomes) < len(problems))
 
 

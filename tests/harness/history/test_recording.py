@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.harness import saved
 from benchgraph.harness.history import database as databases
 from benchgraph.harness.history import recording
 from benchgraph.harness.history.database import Database
@@ -188,6 +190,16 @@ def test_a_folder_that_may_not_be_written_keeps_results_elsewhere(folder: Path, 
     result = measure("--history=h.db")
     assert result.exit_code == 1
     assert result.stderr.endswith(": cannot keep results while the run lasts: File exists; run in a folder that may be written\n")
+
+
+def test_no_room_for_results_at_all_is_told_before_the_first_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(saved, "write_whole", full)
+    result = measure("--history=h.db")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(": cannot keep results while the run lasts: No space left on device; make room there\n")
 
 
 # ---- what goes wrong after the last ----------------------------------------------------------------------------------
