@@ -56,7 +56,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:5]).main  # before vectorize
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 

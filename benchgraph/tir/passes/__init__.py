@@ -11,6 +11,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
+from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
@@ -41,6 +42,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", _each(collapse_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
     Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
+    Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),

@@ -1,0 +1,110 @@
+"""interleave-rows: rows that are folded are worked on several at a time, so that one row's latencies hide behind the other's work.
+
+    for i in 32 {                                      for i in 16 {        (two at a time, to be short)
+      alloc m: f32 register                              alloc m: f32 register
+      m = -inf                                           m = -inf
+      for j in 64 { m = max(m, x[i, j]) }                alloc m_1: f32 register
+      for j in 64 { y[i, j] = exp(x[i, j] - m) }   ->    m_1 = -inf
+    }                                                    for j in 64 { m = max(m, x[i*2, j])  m_1 = max(m_1, x[i*2 + 1, j]) }
+                                                         for j in 64 { y[i*2, j] = exp(x[i*2, j] - m)  y[i*2 + 1, j] = ... }
+                                                       }
+
+Each fold of a row ends in a chain of dependent steps: the lanes of a vector are added up, a reciprocal is taken. A row of few vectors has
+nothing else to do meanwhile. Only where the machine has registers for the accumulators of several rows, and rows are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.build import add, constant, floordiv, mod, mul
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
+from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
+from benchgraph.tir.visit import bound_names, children, fresh, map_children, map_tensors, substitute_all, tensors, walk
+
+# Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
+# turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
+ROWS = 4
+REGISTERS = 32  # from which on two rows' accumulators, their operands and the constants of an exponential fit
+LONGEST = 1024  # elements of a row beyond which its own vectors are enough to do
+
+
+def interleave_rows(f: Func, target: Target) -> Func:
+    if target.isa.registers < REGISTERS:
+        return f
+    taken = {t.name for t in (*f.params, *tensors(f.body))}
+    body = _stmt(f.body, {}, taken, bound_names(f.body))
+    return f if body is f.body else replace(f, body=body)
+
+
+def _stmt(s: Stmt, ranges: Ranges, taken: set[str], variables: frozenset[str]) -> Stmt:
+    if isinstance(s, For):
+        within = inside(s, ranges)
+        if s.kind is LoopKind.serial and _folds_rows(s) and _are_independent(s, within):
+            return _interleaved(s, taken, variables)
+        return map_children(s, lambda c: _stmt(c, within, taken, variables))
+    return map_children(s, lambda c: _stmt(c, ranges, taken, variables))
+
+
+def _folds_rows(loop: For) -> bool:
+    """There are rows enough, of a known number. Its body folds into registers in inner loops, short ones, and has no large steps."""
+    rows = constant(loop.extent)
+    if rows is None or rows < ROWS or any(isinstance(s, Brgemm | Pack | If) for s in walk(loop.body)):
+        return False
+    inner = [s for s in walk(loop.body) if isinstance(s, For)]
+    if not inner or any(isinstance(c, For) for s in inner for c in walk(s.body)):
+        return False
+    is_short = all((n := constant(s.extent)) is not None and n <= LONGEST and s.kind is LoopKind.serial for s in inner)
+    own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
+    folds = any(isinstance(c, Store) and c.tensor.name in own for s in inner for c in walk(s.body))
+    return is_short and folds
+
+
+def _are_independent(loop: For, ranges: Ranges) -> bool:
+    """Whatever the rows store outlives them in pieces that no two share."""
+    own = {s.tensor.name for s in walk(loop.body) if isinstance(s, Alloc)}
+    stored = {s.tensor.name for s in walk(loop.body) if isinstance(s, Store)} - own
+    inner = inner_names(loop)
+    return all(is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner) for name in stored)
+
+
+def _interleaved(loop: For, taken: set[str], variables: frozenset[str]) -> Stmt:
+    """Groups of rows, then those that are left over."""
+    groups, rest = floordiv(loop.extent, ROWS), mod(loop.extent, ROWS)
+    copies = [_row(loop, add(mul(loop.var, ROWS), u), taken if u else None) for u in range(ROWS)]
+    parts: list[Stmt] = [replace(loop, extent=groups, body=_together(copies))]
+    if constant(rest) != 0:
+        var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
+        parts.append(For(var, rest, _row(loop, add(mul(groups, ROWS), var), taken)))
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+
+def _row(loop: For, at: Expr, taken: set[str] | None) -> Stmt:
+    """The body for one row; with temporaries of names that are not taken yet, which grows, unless that is None."""
+    body = substitute_all(loop.body, {loop.var.name: at})
+    if taken is None:
+        return body
+    new = {}
+    for s in walk(body):
+        if isinstance(s, Alloc):
+            name = fresh(s.tensor.name, taken)
+            taken.add(name)
+            new[s.tensor.name] = replace(s.tensor, name=name)
+    return map_tensors(body, new)
+
+
+def _together(rows: Sequence[Stmt]) -> Stmt:
+    """The same statement for several rows: statement by statement, and one loop for the loops of all."""
+    if all(isinstance(s, Seq) for s in rows):
+        steps: list[Stmt] = []
+        for step in zip(*(children(s) for s in rows), strict=True):
+            both = _together(step)
+            steps += both.stmts if isinstance(both, Seq) and not isinstance(step[0], Seq) else (both,)
+        return Seq(tuple(steps))
+    first = rows[0]
+    if isinstance(first, For):
+        return replace(first, body=_together([child for s in rows for child in children(s)]))
+    return Seq(tuple(rows))

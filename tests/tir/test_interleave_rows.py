@@ -1,0 +1,116 @@
+"""interleave-rows: independent rows with folds go together; nothing else changes, and never what is computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS
+from benchgraph.tir.build import add, binary, f32, seq, sub, unary
+from benchgraph.tir.ir import Alloc, BinOp, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.passes.interleave_rows import LONGEST, ROWS, interleave_rows
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+
+
+def softmax(rows: int, n: int, dst: Expr = i) -> Func:
+    """exp(x - max of the row) / its sum, written to row `dst`."""
+    x, y = param("x", rows, n), param("y", rows, n)
+    most, total = (tensor(name, DType.f32, (), Scope.register) for name in ("most", "total"))
+    e = tensor("e", DType.f32, (n,), Scope.thread)
+    body: tuple[Stmt, ...] = (
+        Alloc(most),
+        put(most, value=f32(-math.inf)),
+        loop(j, n, put(most, value=binary(BinOp.max, at(most), at(x, i, j)))),
+        Alloc(total),
+        put(total, value=f32(0.0)),
+        Alloc(e),
+        loop(
+            j,
+            n,
+            put(e, j, value=unary(UnOp.exp, binary(BinOp.sub, at(x, i, j), at(most)))),
+            put(total, value=binary(BinOp.add, at(total), at(e, j))),
+        ),
+        loop(j, n, put(y, dst, j, value=binary(BinOp.div, at(e, j), at(total)))),
+    )
+    return Func("softmax", (x, y), loop(i, rows, *body))
+
+
+def interleaved(f: Func) -> Func:
+    after = interleave_rows(f, TARGET)
+    assert_same(after, f)
+    return after
+
+
+def test_rows_go_together(golden) -> None:
+    golden(print_tir(interleaved(softmax(2 * ROWS, 20))))
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 3 * ROWS - 1])
+def test_rows_that_are_left_over_come_after(rows: int) -> None:
+    after = interleaved(softmax(rows, 5))
+    outer = [s for s in (after.body.stmts if hasattr(after.body, "stmts") else (after.body,)) if isinstance(s, For)]
+    assert len(outer) == (1 if rows % ROWS == 0 else 2)
+
+
+def test_each_loop_of_a_row_becomes_one_loop_of_all() -> None:
+    after = interleaved(softmax(2 * ROWS, 20))
+    assert sum(isinstance(s, For) for s in walk(after.body)) == 4
+
+
+def stays(f: Func) -> bool:
+    return interleaved(f) is f
+
+
+def test_few_rows_and_long_rows_stay() -> None:
+    assert stays(softmax(ROWS - 1, 8))
+    assert stays(softmax(ROWS, LONGEST + 1))
+
+
+def test_rows_that_one_row_of_dst_gathers_stay() -> None:
+    assert stays(softmax(8, 5, dst=sub(i, i)))
+
+
+def test_a_row_that_reads_the_one_before_stays() -> None:
+    """total runs on from row to row."""
+    x, y, total = param("x", 8, 5), param("y", 8), tensor("total", DType.f32, (), Scope.register)
+    own = tensor("own", DType.f32, (), Scope.register)
+    body = loop(
+        i,
+        8,
+        Alloc(own),
+        put(own, value=f32(0.0)),
+        loop(j, 5, put(own, value=binary(BinOp.add, at(own), at(x, i, j)))),
+        put(total, value=binary(BinOp.add, at(total), at(own))),
+        put(y, i, value=at(total)),
+    )
+    assert stays(Func("running", (x, y), seq(Alloc(total), put(total, value=f32(0.0)), body)))
+
+
+def shifted(y: Tensor) -> Stmt:
+    """Row i is made of what row i - 1 became."""
+    own = tensor("own", DType.f32, (), Scope.register)
+    return loop(
+        i,
+        8,
+        Alloc(own),
+        put(own, value=f32(0.0)),
+        loop(j, 5, put(own, value=binary(BinOp.add, at(own), at(y, i, j)))),
+        loop(j, 5, put(y, add(i, 1), j, value=at(own))),
+    )
+
+
+def test_a_row_that_is_made_of_its_neighbour_stays() -> None:
+    y = tensor("t", DType.f32, (9, 5), Scope.thread)
+    x, z = param("x", 5), param("z", 5)
+    fill = loop(j, 5, put(y, 0, j, value=at(x, j)))
+    assert stays(Func("chain", (x, z), seq(Alloc(y), fill, shifted(y), loop(j, 5, put(z, j, value=at(y, 8, j))))))
+
+
+def test_without_registers_for_several_rows_nothing_changes() -> None:
+    f = softmax(8, 20)
+    assert interleave_rows(f, replace(TARGET, isa=ISAS["avx2"])) is f
