@@ -51,11 +51,12 @@ def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bo
     passes = 2 + (feeds_reduction and anchor is Anchor.tile)
     at = mb * F32_BYTES * (nb if anchor is Anchor.tile else n)
     again = mb * F32_BYTES * n
-    extra = _level_cost(again, target) if passes == 3 else 0.0
-    return mb * n * F32_BYTES * (2 * _level_cost(at, target) + extra)
+    extra = level_cost(again, target) if passes == 3 else 0.0
+    return mb * n * F32_BYTES * (2 * level_cost(at, target) + extra)
 
 
-def _level_cost(working_set: int, target: Target) -> float:
+def level_cost(working_set: int, target: Target) -> float:
+    """Cost of a byte of a working set of so many, by the level of cache whose half holds it."""
     if working_set <= target.l1_bytes // 2:
         return 1.0
     return L2_COST if working_set <= target.l2_bytes // 2 else L3_COST

@@ -12,6 +12,7 @@ from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
+from benchgraph.gir.grid import grid
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.parameters import Parameters, Reason
@@ -44,8 +45,8 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     stages = [_with_anchors(g, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
         stages = [_in_pieces(s, in_pieces, step) if s.ops == in_pieces.scores.ops else s for s in stages]
-    if len(stages) == 1 and all(a in (Anchor.kernel, Anchor.tile) for a in stages[0].anchors):
-        stages = [_with_columns_split(stages[0], forced)]
+    if len(stages) == 1 and _is_tiled(stages[0]):
+        stages = [_on_grid(g, stages[0], forced, target)]
     prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows and step is None else ()
     return replace(node, stages=tuple(stages), prefetch=prefetch)
 
@@ -67,12 +68,30 @@ def _in_pieces(stage: Stage, o: Online, step: Step) -> Stage:
     return replace(stage, anchors=anchors, parameters=replace(p, step=step.columns, why=(*p.why, Reason("step", step.why))))
 
 
-def _with_columns_split(stage: Stage, forced: Forced | None) -> Stage:
-    """A lone product whose post-ops all run on its tiles may have its columns spread over tasks."""
+def _on_grid(g: Graph, stage: Stage, forced: Forced | None, target: Target) -> Stage:
+    """A lone product whose post-ops all run on its tiles: its columns may be spread over tasks too."""
+    own = stage.parameters
+    assert own is not None
+    if forced is not None:
+        return _split(stage, forced.split_n, GIVEN)
+    p = product(g, stage.ops[0])
+    found = grid(p, own.nb, own.mb, target) if own.batch == 1 and not p.batch else None
+    if found is not None:
+        tasks = f"tasks of {found.mb} rows and {'one panel' if found.split_n else 'all columns'}"
+        on_grid = _with_anchors(g, stage, Rows(found.mb, f"with {tasks} a core fetches least"), target)
+        if _is_tiled(on_grid):
+            return _split(on_grid, found.split_n, "each core then reads its own part of the weights alone")
+    return _split(stage, own.tasks < own.cores, "there are fewer blocks of rows than cores")
+
+
+def _is_tiled(stage: Stage) -> bool:
+    return all(a in (Anchor.kernel, Anchor.tile) for a in stage.anchors)
+
+
+def _split(stage: Stage, is_split: bool, why: str) -> Stage:
     p = stage.parameters
     assert p is not None
-    split, why = (forced.split_n, GIVEN) if forced is not None else (p.tasks < p.cores, "there are fewer blocks of rows than cores")
-    return replace(stage, parameters=replace(p, split_n=split, why=(*p.why, Reason("split_n", why)))) if split else stage
+    return replace(stage, parameters=replace(p, split_n=True, why=(*p.why, Reason("split_n", why)))) if is_split else stage
 
 
 def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:

@@ -1,0 +1,72 @@
+"""Rows and columns of a lone product as tasks: the grid that has the cores fetch least, MPN x NPN in the Graph Compiler paper's words.
+
+With tasks of whole rows every core reads all weights; with tasks of single panels each reads its own, but all rows of src. Cores take
+tasks in order, panel by panel, so that one with fewer panels than a row of blocks has holds its rows and streams its panels past them.
+
+Measured on two Cascade Lake cores of a busy machine, minima, one block of rows with its panels spread against half the rows each:
+32 x 1024 x 512 1.08 to 1.18 times as fast, 32 x 1024 x 1024 1.04 to 1.08, 32 x 479 x 1024 1.02 to 1.25; 32 x 13 x 512, which L2 keeps, 0.86.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from benchgraph.core.target import Target
+from benchgraph.gir.anchors import L3_COST, level_cost
+from benchgraph.gir.product import Product
+from benchgraph.gir.schedule import F32_BYTES
+from benchgraph.gir.space import row_blocks
+
+ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call
+IDLE = 0.05  # share of the cores' time that may be lost to tasks that do not come out even
+
+
+@dataclass(frozen=True)
+class Grid:
+    """mb: rows of a task. split_n: each panel is a task. cost: weighted bytes that one core moves."""
+
+    mb: int
+    split_n: bool
+    cost: float
+
+
+def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
+    """The cheapest grid of a product without batch entries that leaves no core idle for long, None when `usual` will do.
+
+    usual: rows of a task, by the heuristic for whole rows; they stay unless they leave cores idle, or have them fetch more.
+    """
+    m, n = p.call.outs[0].shape[-2:]
+    panels = ceil(n / nb)
+    found = [
+        Grid(mb, split, _cost(p, mb, nb, target)) for mb in row_blocks(m) if (split := _split(ceil(m / mb), panels, target)) is not None
+    ]
+    least = min((g.cost for g in found), default=0.0)
+    if _idle(ceil(m / usual), target.cores) <= IDLE and _cost(p, usual, nb, target) <= (1 + ALIKE) * least:
+        return None
+    return max((g for g in found if g.cost <= (1 + ALIKE) * least), key=lambda g: g.mb, default=None)
+
+
+def _split(blocks: int, panels: int, target: Target) -> bool | None:
+    """Whether panels have to be tasks of their own to keep the cores busy; None when that does not do it either."""
+    return next((split for split in (False, True) if _idle(blocks * (panels if split else 1), target.cores) <= IDLE), None)
+
+
+def _idle(tasks: int, cores: int) -> float:
+    return 1 - tasks / (ceil(tasks / cores) * cores)
+
+
+def _cost(p: Product, mb: int, nb: int, target: Target) -> float:
+    """What one core moves: the weights and rows that its L2 does not keep from one execution to the next, and results for post-ops."""
+    m, n = p.call.outs[0].shape[-2:]
+    src, wei = p.call.ins
+    k, panels = p.reduced[-1], ceil(n / nb)
+    rounds = ceil(m / mb) / target.cores  # how many times a core goes through all panels
+    block, weights = src.dtype.nbytes(mb * k), wei.dtype.nbytes(k * n) * min(rounds, 1.0)
+    rows, half = block * max(rounds, 1.0), target.l2_bytes // 2
+    results = 2 * F32_BYTES * m * n / target.cores * level_cost(F32_BYTES * mb * nb, target)
+    if weights + rows <= half:
+        return results
+    again = 1.0 if weights <= half else max(rounds, 1.0)  # weights that stay are there for its next rows
+    passes = 1.0 if block <= half else panels * min(rounds, 1.0)  # rows that do not stay come anew for every panel
+    return (weights * again + rows * passes) * L3_COST + results

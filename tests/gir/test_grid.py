@@ -1,0 +1,86 @@
+"""The grid of tasks of a lone product: nobody idles, few rows mean split columns, many rows do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.core.tensor import TensorType
+from benchgraph.gir.grid import ALIKE, IDLE, Grid, grid
+from benchgraph.gir.product import Product
+from benchgraph.gir.schedule import column_block
+from benchgraph.gir.space import row_blocks
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Call, Contraction
+
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+
+
+def matmul(m: int, k: int, n: int, dtype: DType = DType.f32) -> Product:
+    how = spec("MatMul").lower
+    assert isinstance(how, Contraction)
+    src, wei, dst = (TensorType(t, shape) for t, shape in ((dtype, (m, k)), (dtype, (k, n)), (DType.f32, (m, n))))
+    return Product(Call("MatMul", with_defaults("MatMul", Attrs()), (src, wei), (dst,)), how)
+
+
+def chosen(m: int, k: int, n: int, target: Target = TARGET, usual: int = 0, dtype: DType = DType.f32) -> Grid | None:
+    """usual: rows of a task by the other heuristic; 0: a block of rows that keeps one core busy and no other."""
+    p = matmul(m, k, n, dtype)
+    return grid(p, column_block(p, target), usual or m, target)
+
+
+@pytest.mark.parametrize("cores", [2, 4, 8])
+@pytest.mark.parametrize(("k", "n"), [(479, 1024), (1024, 1024), (777, 2048)])
+def test_few_rows_by_many_columns_are_one_block_whose_columns_are_spread(k: int, n: int, cores: int) -> None:
+    found = chosen(32, k, n, replace(TARGET, cores=cores))
+    assert found is not None
+    assert (found.mb, found.split_n) == (32, True)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(32, 13, 512), (32, 256, 128), (512, 256, 128), (4096, 64, 64)])
+def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
+    """Nothing is fetched either way; whole rows then are written by one core."""
+    assert chosen(m, k, n, usual=min(m // 2, 64)) is None
+
+
+def test_many_rows_keep_their_columns_together() -> None:
+    found = chosen(4096, 1024, 64)
+    assert found is not None
+    assert not found.split_n
+
+
+def test_a_core_alone_has_nothing_to_spread() -> None:
+    assert chosen(32, 1024, 1024, replace(TARGET, cores=1), usual=32) is None
+
+
+def test_what_cannot_be_even_is_left_to_others() -> None:
+    """One row, one panel, two cores."""
+    assert chosen(1, 256, 1) is None
+
+
+def test_narrower_types_fetch_less() -> None:
+    """960 x 512 weights are nearly half of L2 as s8, and four times that as f32."""
+    usual = 16
+    assert chosen(32, 960, 512, usual=usual) is not None
+    assert chosen(32, 960, 512, usual=usual, dtype=DType.s8) is None
+
+
+@given(st.integers(1, 700), st.integers(1, 2000), st.integers(1, 2000), st.sampled_from([1, 2, 3, 4, 16]))
+def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m: int, k: int, n: int, cores: int) -> None:
+    target = replace(TARGET, cores=cores)
+    found = chosen(m, k, n, target)
+    if found is None:
+        return
+    panels = ceil(n / column_block(matmul(m, k, n), target))
+    tasks = ceil(m / found.mb) * (panels if found.split_n else 1)
+    assert found.mb in row_blocks(m)
+    assert 1 - tasks / (ceil(tasks / cores) * cores) <= IDLE
+    assert found.cost >= 0
+    assert ALIKE < 1
