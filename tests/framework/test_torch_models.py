@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from benchgraph.framework.torch.models import example, make  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.compiled_partition import CompiledPartition  # noqa: E402
 from benchgraph.library.tensor import Tensor  # noqa: E402
+from benchgraph.runtime.constants import Constants, constant_tensors  # noqa: E402
 from benchgraph.runtime.executable import Executable  # noqa: E402
 
 nn = torch.nn
@@ -203,6 +205,28 @@ def test_weights_are_packed_once_and_again_when_they_change_in_place(inits: list
     assert len(inits) == 4
     model[2].weight = nn.Parameter(torch.randn_like(model[2].weight))  # another tensor
     agree(run(x), model(x))
+
+
+@pytest.mark.parametrize("megabytes", [0, 64])
+@torch.no_grad()
+def test_what_was_computed_from_old_weights_is_not_kept(megabytes: int) -> None:
+    model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
+    before, capacity = alive(), constant_tensors.capacity
+    constant_tensors.capacity = megabytes
+    try:
+        run = compiled(model)
+        for _ in range(4):
+            model[0].weight.mul_(-0.5)
+            agree(run(x), model(x))
+            assert alive() == before + 1
+    finally:
+        constant_tensors.capacity = capacity
+
+
+def alive() -> int:
+    """Sets of constants in the process."""
+    gc.collect()
+    return sum(type(o) is Constants for o in gc.get_objects())  # isinstance would ask proxies, which warn
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ import torch
 
 from benchgraph.framework.torch.draft import Key
 from benchgraph.framework.torch.steps import Env, PartitionStep, StepState
+from benchgraph.library.compiled_partition import CompiledPartition
 
 _said = 0  # times that weights_changed was called
 
@@ -50,36 +51,41 @@ class _Seen:
 class Epoch:
     """states: each partition step on the weights as they are. Immutable; a change makes the next epoch."""
 
-    def __init__(self, watched: Mapping[Key, _Seen | None], said: int, states: Mapping[PartitionStep, StepState]) -> None:
-        self._watched, self._said, self.states = watched, said, states
+    def __init__(
+        self,
+        watched: Mapping[Key, _Seen | None],
+        said: int,
+        states: Mapping[PartitionStep, StepState],
+        fresh: Mapping[PartitionStep, CompiledPartition],
+    ) -> None:
+        self._watched, self._said, self.states, self._fresh = watched, said, states, fresh
 
     @classmethod
-    def first(cls, constant: Sequence[Key]) -> Epoch:
-        """Before any weight was seen."""
-        return cls(dict.fromkeys(constant), -1, {})
+    def first(cls, constant: Sequence[Key], fresh: Mapping[PartitionStep, CompiledPartition]) -> Epoch:
+        """Before any weight was seen. fresh: the steps, with partitions that have not run yet."""
+        return cls(dict.fromkeys(constant), -1, {}, fresh)
 
     def fits(self, env: Env) -> bool:
         """Whether the weights are as they were."""
         return self._said == _said and all(seen is not None and seen.fits(env[key]) for key, seen in self._watched.items())
 
-    def after(self, env: Env, steps: Sequence[PartitionStep]) -> Epoch:
-        """The epoch of these weights. Steps that read none that changed go on as they are. Raises NotConstant."""
+    def after(self, env: Env) -> Epoch:
+        """The epoch of these weights. Steps that read none that changed go on as they are; the others take another compiled partition,
+        for each keeps what it has computed. Raises NotConstant."""
         strange = [key for key in self._watched if env[key].is_inference()]
         if strange:
             raise NotConstant(strange)
         said = _said
         changed = {k for k, seen in self._watched.items() if said != self._said or seen is None or not seen.fits(env[k])}
         watched = {k: _Seen(weakref.ref(env[k]), env[k].data_ptr(), env[k]._version) for k in self._watched}
-        states = {}
-        for step in steps:
-            known = self.states.get(step)
-            states[step] = _state(step, env, is_new=known is None) if known is None or changed & set(step.constants) else known
-        return Epoch(watched, said, states)
+        states = {step: _state(step, compiled, env) for step, compiled in self._fresh.items()}
+        for step, known in self.states.items():
+            states[step] = _state(step, step.compile(), env) if changed & set(step.constants) else known
+        return Epoch(watched, said, states, {})
 
 
-def _state(step: PartitionStep, env: Env, *, is_new: bool) -> StepState:
-    """The step on these weights. A compiled partition keeps what it has computed, so a later epoch takes another one."""
+def _state(step: PartitionStep, compiled: CompiledPartition, env: Env) -> StepState:
     constants = {i: step.tensor(i, env) for i, p in enumerate(step.ports) if p.is_constant}
     for t in constants.values():
         t.renew()
-    return StepState(step, step.compiled if is_new else step.again(), constants)
+    return StepState(step, compiled, constants)

@@ -22,6 +22,7 @@ from benchgraph.framework.torch.inputs import Input
 from benchgraph.framework.torch.rows import ROWS
 from benchgraph.framework.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, resolved
 from benchgraph.graph.ir import Graph
+from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine
 from benchgraph.library.graph import Graph as LibraryGraph
 from benchgraph.library.partition import Partition
@@ -52,16 +53,24 @@ class Summary:
         return f"{len(self.offloaded)} of {self.total} ops offloaded, in {len(self.partitions)} partitions{off}"
 
 
+@dataclass(frozen=True)
+class Made:
+    """Steps in order, and the compiled partition of each that has one."""
+
+    steps: tuple[Step, ...]
+    fresh: Mapping[PartitionStep, CompiledPartition]
+
+
 class Program:
     """Threads may run it at the same time. graph: the library's part of it, without what PyTorch runs.
 
     inputs: of the graph's inputs, what they must be; None for numbers, which the graph was traced with.
     """
 
-    def __init__(self, draft: Draft, steps: Sequence[Step], summary: Summary, names: Sequence[str]) -> None:
+    def __init__(self, draft: Draft, made: Made, summary: Summary, names: Sequence[str]) -> None:
+        steps = made.steps
         self.graph, self.summary = _offloaded_graph(draft, steps), summary
         self._steps, self._lock = tuple(steps), threading.Lock()
-        self._partitions = tuple(s for s in steps if isinstance(s, PartitionStep))
         self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
         self._attrs: Env = {draft.keys(node)[0]: _held(draft.module, str(node.target)) for node in draft.attrs}
         (output,) = draft.module.graph.find_nodes(op="output")
@@ -70,7 +79,7 @@ class Program:
         last = {key: i for i, step in enumerate(self._steps) for key in step.reads}
         self._frees = tuple(tuple(key for key, at in last.items() if at == i and key not in kept) for i in range(len(self._steps)))
         self.constant = {key: i for i, (key, given) in enumerate(self._inputs) if given is not None and given.is_constant}
-        self._epoch = Epoch.first([*self.constant, *self._attrs])
+        self._epoch = Epoch.first([*self.constant, *self._attrs], made.fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         """The graph's results. args: as the graph takes them; emptied, so that what nobody else holds is freed when it has been read.
@@ -99,7 +108,7 @@ class Program:
                 for key, given in self._inputs:
                     if given is not None and given.is_constant:
                         given.check(env[key])
-                self._epoch = self._epoch.after(env, self._partitions)
+                self._epoch = self._epoch.after(env)
             return self._epoch
 
 
@@ -113,7 +122,7 @@ def build(module: fx.GraphModule, constant: frozenset[int], engine: Engine, poli
         if isinstance(found, dict):
             refused |= found
             continue
-        return Program(draft, found, _summary(draft, found, time.perf_counter() - begin), names)
+        return Program(draft, found, _summary(draft, found.steps, time.perf_counter() - begin), names)
 
 
 def _cut(draft: Draft, policy: Policy) -> tuple[Partition, ...]:
@@ -136,7 +145,7 @@ def _summary(draft: Draft, steps: Sequence[Step], seconds: float) -> Summary:
     )
 
 
-def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> list[Step] | dict[str, str]:
+def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> Made | dict[str, str]:
     """The steps in order; or the nodes that the library cannot take after all, and why."""
     for p in cut:
         nodes = [draft.owner[id] for id in p.ops if id in draft.owner]
@@ -156,7 +165,7 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> list[Step]
                 return {draft.owner[id].name: str(bad) for id in p.ops if not draft.is_view(draft.owner[id])}
         elif not p.is_supported:
             steps += [_node_step(draft, draft.owner[id]) for id in p.ops if id in draft.owner]
-    return steps
+    return Made(tuple(steps), compiling.fresh)
 
 
 def _stay(draft: Draft, p: Partition) -> None:
@@ -176,6 +185,7 @@ class _Compiling:
         inside = {op.id for p in ours for op in p.description.ops}
         self._seen = {t.id for op in draft.ops if op.id not in inside for t in op.inputs}
         self._settled: dict[int, LogicalTensor] = {}
+        self.fresh: dict[PartitionStep, CompiledPartition] = {}
 
     def step(self, p: Partition) -> PartitionStep:
         """Raises what compiling raises."""
@@ -184,7 +194,9 @@ class _Compiling:
         compiled = p.compile(ins, declared, self._engine)
         outs = tuple(compiled.query_logical_tensor(t.id) for t in declared)
         self._settled |= {t.id: t for t in outs}
-        return PartitionStep(p, compiled, self._engine, tuple(map(self._port, ins)), ins, declared, outs, tuple(map(_output, outs)))
+        step = PartitionStep(p, self._engine, tuple(map(self._port, ins)), ins, declared, outs, tuple(map(_output, outs)))
+        self.fresh[step] = compiled
+        return step
 
     def _described(self, t: LogicalTensor) -> LogicalTensor:
         if t.id in self._settled:

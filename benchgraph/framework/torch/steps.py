@@ -66,7 +66,6 @@ class PartitionStep:
     """Ops that the library runs together. ins, outs: how they lie; declared: outs as compile was given them."""
 
     partition: Partition
-    compiled: CompiledPartition
     engine: Engine
     ports: tuple[Port, ...]
     ins: tuple[LogicalTensor, ...]
@@ -82,8 +81,8 @@ class PartitionStep:
     def constants(self) -> tuple[Key, ...]:
         return tuple(dict.fromkeys(p.key for p in self.ports if p.literal is None and p.is_constant))
 
-    def again(self) -> CompiledPartition:
-        """The same compiled partition, from the library's cache, which has not run yet."""
+    def compile(self) -> CompiledPartition:
+        """The partition compiled, by the library's cache if it was before, and without anything that it has computed."""
         return self.partition.compile(self.ins, self.declared, self.engine)
 
     def tensor(self, position: int, env: Env) -> Tensor:
