@@ -84,6 +84,23 @@ def test_the_encoder_layer_agrees_in_training_form_and_with_norms_first() -> Non
     assert not graphs[0].fallbacks
 
 
+@pytest.mark.parametrize("masks", ["causal", "padding", "both"])
+@torch.no_grad()
+def test_the_encoder_layer_with_masks(masks: str) -> None:
+    model, x = make("encoder", 1, torch.float32), example("encoder", 1, 3, torch.float32)
+    given = {}
+    if masks != "padding":
+        causal = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        given["src_mask"] = causal.bool() if masks == "both" else causal  # of one dtype, or PyTorch warns
+    if masks != "causal":
+        given["src_key_padding_mask"] = torch.arange(x.shape[1]) >= torch.tensor([[16], [9], [1]])
+    with recorded() as graphs:
+        got = compiled(model)(x, **given)
+    agree(got, model(x, **given))
+    assert len(graphs[0].offloaded) >= 12
+    assert not torch.allclose(got, model(x), atol=1e-2)
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 

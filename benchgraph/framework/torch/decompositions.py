@@ -12,9 +12,11 @@ from torch.nn import functional
 aten = torch.ops.aten
 
 
-def _attention(src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None) -> Tensor:
+def _attention(
+    src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None, hidden: Tensor | None
+) -> Tensor:
     """Self-attention of [batch, tokens, width]. Its three projections are separate products: their weights are views of one tensor, and
-    what they make needs no taking apart."""
+    what they make needs no taking apart. hidden: whom nobody sees, true there."""
     batch, tokens, width = src.shape
 
     def projected(i: int) -> Tensor:
@@ -22,7 +24,8 @@ def _attention(src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, ou
         made = functional.linear(src, qkv[rows], None if qkv_bias is None else qkv_bias[rows])
         return made.view(batch, tokens, heads, width // heads).transpose(1, 2)
 
-    mixed = functional.scaled_dot_product_attention(projected(0), projected(1), projected(2))
+    seen = None if hidden is None else hidden.logical_not()
+    mixed = functional.scaled_dot_product_attention(projected(0), projected(1), projected(2), attn_mask=seen)
     return functional.linear(mixed.transpose(1, 2).reshape(batch, tokens, width), out, out_bias)
 
 
@@ -48,12 +51,16 @@ def _encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Any:
-    """What torch.nn.TransformerEncoderLayer calls in eval mode. Masks, ragged batches and heads that do not divide the width stay whole."""
-    if mask is not None or src.is_nested or src.dim() != 3 or embed_dim % num_heads:
+    """What torch.nn.TransformerEncoderLayer calls in eval mode. mask_type: 0, a mask of [tokens, tokens]; 1, of padding, [batch, tokens];
+    2, of both, [batch, heads, tokens, tokens]. As in eager, what is not 0 in it is hidden. Ragged batches stay whole."""
+    if src.is_nested or src.dim() != 3 or (mask is not None and mask_type not in (0, 1, 2)):
         return NotImplemented
+    hidden = None if mask is None else mask.bool()
+    if hidden is not None and mask_type == 1:
+        hidden = hidden.view(src.shape[0], 1, 1, src.shape[1])
 
     def attended(x: Tensor) -> Tensor:
-        return _attention(x, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias)
+        return _attention(x, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, hidden)
 
     def fed(x: Tensor) -> Tensor:
         inner = functional.linear(x, ffn_weight_1, ffn_bias_1)

@@ -1,0 +1,30 @@
+"""The page about the bridge: its code runs, and what it says of options is so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install 'benchgraph[torch]')")
+
+from benchgraph.framework.torch.backend import PROGRAMS  # noqa: E402
+from benchgraph.framework.torch.options import Options  # noqa: E402
+
+PAGE = Path(__file__).parents[2] / "docs" / "torch.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_pages_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    exec(compile(code, str(PAGE), "exec"), {})
+    (said,) = re.findall(r"print\(graphs\[0\]\)  # (.*)", code)
+    assert capsys.readouterr().out.strip() == said
+
+
+def test_every_option_is_on_the_page() -> None:
+    rows = "".join(re.findall(r"^\| `.*$", TEXT, re.MULTILINE))
+    assert all(f"`{f.name}`" in rows for f in fields(Options))
+    assert f"up to {PROGRAMS}" in TEXT
