@@ -18,7 +18,7 @@ from benchgraph.core.config import table
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
 from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.plugins import load_driver
+from benchgraph.harness.plugins import data_dir, load_driver
 from benchgraph.harness.screen import progress
 from benchgraph.partition.ir import Policy
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
@@ -219,6 +219,13 @@ def test_a_missing_case_is_one_line_with_a_suggestion(cases: Path) -> None:
         "__REPRO: --graph --case=paper/mlp_3.json"
     )
     assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("word", ["--in-shapes=0:3", "--op-kind=0:Foo", "--expected-n-partitions=9"])
+def test_a_packaged_file_is_named_as_it_was_given(cases: Path, word: str) -> None:
+    result = run("--graph", word, "--report=json", "--case=paper/mlp_2.json")
+    assert "UNTESTED_FAILED" in result.output or "INVALID_ARGUMENTS" in result.output
+    assert str(data_dir("inputs")) not in result.output
 
 
 def test_a_batch_size_that_fits_nothing_is_untested(cases: Path) -> None:

@@ -19,15 +19,22 @@ STATUS_OF = {
 def failure(bad: Exception, problem: Problem) -> Result:
     """The status and one-line reason that an exception means."""
     if isinstance(bad, CannotOverride | WrongCount):
-        return Result(Status.UNTESTED, str(bad))
+        return Result(Status.UNTESTED, _said(bad, problem))
     if isinstance(bad, CannotExpress | Unavailable):
-        return Result(Status.SKIPPED, str(bad))
+        return Result(Status.SKIPPED, _said(bad, problem))
     if isinstance(bad, BenchgraphError):
         file = str(problem.file or "")
         named = bad if file in bad.where else bad.inside(file)
-        return Result(STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS), str(named), no_memory=bad.status is ErrorStatus.out_of_memory)
+        status = STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS)
+        return Result(status, _said(named, problem), no_memory=bad.status is ErrorStatus.out_of_memory)
     if isinstance(bad, MemoryError):
         return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
     first = next(iter(str(bad).splitlines()), "")
     hint = "" if problem.globals.verbose else "; run with -v for the traceback"
     return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")
+
+
+def _said(bad: BenchgraphError, problem: Problem) -> str:
+    """The error in one line, the file named as in the repro line: where a packaged one lies is this machine's business."""
+    said, file = str(bad), f"{problem.file}: "
+    return f"{problem.knobs.case}: {said.removeprefix(file)}" if problem.file and said.startswith(file) else said
