@@ -78,8 +78,8 @@ def steady(seconds: float, rounds: int = 20) -> Run:
 def test_noise_alone_gives_no_more_false_alarms_than_promised(machine: Machine, shape: dict[str, int]) -> None:
     """At threshold 0, where nothing but the intervals keeps alarms away."""
     rng = np.random.default_rng(7)
-    alarms = sum(any(v in CHANGED for v in verdicts(simulate(rng, machine, **shape), 0.0)) for _ in range(200))
-    assert alarms <= ALPHA * 200
+    alarms = sum(any(v in CHANGED for v in verdicts(simulate(rng, machine, **shape), 0.0)) for _ in range(100))
+    assert alarms <= ALPHA * 100
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -96,12 +96,12 @@ def test_one_case_of_thirty_that_got_slower_is_found(slower: float, runs: int, s
 def test_what_is_said_to_be_found_is_found_as_often_as_said(runs: int, most: float) -> None:
     """A case slowed down by what it says is found in about POWER of the comparisons, and by half as much beyond the threshold seldom."""
     machine, rng = Machine(sample=0.01, clock=0.01), np.random.default_rng(11)
-    least = float(np.median([j.found for j in judge(simulate(rng, machine, 30, runs, rounds=30), 0.05)])) - 1
+    least = float(np.median([j.found for j in judge(simulate(rng, machine, 10, runs, rounds=30), 0.05)])) - 1
     assert 0.05 < least < most
 
     def share(slower: float) -> float:
-        found = (verdicts(simulate(rng, machine, 30, runs, rounds=30, slower=slower))[0] for _ in range(40))
-        return sum(v is Verdict.regressed for v in found) / 40
+        found = (verdicts(simulate(rng, machine, 10, runs, rounds=30, slower=slower))[0] for _ in range(20))
+        return sum(v is Verdict.regressed for v in found) / 20
 
     assert 0.6 < share(least) <= 1.0
     assert share(0.05 + (least - 0.05) / 2) < 0.6
