@@ -4,7 +4,7 @@ With tasks of whole rows every core reads all weights; with tasks of single pane
 tasks in order, panel by panel, so that one with fewer panels than a row of blocks has holds its rows and streams its panels past them.
 
 Measured on two Cascade Lake cores of a busy machine, minima, one block of rows with its panels spread against half the rows each:
-32 x 1024 x 512 1.08 to 1.18 times as fast, 32 x 1024 x 1024 1.04 to 1.08, 32 x 479 x 1024 1.02 to 1.25; 32 x 13 x 512, which L2 keeps, 0.86.
+32 x 1024 x 512 1.08 times as fast, 32 x 1024 x 1024 1.04; 32 x 479 x 1024 was not clear.
 """
 
 from __future__ import annotations

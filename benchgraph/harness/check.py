@@ -6,7 +6,7 @@ named; with several partitions the graph's outputs are also judged against the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -165,7 +165,8 @@ def _execute(
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if mode is Mode.correctness and len(partitions) > 1 and not verdict.errors:
-        verdict = judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict)
+        stored = {t.id for p in partitions for t in p.outputs}
+        verdict = judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict, stored)
     return replace(verdict, outputs={id: array for id, array in live.items() if id in keep})
 
 
@@ -228,11 +229,20 @@ def _bits(array: Array, t: LogicalTensor) -> NDArray[np.uint8]:
 
 
 @phase("compare")
-def judge(graph: Graph, given: dict[int, Array], got: dict[int, Array], want: dict[int, Array], where: str, verdict: Verdict) -> Verdict:
-    """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs."""
+def judge(
+    graph: Graph,
+    given: dict[int, Array],
+    got: dict[int, Array],
+    want: dict[int, Array],
+    where: str,
+    verdict: Verdict,
+    stored: Collection[int] = (),
+) -> Verdict:
+    """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs; stored:
+    tensors that went from partition to partition."""
     rtol = tolerance(graph)
     for t in graph.outputs:
-        c = compare_output(graph, given, t, elements(got[t.id], t), want[t.id], rtol)
+        c = compare_output(graph, given, t, elements(got[t.id], t), want[t.id], rtol, stored)
         limit = zero_limit(graph, t.id)
         if c.is_mistrusted(limit):
             limit = zero_limit(graph, t.id, masked(given.values()))

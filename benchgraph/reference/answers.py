@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -13,16 +13,19 @@ from benchgraph.reference.compare import Comparison, compare
 from benchgraph.reference.evaluate import evaluate, rounds_between
 
 
-def compare_output(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Array, want: Array, rtol: float) -> Comparison:
+def compare_output(
+    graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Array, want: Array, rtol: float, stored: Collection[int] = ()
+) -> Comparison:
     """Compare output t, element by element, with what `evaluate` wants. given: the elements of the graph's inputs.
 
     What passes between ops in bf16 or f16 may be rounded or not: fused ops keep it in f32, and both are right. Where the one answer does
-    not do, each element may be either. Only then is the graph evaluated again.
+    not do, each element may be either. Only then is the graph evaluated again. stored: tensors between ops that certainly were in memory,
+    and rounded, because they went from partition to partition.
     """
     c = compare(got, want, t.dtype, rtol)
     if c.ok or not rounds_between(graph):
         return c
-    exact = evaluate(graph, given, rounds=False)[t.id]
+    exact = evaluate(graph, given, stored=stored)[t.id]
     return compare(got, _nearer(got, want, exact), t.dtype, rtol)
 
 

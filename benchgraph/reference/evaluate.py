@@ -19,29 +19,38 @@ def call_of(op: Op) -> Call:
     return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
 
 
-def evaluate(graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = (), *, rounds: bool = True) -> dict[int, Array]:
+def evaluate(
+    graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = (), *, stored: Collection[int] | None = None
+) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
     graph: shape-inferred. inputs: an array per graph input, in the tensor's dtype or float64. Floats come back as float64, not rounded to
     their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
-    of scores in the thousands is another one when they are multiples of 32. With rounds False they read the exact numbers, as in a library
-    that keeps what passes between fused ops in f32. Everything else is freed after its last use, for one attention score matrix can be a
-    gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape, Unimplemented for an
-    op whose meaning is not known.
+    of scores in the thousands is another one when they are multiples of 32. stored: the tensors for which that holds, None for all; of
+    others they read the exact numbers, as in a library that keeps what passes between fused ops in f32. Everything else is freed after its last
+    use, for one attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape,
+    Unimplemented for an op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)
     values = {t.id: _exact(inputs, t.id, t.known_shape) for t in graph.inputs}
     found = {id: array for id, array in values.items() if id in wanted}
     last_use = {t.id: n for n, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     for n, op in enumerate(graph.order):
-        results = spec(op.kind).reference(call_of(op), tuple(values[t.id] for t in op.inputs))
+        results = _results(op, tuple(values[t.id] for t in op.inputs), rounds=stored is None)
         made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
         found |= {id: result for id, (_, result) in made.items() if id in wanted}
-        values |= {id: _stored(result, t, rounds) for id, (t, result) in made.items() if last_use[id] > n}
+        values |= {id: _held(result, t, rounds=stored is None or id in stored) for id, (t, result) in made.items() if last_use[id] > n}
         for id in {t.id for t in op.inputs}:
             if last_use[id] == n:
                 values.pop(id, None)
     return {id: found[id] for id in sorted(found)}
+
+
+def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool) -> tuple[Array, ...]:
+    """What the op's row says; a cast from float to float takes nothing away itself where its tensor says what is rounded."""
+    row, call = spec(op.kind), call_of(op)
+    is_cast = row.converts and row.is_elementwise and call.ins[0].dtype.is_float and call.outs[0].dtype.is_float
+    return ins if is_cast and not rounds else row.reference(call, ins)
 
 
 def rounds_between(graph: Graph) -> bool:
@@ -50,7 +59,7 @@ def rounds_between(graph: Graph) -> bool:
     return any(t.id in made and t.dtype.is_float and t.dtype.bits < DType.f32.bits for op in graph.ops for t in op.inputs if op.kind != END)
 
 
-def _stored(result: Array, t: LogicalTensor, rounds: bool) -> Array:
+def _held(result: Array, t: LogicalTensor, *, rounds: bool) -> Array:
     """An op's result as its tensor holds it for the next op: rounded to a narrow float, infinite beyond the range of f32."""
     if result.dtype.kind != "f" or not t.dtype.is_float:
         return result
