@@ -128,11 +128,16 @@ def _f32_to_byte(builder: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
     shifted = builder.select(builder.fcmp_ordered(">", x, constant(x.type, least)), x, constant(x.type, least))
     if least < 0:
         shifted = builder.select(builder.fcmp_ordered("<", shifted, constant(x.type, most)), shifted, constant(x.type, most))
-    wide = same_lanes(x, I32)
-    whole = call(builder, f"llvm.lrint.{mangled(wide)}.{mangled(x.type)}", wide, [shifted])
+    whole = rounded_to_s32(builder, shifted)
     if least == 0:
-        whole = pointwise(builder, "umin", whole, constant(wide, int(most)))
+        whole = pointwise(builder, "umin", whole, constant(whole.type, int(most)))
     return builder.trunc(whole, same_lanes(x, I8))
+
+
+def rounded_to_s32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Nearest even, which is how every thread's floating-point unit rounds; anything for what s32 does not hold."""
+    wide = same_lanes(x, I32)
+    return call(builder, f"llvm.lrint.{mangled(wide)}.{mangled(x.type)}", wide, [x])
 
 
 def _f32_to_integer(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:

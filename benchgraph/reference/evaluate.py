@@ -27,8 +27,8 @@ def evaluate(
     graph: shape-inferred. inputs: an array per graph input, in the tensor's dtype or float64. Floats come back as float64, not rounded to
     their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
     of scores in the thousands is another one when they are multiples of 32. stored: the tensors for which that holds, None for all; of
-    others they read the exact numbers, as in a library that keeps what passes between fused ops in f32. Everything else is freed after its last
-    use, for one attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape,
+    others they read the exact numbers, as in a library that keeps what passes between fused ops in f32. Everything else is freed after its
+    last use, for one attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape,
     Unimplemented for an op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)

@@ -41,10 +41,10 @@ def integers_wrap_around(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: 
     return builder.trunc(whole, convert.value_type(dtype, convert.lanes_of(x)))
 
 
-@in_place_of("benchgraph.codegen.convert.round_even", "op/quantize.json")
-def integers_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """Towards zero: the caller's conversion does that to a number that nobody has rounded."""
-    return x
+@in_place_of("benchgraph.codegen.convert.rounded_to_s32", "op/quantize.json")
+def integers_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Towards zero, as a plain conversion does."""
+    return builder.fptosi(x, convert.same_lanes(x, ir.IntType(32)))
 
 
 @in_place_of("benchgraph.runtime.jit.runtime_symbol", "pattern/mlp_residual.json", in_program=False)
