@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install 'benchgraph[torch]')")
 
 from benchgraph.cli import main  # noqa: E402
+from benchgraph.core.tensor import LayoutType  # noqa: E402
 from benchgraph.framework.torch import recorded, weights_changed  # noqa: E402
 from benchgraph.framework.torch.models import example, make  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
@@ -147,6 +149,22 @@ def test_strided_inputs_are_read_where_they_lie(executions: list[tuple[set[int],
 
 
 @torch.no_grad()
+def test_values_that_partitions_alone_read_lie_as_the_library_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = []
+    real = CompiledPartition.execute
+
+    def execute(self: CompiledPartition, stream: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        kinds.append(tuple(t.logical.layout_type for t in (inputs[0], outputs[0])))
+        real(self, stream, inputs, outputs)
+
+    monkeypatch.setattr(CompiledPartition, "execute", execute)
+    model, x = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 128), nn.Linear(128, 64)).eval(), torch.randn(48, 64)
+    agree(compiled(model, policy="one_op_each")(x), model(x))
+    strided, opaque = LayoutType.strided, LayoutType.opaque
+    assert kinds == [(strided, opaque), (opaque, opaque), (opaque, strided)]
+
+
+@torch.no_grad()
 def test_results_are_not_overwritten_by_later_runs_and_inputs_not_at_all() -> None:
     model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
     run, before = compiled(model), x.clone()
@@ -272,11 +290,25 @@ def test_two_modules_behind_one_graph_do_not_share_weights() -> None:
         return m(x)
 
     run = compiled(call)
+    memory = np.empty((32, 32), np.float32)
     for seed in range(4):
-        torch.manual_seed(seed)
-        model = nn.Linear(32, 32).eval()
+        memory[:] = np.random.default_rng(seed).random((32, 32), np.float32)
+        model = nn.Linear(32, 32, bias=False).eval()
+        model.weight = nn.Parameter(torch.from_numpy(memory))
         agree(run(model, x), model(x))
         del model
+
+
+@torch.no_grad()
+def test_two_compiled_models_on_one_set_of_weights_both_see_a_change() -> None:
+    """They share machine code; what one has kept of the old weights is not the other's."""
+    model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
+    both = [compiled(model), compiled(model, name="other")]
+    for run in both:
+        agree(run(x), model(x))
+    model[0].weight.mul_(-0.5)
+    for run in both:
+        agree(run(x), model(x))
 
 
 def test_tensors_of_inference_mode_have_no_version_and_are_no_constants() -> None:
@@ -288,7 +320,7 @@ def test_tensors_of_inference_mode_have_no_version_and_are_no_constants() -> Non
         agree(run(x), model(x))
 
 
-def test_training_offloads_the_forward_pass_and_pytorch_runs_backward() -> None:
+def test_training_offloads_the_forward_pass_and_pytorch_runs_backward(inits: list[int]) -> None:
     model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
     twin = copy.deepcopy(model)
     with recorded() as graphs:
@@ -300,6 +332,7 @@ def test_training_offloads_the_forward_pass_and_pytorch_runs_backward() -> None:
                 f(x).square().mean().backward()
                 optimizer.step()
     assert graphs[0].offloaded
+    assert not inits  # weights that change with every step are no constants
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(a, b)
     with torch.no_grad():
@@ -341,9 +374,43 @@ def test_no_partition_goes_around_what_pytorch_runs() -> None:
 
 
 @torch.no_grad()
+def test_no_partition_reads_a_part_of_its_own_result_from_outside() -> None:
+    """There is no op for a slice, so what reads one runs when all of it is there."""
+
+    def model(x: Any) -> Any:
+        a = torch.relu(x)
+        return a + torch.exp(a[0:1])
+
+    x = torch.randn(4, 8)
+    with recorded() as graphs:
+        agree(compiled(model)(x), model(x))
+    assert graphs[0].partitions == (("relu",), ("exp", "add"))
+
+
+@torch.no_grad()
+def test_results_that_lie_otherwise_than_was_said_are_laid_right() -> None:
+    @torch.library.custom_op("benchgraph_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return (2 * x).t().contiguous().t()
+
+    twice.register_fake(torch.empty_like)
+
+    def model(x: Any) -> Any:
+        y = twice(torch.relu(x))
+        return torch.tanh(y), y.view(-1)
+
+    x = torch.randn(4, 8)
+    y = 2 * torch.relu(x)
+    for a, b in zip(compiled(model)(x), (torch.tanh(y), y.view(-1)), strict=True):
+        agree(a, b)
+
+
+@torch.no_grad()
 def test_random_ops_stay_in_order() -> None:
     def model(x: Any) -> Any:
-        return torch.bernoulli(torch.sigmoid(x)), torch.rand_like(x) + torch.relu(x)
+        y = torch.sigmoid(x)
+        first = torch.bernoulli(y)
+        return first, torch.rand_like(x), torch.tanh(y)  # y and its tanh run together, after what else stands before the tanh
 
     x = torch.randn(8, 8)
     run = compiled(model)
@@ -455,17 +522,24 @@ def test_eight_threads_that_come_upon_new_weights_pack_them_once(inits: list[int
 
 
 @torch.no_grad()
-def test_another_number_of_threads_is_compiled_for() -> None:
+def test_another_number_of_threads_is_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = []
+    real = CompiledPartition.execute
+
+    def execute(self: CompiledPartition, *args: Any) -> None:
+        cores.append(self.engine.target.cores)
+        real(self, *args)
+
+    monkeypatch.setattr(CompiledPartition, "execute", execute)
     model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
     run, threads = compiled(model), torch.get_num_threads()
     try:
-        with recorded() as graphs:
-            for n in (1, 2, 1):
-                torch.set_num_threads(n)
-                agree(run(x), model(x))
+        for n in (1, 2, 1):
+            torch.set_num_threads(n)
+            agree(run(x), model(x))
     finally:
         torch.set_num_threads(threads)
-    assert len(graphs) == 2
+    assert cores == [1, 2, 1]
 
 
 def test_there_is_one_openmp_library() -> None:

@@ -169,12 +169,11 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> Made | dic
 
 
 def _stay(draft: Draft, p: Partition) -> None:
-    """A partition of views alone need not run: what it makes lies where its source does."""
+    """A partition of views alone need not run: what it makes lies where its source does, which begins where the source's memory does."""
     for op in p.description.ops:
         (src,), (made,) = op.inputs, op.outputs
         under = draft.views.get(src.id)
-        base, offset = (src.id, 0) if under is None else (under.base, under.offset)
-        draft.views[made.id] = View(base, offset, made.known_shape, draft.strides[made.id])
+        draft.views[made.id] = View(src.id if under is None else under.base, 0, made.known_shape, draft.strides[made.id])
 
 
 class _Compiling:
