@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import re
 import threading
@@ -173,6 +174,43 @@ def test_results_are_not_overwritten_by_later_runs_and_inputs_not_at_all() -> No
     run(2 * x)
     assert torch.equal(first, kept)
     assert torch.equal(x, before)
+
+
+@torch.no_grad()
+def test_memory_of_a_small_result_is_taken_again_when_nobody_has_it(executions: list[tuple[set[int], set[int]]]) -> None:
+    model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
+    run, want = compiled(model), model(x)
+    for _ in range(40):
+        agree(run(x), want)
+    assert len({min(written) for _, written in executions}) <= 4
+    held = [run(i * x) for i in range(8)]
+    views = [y[1:] for y in held]
+    arrays = [y.numpy() for y in held]
+    kept = [y.clone() for y in held]
+    del held
+    for _ in range(8):
+        run(100 * x)
+    for view, array, y in zip(views, arrays, kept, strict=True):
+        assert torch.equal(view, y[1:])
+        assert torch.equal(torch.from_numpy(array), y)
+
+
+@torch.no_grad()
+def test_memory_that_another_process_may_read_or_that_is_gone_is_not_taken() -> None:
+    model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
+    run, want = compiled(model), model(x)
+    shared = run(x).share_memory_()
+    storage = shared.untyped_storage()
+    view = np.ctypeslib.as_array((ctypes.c_float * want.numel()).from_address(storage.data_ptr()))  # as another process sees it
+    del shared
+    before, cdata = view.copy(), storage._cdata
+    del storage
+    for _ in range(4):
+        assert run(2 * x).untyped_storage()._cdata != cdata
+    assert np.array_equal(view, before)
+    for _ in range(4):
+        run(x).untyped_storage().resize_(0)
+        agree(run(x), want)
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------

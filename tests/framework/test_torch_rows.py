@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from benchgraph.framework.torch.decompositions import DECOMPOSITIONS  # noqa: E402
+from benchgraph.framework.torch.draft import Draft  # noqa: E402
 from benchgraph.framework.torch.program import Program, build  # noqa: E402
 from benchgraph.framework.torch.rows import ROWS  # noqa: E402
 from benchgraph.framework.torch.views import MOVEMENTS  # noqa: E402
@@ -201,3 +202,12 @@ def test_attention_with_dropout_is_refused_by_pytorch_not_computed_without() -> 
     assert list(made.summary.fallbacks.values()) == ["dropout of 0.5"]
     with pytest.raises(RuntimeError, match="dropout"):
         made([Q])
+
+
+def test_random_ops_depend_on_each_other_in_the_order_in_which_they_stand() -> None:
+    module = make_fx(lambda x: (torch.bernoulli(x), torch.cumsum(x, 0), torch.rand_like(x)), tracing_mode="fake")(t(4, positive=True))
+    draft = Draft(module, ROWS, frozenset(), {})
+    first, plain, second = (next(op for op in draft.ops if draft.owner.get(op.id) is n) for n in list(module.graph.nodes)[1:4])
+    made = {o.id for o in first.outputs}
+    assert any(i.id in made for i in second.inputs)
+    assert not any(i.id in made for i in plain.inputs)

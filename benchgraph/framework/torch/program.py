@@ -216,8 +216,8 @@ class _Compiling:
 
 def _output(t: LogicalTensor) -> Output:
     if t.layout_type is LayoutType.opaque:
-        return Output(t.id, (t.nbytes,), (1,), torch.uint8)
-    return Output(t.id, t.known_shape, t.known_strides, _TORCH[t.dtype])
+        return Output(t.id, (t.nbytes,), (1,), torch.uint8, t.nbytes)
+    return Output(t.id, t.known_shape, t.known_strides, _TORCH[t.dtype], t.nbytes)
 
 
 def _node_step(draft: Draft, node: fx.Node) -> NodeStep:

@@ -23,6 +23,10 @@ from benchgraph.library.tensor import Tensor
 if TYPE_CHECKING:
     from benchgraph.framework.torch.constants import Epoch
 
+RECYCLED_BYTES = (
+    1 << 16
+)  # a result up to this size takes memory of a former one; larger ones come to lie where former ones lay by themselves
+RECYCLED = 4  # such pieces of memory per output and thread
 KEPT = 16  # sets of addresses that a thread keeps tensors for, as many as the library keeps bindings
 Env = dict[Key, Any]
 
@@ -59,6 +63,7 @@ class Output:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
+    nbytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +145,27 @@ def array_at(address: int, t: LogicalTensor) -> npt.NDArray[np.generic]:
 
 
 class PerThread(threading.local):
-    """A thread's tensors, by the addresses that they lie at."""
+    """A thread's tensors, by the addresses that they lie at; and memory of small results, by output."""
 
     def __init__(self) -> None:
         self.tensors: dict[tuple[int, ...], tuple[list[Tensor], list[Tensor]]] = {}
+        self.memory: dict[int, list[Any]] = {}
+
+    def result(self, o: Output) -> torch.Tensor:
+        """A tensor for an output, in memory that nobody else has: new, or that of a small former result of which no tensor is left.
+
+        New addresses are dear, since the library checks and binds them anew: 0.2 ms, which is more than a small model takes.
+        """
+        kept = self.memory.setdefault(o.key, []) if o.nbytes <= RECYCLED_BYTES else None
+        if kept is None:
+            return torch.empty_strided(o.shape, o.strides, dtype=o.dtype)
+        for storage in kept:
+            if torch._C._storage_Use_Count(storage._cdata) == 1 and not storage.is_shared():
+                return torch.empty(0, dtype=o.dtype).set_(storage, 0, o.shape, o.strides)
+        made = torch.empty_strided(o.shape, o.strides, dtype=o.dtype)
+        if len(kept) < RECYCLED:
+            kept.append(made.untyped_storage())
+        return made
 
 
 class StepState:
@@ -157,7 +179,7 @@ class StepState:
 
     def __call__(self, env: Env) -> None:
         outputs = self.step.outputs
-        made = [torch.empty_strided(o.shape, o.strides, dtype=o.dtype) for o in outputs]
+        made = [self._bound.result(o) for o in outputs]
         addresses = (*(env[key].data_ptr() for key in self._read), *(t.data_ptr() for t in made))
         bound = self._bound.tensors.get(addresses) or self._bind(addresses, env, made)
         self._compiled.execute(self._stream, *bound)
