@@ -138,6 +138,15 @@ def test_a_movement_that_others_read_stays_in_front() -> None:
     assert [op.kind for op in g.nodes if isinstance(op, Op)] == ["Exp", "StaticTranspose", "Abs", "Add"]
 
 
+def test_a_scalar_of_more_dims_than_the_source_waits_for_the_reshape() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("StaticReshape", b.op("Exp", b.input((4, 6))), shape=[2, 2, 6], special_zero=False)
+        b.op("Multiply", x, b.input((1, 1, 1)))
+
+    g = up_to(gir(build), "sink-movements")
+    assert [op.kind for op in g.nodes if isinstance(op, Op)] == ["Exp", "StaticReshape", "Multiply"]
+
+
 def test_merge_scaling(golden) -> None:
     def build(b: GraphBuilder) -> None:
         s = b.op("MatMul", quantised(b, b.input((64, 8), DType.u8), 0.25, 0), quantised(b, b.input((8, 64), DType.s8), 0.3, 0))

@@ -30,7 +30,7 @@ def _sink_once(g: Graph) -> Graph:
     nodes: list[Node] = []
     for op in g.nodes:
         assert isinstance(op, Op)
-        position = _moved_operand(g, op, moved_by)
+        position = _moved_operand(g, op, moved_by, builder)
         if position is not None:
             move = moved_by.pop(op.ins[position])
             nodes.remove(move)
@@ -44,7 +44,7 @@ def _sink_once(g: Graph) -> Graph:
     return g if tuple(nodes) == g.nodes else replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes))
 
 
-def _moved_operand(g: Graph, op: Op, moved_by: dict[int, Op]) -> int | None:
+def _moved_operand(g: Graph, op: Op, moved_by: dict[int, Op], builder: Builder) -> int | None:
     """The operand that a movement makes for this op alone, if all others are scalars."""
     how = spec(op.kind).lower
     if not isinstance(how, Elementwise) or how.place is not None or len(op.outs) != 1:
@@ -53,6 +53,7 @@ def _moved_operand(g: Graph, op: Op, moved_by: dict[int, Op]) -> int | None:
     if len(large) != 1 or op.ins[large[0]] not in moved_by:
         return None
     v = g.value(op.ins[large[0]])
-    ranks = (len(g.value(i).shape) for i in op.ins)
+    src = builder.values[moved_by[v.id].ins[0]]
+    fits = all(len(g.value(i).shape) <= min(len(v.shape), len(src.shape)) for i in op.ins if i != v.id)  # scalars may have dims of 1
     is_alone = g.consumers[v.id] == (op,) and v.id not in g.outs and op.ins.count(v.id) == 1
-    return large[0] if is_alone and v.shape == g.value(op.outs[0]).shape and max(ranks) == len(v.shape) else None
+    return large[0] if is_alone and fits and v.shape == g.value(op.outs[0]).shape else None

@@ -104,9 +104,9 @@ def _is_usable(t: LogicalTensor, want: Array, least: float) -> bool:
 
 def _is_mistrusted(t: LogicalTensor, want: Array, threshold: float, most_zeros: float) -> bool:
     """Whether the right result may hold more zeros than that. A number that is less than what the op is off by may come out as one."""
-    got = want.astype(t.dtype.numpy)
+    got = np.array(want, t.dtype.numpy)
     if want.size and t.dtype.is_float:
-        got[np.abs(want) <= threshold / MARGIN * DType.f32.eps * _rms(want)] = 0
+        got[...] = np.where(np.abs(want) <= threshold / MARGIN * DType.f32.eps * _rms(want), 0, got)
     return compare(got, got, t.dtype, 1.0).is_mistrusted(most_zeros)
 
 
