@@ -113,6 +113,18 @@ def test_widen_intermediates(golden) -> None:
     golden(print_gir(up_to(gir(build), "widen-intermediates")))
 
 
+def test_what_moves_beside_a_narrow_tensor_stays_narrow() -> None:
+    """All sources of a Concat are of its dtype, and one of them is the user's."""
+
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Abs", b.op("TypeCast", b.input((4, 8)), dtype=DType.f16))
+        b.op("Exp", b.op("Concat", x, b.input((4, 8), DType.f16), axis=0))
+
+    g = up_to(gir(build), "widen-intermediates")
+    (concat,) = (op for op in g.nodes if isinstance(op, Op) and len(op.ins) == 2)
+    assert {g.value(v).dtype for v in (*concat.ins, *concat.outs)} == {DType.f16}
+
+
 def test_what_a_bf16_product_reads_is_not_widened() -> None:
     def build(b: GraphBuilder) -> None:
         x = b.op("ReLU", b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 4), DType.bf16)))

@@ -21,18 +21,20 @@ from benchgraph.ops.spec import Elementwise, Reduction
 
 def widen_intermediates(g: Graph, target: Target) -> Graph:
     narrow = {v.id for v in g.values if v.dtype in (DType.bf16, DType.f16) and v.id in g.producer and v.id not in g.outs}
-    for op in reversed(g.nodes):  # a movement is as wide as what reads its result lets it be
+    for op in g.nodes:
         assert isinstance(op, Op)
         row = spec(op.kind)
-        widens = isinstance(row.lower, Elementwise | Reduction) or (row.is_movement and op.outs[0] in narrow)
-        if not widens:
+        if not (row.is_movement or isinstance(row.lower, Elementwise | Reduction)):
             narrow -= set(op.ins)
-    for op in g.nodes:  # and as narrow as what it moves
-        assert isinstance(op, Op)
-        if spec(op.kind).is_movement and not set(op.ins) <= narrow:
-            narrow -= set(op.outs)
+    while mixed := [op for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_movement and _is_mixed(op, narrow)]:
+        narrow -= {v for op in mixed for v in (*op.ins, *op.outs)}
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
     return _without_casts(g.changed(changed)) if changed else g
+
+
+def _is_mixed(op: Op, narrow: set[int]) -> bool:
+    """A movement changes no dtype: all that it reads and writes becomes wide, or nothing."""
+    return len({v in narrow for v in (*op.ins, *op.outs)}) > 1
 
 
 def _without_casts(g: Graph) -> Graph:
