@@ -142,7 +142,8 @@ class GemmNest:
             entry = (*self.batch[:-1], add(self.batch[-1], 1))
             yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row.value, part)), lines)
         result = self.g.value(self.node.stages[-1].ops[-1].outs[0])
-        if operands and self.g.root(result.id) in self.g.outs and has_rows(self.g, result.id):
+        is_by_row = result.shape[:-1] == self.rows and self.g.root(result.id) in self.g.outs and has_rows(self.g, result.id)
+        if operands and is_by_row:
             where, index = self.storage.place(result.id, (*(Coord(var) for var in self.batch), row, Coord(ZERO)))
             yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)
 

@@ -40,7 +40,7 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
     while changed:
         changed = False
         for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
-            merged = _merged(g, nodes[i], nodes[j], target)
+            merged = _merged(g, nodes, i, j, target)
             if isinstance(merged, Fused) and _stays_acyclic(nodes, i, j):
                 rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
                 nodes = list(in_order(with_borders(g, [*rest, merged])))
@@ -54,17 +54,20 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
 def _note_borders(g: Graph, nodes: list[Fused], target: Target) -> None:
     """Why the nests that are left are not one."""
     for i, j in ((i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j):
-        found = _merged(g, nodes[i], nodes[j], target)
+        found = _merged(g, nodes, i, j, target)
         note(nodes[i].name, nodes[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
 
 
-def _merged(g: Graph, first: Fused, second: Fused, target: Target) -> Fused | str:
-    """first and second as one nest, or why they are not, '' where they have nothing in common. second reads something of first."""
+def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | str:
+    """Nests i and j as one, or why they are not, '' where they have nothing in common. j reads something of i."""
+    first, second = nodes[i], nodes[j]
     shared = set(first.outs) & set(second.ins)
     if not shared:
         return ""
     if g.value(first.outs[0]).is_constant:
         return "it is computed once, by init"
+    if any(not shared.isdisjoint(n.outs) for k, n in enumerate(nodes) if k != i):
+        return "other nests make other parts of it, and it is read after all of them"
     merged = _by_rows(g, first, second, shared, target)
     if isinstance(merged, Fused):
         return merged
