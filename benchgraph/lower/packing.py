@@ -13,9 +13,8 @@ from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE
 from benchgraph.ops.spec import Movement
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import GROUPS, PACKED_FROM, Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
+from benchgraph.tir.ir import PACKED_FROM, WEI_GROUPS, Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
 
-WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
 ROW, COLUMN = Var("$row"), Var("$column")
 
 

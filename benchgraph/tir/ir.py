@@ -280,6 +280,9 @@ GROUPS: dict[DTypes, int] = {
 }
 
 
+WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
+
+
 @dataclass(frozen=True)
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
@@ -336,7 +339,7 @@ class Pack:
     @property
     def group(self) -> int:
         """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
-        return next((group for dtypes, group in GROUPS.items() if dtypes[1] is self.dst.tensor.dtype), 1)
+        return WEI_GROUPS.get(self.dst.tensor.dtype, 1)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ multiplying in turn would not.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -48,13 +49,11 @@ def _may_merge(g: Graph, builder: Builder, inner: Op, outer: Op) -> bool:
         return False
     src, factors = builder.values[inner.ins[0]], [builder.values[op.ins[1]] for op in (inner, outer)]
     same = src.shape == half.shape == g.value(outer.outs[0]).shape and half.dtype is DType.f32
-    few = all(f.dtype.is_float and f.type.elements * FEWER <= src.type.elements for f in factors)
-    product = np.broadcast_shapes(*(f.shape for f in factors))
+    few = prod(np.broadcast_shapes(*(f.shape for f in factors))) * FEWER <= src.type.elements
     return (
         same
         and few
-        and int(np.prod(product)) * FEWER <= src.type.elements
-        and src.dtype.is_float
+        and all(v.dtype.is_float for v in (src, *factors))
         and g.consumers[half.id] == (outer,)
         and any(map(_is_ordinary, factors))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,23 +34,33 @@ class Request:
 
 def read(given: list[str]) -> Request:
     """Take the command's own options out of the words. Raises UsageError."""
-    own, rest, left = {"format": "text", "output": ""}, list[str](), list(given)
-    while left:
-        word = left.pop(0)
-        option, has_value, value = word.partition("=")
-        if option not in OPTIONS:
-            rest.append(word)
-            continue
-        if not has_value:
-            value = left.pop(0) if left and not left[0].startswith("-") else ""
-        if not value:
-            raise UsageError("a value is missing", where=f"show: {option}", fix=f"write '{option} VALUE'")
+    own, rest = {"format": "text", "output": ""}, list[str]()
+    for option, value in own_options("show", OPTIONS, given, rest):
         own[OPTIONS[option]] = value
     try:
         one_of(*FORMATS)(own["format"])
     except ValueError as bad:
         raise UsageError(f"bad value '{own['format']}'", where="show: --format", fix=str(bad)) from bad
     return Request(own["format"], own["output"], ordered(rest))
+
+
+def own_options(command: str, options: Collection[str], given: list[str], rest: list[str]) -> Iterator[tuple[str, str]]:
+    """(option, value) for each word that is one of these options, in order; all others go to rest.
+
+    Raises UsageError, naming the command, for an option without a value.
+    """
+    left = list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option not in options:
+            rest.append(word)
+            continue
+        if not has_value:
+            value = left.pop(0) if left and not left[0].startswith("-") else ""
+        if not value:
+            raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option} VALUE'")
+        yield option, value
 
 
 def ordered(words: list[str]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import unwritable, write_whole
-from benchgraph.harness.show.command import ordered
+from benchgraph.harness.show.command import ordered, own_options
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
 from benchgraph.library.protocol import Chain
@@ -52,17 +52,8 @@ OPTIONS = {f"--{f.name}": f.name for f in fields(Request) if f.name != "rest"} |
 
 def read(given: list[str]) -> Request:
     """Take the command's own options out of the words. Raises UsageError."""
-    own, rest, left = dict[str, str | int](), list[str](), list(given)
-    while left:
-        word = left.pop(0)
-        option, has_value, value = word.partition("=")
-        if option not in OPTIONS:
-            rest.append(word)
-            continue
-        if not has_value:
-            value = left.pop(0) if left and not left[0].startswith("-") else ""
-        if not value:
-            raise UsageError("a value is missing", where=f"tune: {option}", fix=f"write '{option} VALUE'")
+    own, rest = dict[str, str | int](), list[str]()
+    for option, value in own_options("tune", OPTIONS, given, rest):
         name = OPTIONS[option]
         try:
             own[name] = positive(value) if name in NUMBERS else value
