@@ -215,6 +215,15 @@ def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, miss
     assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", assembly)
 
 
+@pytest.mark.parametrize(("k", "batch", "want"), [(64, 1, True), (32, 1, False), (32, 2, True)])
+def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, want: bool) -> None:
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
+    kernel = Kernel(6, 64, k, batch=((batch, 4096, 8192),), src_row_stride=k, wei_row_stride=64, acc_row_stride=64)
+    module = ir.Module()
+    define(module, kernel, target)
+    assert ("llvm.prefetch" in str(module)) == want
+
+
 def test_a_kernel_is_defined_once_per_module() -> None:
     module = ir.Module()
     kernel = dense(4, 16, 8)
