@@ -112,7 +112,15 @@ def with_statistics(b: GraphBuilder, seq: int = 128, batch: int = 4) -> None:
     b.op("MatMul", p, b.input((batch, 4, seq, 64), BF16))
 
 
-FORMS = (plain, narrow, grouped, causal, capped, compressed, with_statistics)
+def heads_in_columns(b: GraphBuilder, seq: int = 128, batch: int = 4) -> None:
+    """One head of keys; the queries of four heads lie side by side, and the second product sums over the keys."""
+    s = b.op("MatMul", b.input((batch, seq, 64)), b.input((batch, 64, 4 * seq)))
+    s = b.op("StaticTranspose", b.op("StaticReshape", s, shape=[batch, seq, 4, seq], special_zero=False), order=[0, 2, 1, 3])
+    p = b.op("StaticTranspose", b.op("SoftMax", s, axis=-1), order=[0, 2, 1, 3])
+    b.op("MatMul", b.input((batch, 64, seq)), b.op("StaticReshape", p, shape=[batch, seq, 4 * seq], special_zero=False))
+
+
+FORMS = (plain, narrow, grouped, causal, capped, compressed, with_statistics, heads_in_columns)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)

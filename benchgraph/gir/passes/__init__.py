@@ -19,12 +19,14 @@ from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
 from benchgraph.gir.passes.sink_movements import sink_movements
+from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
 _BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozenset({"fused"})
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
+    Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
     Pass("sink-movements", sink_movements, needs=_BASIC, switch="sink"),

@@ -142,6 +142,16 @@ def attention_grouped_queries(b: GraphBuilder) -> None:
 
 
 @case("complex_fusion", sweep=(NARROW, "--mb=1,3"))
+def attention_heads_in_columns(b: GraphBuilder) -> None:
+    """One head of keys and values; the queries of four heads lie side by side, and are what the softmax runs over."""
+    k, q, v = b.input((2, 33, 16)), b.input((2, 16, 4 * 47)), b.input((2, 32, 33))
+    wide = b.op("StaticReshape", b.op("MatMul", k, q), shape=(2, 33, 4, 47), special_zero=False)
+    masked = b.op("Add", b.op("StaticTranspose", wide, order=(0, 2, 1, 3)), b.input((2, 4, 33, 47)))
+    back = b.op("StaticTranspose", b.op("SoftMax", masked, axis=-1), order=(0, 2, 1, 3))
+    b.op("MatMul", v, b.op("StaticReshape", back, shape=(2, 33, 4 * 47), special_zero=False))
+
+
+@case("complex_fusion", sweep=(NARROW, "--mb=1,3"))
 def attention_softcap(b: GraphBuilder) -> None:
     """Scores are kept between two bounds by a tanh."""
     q, k, v = b.input((2, 4, 33, 32)), b.input((2, 4, 32, 47)), b.input((2, 4, 47, 32))

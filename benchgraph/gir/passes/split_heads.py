@@ -1,0 +1,165 @@
+"""split-heads: heads that lie side by side in a product's columns become a batch of products, where rows are folded head by head.
+
+%2: [M,H*N] = MatMul(%0, %1)                          %4: [H,M,N] = MatMul(%0, %1 with its heads apart)
+%3: [M,H,N] = StaticReshape(%2)                       %5 = SoftMax(%4)
+%4: [H,M,N] = StaticTranspose(%3)             ->      %8: [H,J,N] = MatMul(%6, %5)
+%5 = SoftMax(%4)                                      %9 = %8 with its heads together
+%7: [M,H*N] = %5, heads together again
+%9: [J,H*N] = MatMul(%6, %7)
+
+Such is attention with one set of keys for the queries of all heads. A row of the wide product is not one of the softmax, so that all
+scores of a batch entry would have to be there before the first of them is used; now product and softmax have the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.build import Builder
+from benchgraph.gir.domain import reduction_axes
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.product import product
+from benchgraph.ops import spec
+from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
+from benchgraph.ops.spec import Elementwise, Movement, Reduction
+
+
+@dataclass(frozen=True)
+class Step:
+    """An op that brings the elements of one tensor to other places, or makes each of them, and scalars, into another one; and which of its
+    operands that tensor is."""
+
+    op: Op
+    position: int
+
+    @property
+    def is_movement(self) -> bool:
+        return spec(self.op.kind).is_movement
+
+    @property
+    def src(self) -> int:
+        return self.op.ins[self.position]
+
+    @property
+    def dst(self) -> int:
+        return self.op.outs[0]
+
+
+Steps = tuple[Step, ...]
+
+
+def split_heads(g: Graph, target: Target) -> Graph:
+    """Until no such product is left."""
+    while (split := _split_once(g)) is not g:
+        g = split
+    return g
+
+
+def _split_once(g: Graph) -> Graph:
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        if not spec(op.kind).is_contraction or not ((p := product(g, op)).is_row_wise and p.has_wei_per_batch):
+            continue
+        d = Builder(g.values)
+        if after := _until_apart(g, op):
+            src, wei = for_all_heads(d, op.ins[0]), apart(d, op.ins[1], g.value(after[-1].dst).shape[-3])
+            _again(d, after, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
+            return _instead(g, (op, *(step.op for step in after)), d)
+        if before := _until_together(g, op):
+            src, wei = for_all_heads(d, op.ins[0]), _again(d, before, before[0].src)
+            together(d, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
+            return _instead(g, (*(step.op for step in before), op), d)
+    return g
+
+
+def _again(d: Builder, steps: Steps, value: int) -> int:
+    """The steps on a value that nothing needs to move."""
+    for step in steps:
+        if not step.is_movement:
+            ins = (value if i == step.position else v for i, v in enumerate(step.op.ins))
+            value = d.op(step.op.kind, *ins, attrs=step.op.attrs, shape=d.type(value).shape, dtype=d.type(step.dst).dtype)
+    return value
+
+
+def _instead(g: Graph, old: tuple[Op, ...], d: Builder) -> Graph:
+    """The graph with the builder's nodes instead of ops each of which makes what the next one alone reads."""
+    wanted, last = old[-1].outs[0], d.nodes.pop()
+    new = (*d.nodes, replace(last, outs=(wanted,)))
+    gone = {v for op in old for v in op.outs if v != wanted} | set(last.outs)
+    nodes: list[Node] = []
+    for node in g.nodes:
+        nodes += new if node is old[-1] else () if any(node is op for op in old) else (node,)
+    return replace(g, values=tuple(v for v in d.values.values() if v.id not in gone), nodes=tuple(nodes))
+
+
+# ---- heads side by side ------------------------------------------------------------------------------------------------
+
+
+def _until_apart(g: Graph, op: Op) -> Steps:
+    """What takes the heads of a product's result apart, for someone who folds their rows; () for any other result."""
+    (id,), steps = op.outs, Steps()
+    while id not in g.outs and len(g.consumers[id]) == 1:
+        step = _step(g, g.consumers[id][0])
+        if step is None or step.src != id:
+            break
+        steps, id = (*steps, step), step.dst
+        if step.is_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
+            return steps if _has_folded_rows(g, id) else ()
+    return ()
+
+
+def _until_together(g: Graph, op: Op) -> Steps:
+    """What puts heads whose rows were folded together as wei of a product; () for any other wei."""
+    id, reader, steps = op.ins[1], op, Steps()
+    while id not in g.outs and g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id in g.producer:
+        step = _step(g, g.producer[id])
+        if step is None:
+            break
+        steps, id, reader = (step, *steps), step.src, step.op
+        if step.is_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
+            return steps if _has_folded_rows(g, id) else ()
+    return ()
+
+
+def _step(g: Graph, op: Node) -> Step | None:
+    assert isinstance(op, Op)
+    large = [i for i, v in enumerate(op.ins) if g.value(v).type.elements != 1]
+    how = spec(op.kind).lower
+    if len(large) != 1 or len(op.outs) != 1:
+        return None
+    if isinstance(how, Movement):
+        return Step(op, 0) if len(op.ins) == 1 and how.target is not None else None
+    is_pointwise = isinstance(how, Elementwise) and how.place is None
+    return Step(op, large[0]) if is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
+
+
+def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
+    """One end of the steps, of this shape, has the heads of the other, wide one one behind the other."""
+    if len(shape) != len(wide) + 1 or shape[-3] == 1:
+        return False
+    at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
+    for step in steps if is_first else reversed(steps):
+        how = spec(step.op.kind).lower
+        if isinstance(how, Movement):
+            place = how.target if is_first else how.source
+            assert place is not None
+            at = place(step.op.attrs, g.value(step.src).shape, g.value(step.dst).shape, at)
+    return at == side_by_side(shape)
+
+
+def _has_folded_rows(g: Graph, id: int) -> bool:
+    """Someone folds the rows of the value, or of another one of its shape that pointwise ops make of it or it is made of."""
+    shape, seen, work = g.value(id).shape, {id}, [id]
+    while work:
+        v = work.pop()
+        for op in (*g.consumers[v], *((g.producer[v],) if v in g.producer else ())):
+            assert isinstance(op, Op)
+            if isinstance(spec(op.kind).lower, Reduction) and op.ins[0] == v and reduction_axes(op, len(shape)) == (len(shape) - 1,):
+                return True
+            if spec(op.kind).is_elementwise:
+                near = {w for w in (*op.ins, *op.outs) if g.value(w).shape == shape} - seen
+                seen |= near
+                work.extend(near)
+    return False
