@@ -42,7 +42,7 @@ def entry_reads(g: Graph, node: Fused, wanted: Collection[int], batch: int) -> I
             for port, v in enumerate(op.ins):
                 if g.root(v) not in wanted:
                     continue
-                index = None if domain is None else _read_index(g, stage, domain, op, port, batch)
+                index = None if domain is None else read_index(g, stage, domain, op, port, batch)
                 yield Read(g.root(v), stage, None if index is None else _dims(root_index(g, v, index), batch))
 
 
@@ -102,7 +102,9 @@ def _at(axes: Axes, names: tuple[Var, ...]) -> Index:
     return tuple(Const(0) if axis is None else names[axis] for axis in axes)
 
 
-def _read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch: int) -> Index | None:
+def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch: int) -> Index | None:
+    """The index in a value at which an op of a stage reads it, in the stage's own axes $x (a product: $k, $m, $n), or loops $b; None when
+    it follows no such rule."""
     shape = g.value(op.ins[port]).shape
     if spec(op.kind).is_contraction:
         return product(g, op).operands[port]

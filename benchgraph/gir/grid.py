@@ -15,11 +15,10 @@ from math import ceil
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import F32_BYTES
+from benchgraph.gir.schedule import F32_BYTES, IDLE, MOST_ROWS_OF_PIECES, idle
 from benchgraph.gir.space import row_blocks
 
 ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call
-IDLE = 0.05  # share of the cores' time that may be lost to tasks that do not come out even
 
 
 @dataclass(frozen=True)
@@ -42,18 +41,24 @@ def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
         Grid(mb, split, _cost(p, mb, nb, target)) for mb in row_blocks(m) if (split := _split(ceil(m / mb), panels, target)) is not None
     ]
     least = min((g.cost for g in found), default=0.0)
-    if _idle(ceil(m / usual), target.cores) <= IDLE and _cost(p, usual, nb, target) <= (1 + ALIKE) * least:
+    if idle(ceil(m / usual), target.cores) <= IDLE and _cost(p, usual, nb, target) <= (1 + ALIKE) * least:
         return None
     return max((g for g in found if g.cost <= (1 + ALIKE) * least), key=lambda g: g.mb, default=None)
 
 
+def grid_of_pieces(m: int, panels: int, target: Target) -> Grid:
+    """Where weights are made in pieces: as many rows as read a piece once it is there, and panels as tasks if need be.
+
+    Cost counts how often each piece is made.
+    """
+    blocks = [mb for mb in row_blocks(m) if mb <= MOST_ROWS_OF_PIECES]
+    found = (Grid(mb, split, ceil(m / mb)) for mb in blocks if (split := _split(ceil(m / mb), panels, target)) is not None)
+    return next(found, Grid(blocks[0], panels > 1, ceil(m / blocks[0])))
+
+
 def _split(blocks: int, panels: int, target: Target) -> bool | None:
     """Whether panels have to be tasks of their own to keep the cores busy; None when that does not do it either."""
-    return next((split for split in (False, True) if _idle(blocks * (panels if split else 1), target.cores) <= IDLE), None)
-
-
-def _idle(tasks: int, cores: int) -> float:
-    return 1 - tasks / (ceil(tasks / cores) * cores)
+    return next((split for split in (False, True) if idle(blocks * (panels if split else 1), target.cores) <= IDLE), None)
 
 
 def _cost(p: Product, mb: int, nb: int, target: Target) -> float:

@@ -93,14 +93,24 @@ class Op:
 class Anchor(Enum):
     """Where in its fused op's loop nest an op runs, outermost first (the Graph Compiler paper's anchors, for one task of mb rows).
 
-    batch: once per batch entry, before its tasks. rows: on the task's rows, whole ([mb, N]). tile: inside the column loop, on the
-    [mb, nb] tile the microkernel has just written. kernel: the microkernel itself.
+    batch: once per batch entry, before its tasks. rows: on the task's rows, whole ([mb, N]). panel: inside the column loop, on the
+    [kb, nb] of wei that the microkernel is about to read. tile: there too, on the [mb, nb] tile the microkernel has just written.
+    kernel: the microkernel itself.
     """
 
     batch = "batch"
     rows = "rows"
+    panel = "panel"
     tile = "tile"
     kernel = "kernel"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a loop cuts an axis of a stage's iteration space: one index of the axis is `unit` of the loop's."""
+
+    axis: int
+    unit: int = 1
 
 
 @dataclass(frozen=True)
@@ -109,13 +119,16 @@ class Stage:
 
     parameters: of the template for the tunable op, once it is scheduled. along: of a stage at the batch anchor, for each batch loop that
     it is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the
-    loop. sums_rows: the tunable op sums over the nest's rows, to which each task adds its part; its post-ops wait for an entry's last task.
+    loop. cuts: of a stage at the panel anchor, for k and for the columns of the product that follows, the axis that is cut with them; None
+    where all of the stage's own is made for every piece. sums_rows: the tunable op sums over the nest's rows, to which each task adds its
+    part; its post-ops wait for an entry's last task.
     """
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
     parameters: Parameters | None = None
     along: tuple[int | None, ...] = ()
+    cuts: tuple[Cut | None, Cut | None] = (None, None)
     sums_rows: bool = False
 
     @property
@@ -127,6 +140,11 @@ class Stage:
     def is_per_entry(self) -> bool:
         """It runs once per batch entry, before the entry's tasks."""
         return Anchor.batch in self.anchors
+
+    @property
+    def is_per_panel(self) -> bool:
+        """It makes a piece of wei for the product of the next stage that has one, before each microkernel call."""
+        return Anchor.panel in self.anchors
 
 
 @dataclass(frozen=True)

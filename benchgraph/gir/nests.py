@@ -33,6 +33,12 @@ def reachable(nodes: Sequence[Fused]) -> list[set[int]]:
     return found
 
 
+def stays_acyclic(nodes: Sequence[Fused], i: int, j: int) -> bool:
+    """No path from i to j runs through a third node, or the other way round."""
+    reach = reachable(nodes)
+    return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))
+
+
 def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
     """Topological order, stable."""
     made: dict[int, list[int]] = {}

@@ -24,13 +24,15 @@ class Parameters:
     mb        MB        rows of one microkernel call, and of one task
     nb        NB        columns of one microkernel call, and the width of a packed weight panel
     kb        KB        k of one block of src, where the product before has left it in column blocks; all of k where src is row-major
-    split_n             whether each panel of columns is a task of its own
+    split_n             whether each panel of columns, or piece of wei, is a task of its own
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
-    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop
+    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made in pieces
 
+    ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/panels.py); ns is
+                        whole panels. 0: there are none
     step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
 
     The register tile (6 x 64 and the like) is the microkernel's own affair.
@@ -46,6 +48,8 @@ class Parameters:
     cores: int
     split_n: bool = False
     step: int = 0
+    ks: int = 0
+    ns: int = 0
     why: tuple[Reason, ...] = ()
 
     @property
@@ -59,11 +63,11 @@ class Parameters:
 
     @property
     def npn(self) -> int:
-        return self.panels if self.split_n else 1
+        return ceil(self.n / (self.ns or self.nb)) if self.split_n else 1
 
     @property
     def nsn(self) -> int:
-        return 1 if self.split_n else self.panels
+        return max(self.ns // self.nb, 1) if self.split_n else self.panels
 
     @property
     def msn(self) -> int:
@@ -71,11 +75,11 @@ class Parameters:
 
     @property
     def bs(self) -> int:
-        return ceil(self.k / self.kb) if self.kb else 0
+        return ceil((self.ks or self.k) / self.kb) if self.kb else 0
 
     @property
     def ksn(self) -> int:
-        return 1
+        return ceil(self.k / self.ks) if self.ks else 1
 
     @property
     def tasks(self) -> int:

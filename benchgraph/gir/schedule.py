@@ -11,7 +11,8 @@ from math import ceil
 
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.gir.product import Product
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.product import Product, product
 
 F32_BYTES = 4
 # Rows of a task beyond which nothing is gained. Measured on a Zen 4 core: MLP_2 at batch 128 runs alike with 16 to 128 rows (a longer
@@ -56,6 +57,12 @@ def column_block(p: Product, target: Target) -> int:
     return next(whole_vectors, n)
 
 
+def columns_per_call(g: Graph, op: Op, target: Target) -> int:
+    """Columns of one microkernel call of a product in a graph whose layouts are settled."""
+    wei = g.value(op.ins[1])
+    return wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, op), target)
+
+
 @dataclass(frozen=True)
 class Rows:
     """How the rows of a nest become tasks."""
@@ -81,6 +88,28 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
         why += f"; cut so that {target.cores} cores have the same" if even > tasks else ""
         tasks = even
     return Rows(ceil(m / min(tasks, m)), why)
+
+
+# Rows and columns of a piece of wei that is made before the microkernel reads it, for up to so many rows of dst and for more. Long rows
+# are fetched ahead as they lie in memory; short sums cost loads and stores of dst.
+FEW_ROWS, PIECES = 6, ((16, 512), (256, 256))
+PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
+MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
+IDLE = 0.05  # share of the cores' time that may be lost to tasks that do not come out even
+
+
+def idle(tasks: int, cores: int) -> float:
+    """Share of the cores' time that so many equal tasks leave unused."""
+    return 1 - tasks / (ceil(tasks / cores) * cores)
+
+
+def piece(k: int, n: int, nb: int, unit: int, rows: int, target: Target, *, is_panel: bool) -> tuple[int, int]:
+    """Rows and columns of a piece of wei; unit: of what its rows are a multiple, if they are not all of k. is_panel: it is one panel."""
+    most, widest = (PANEL_ROWS, nb) if is_panel else PIECES[rows > FEW_ROWS]
+    ks = min(k, max(most // unit, 1) * unit)
+    panels = ceil(n / nb)
+    wide = (w for w in range(max(min(widest // nb, panels), 1), 0, -1) if idle(ceil(panels / w), target.cores) <= IDLE)
+    return ks, nb * next(wide, 1)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,10 @@ def _fused(g: Graph, node: Fused) -> list[str]:
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
+            if stage.is_per_panel:
+                at += f" cut along {', '.join('-' if c is None else f'{c.axis} by {c.unit}' for c in stage.cuts)}"
+            if anchor is Anchor.kernel and stage.parameters is not None and stage.parameters.ks:
+                at += f" wei in pieces of {stage.parameters.ks} x {stage.parameters.ns}"
             if stage.sums_rows:
                 at += ", adding to all rows" if anchor is Anchor.kernel else ", behind the last task"
             if stage.is_per_entry:

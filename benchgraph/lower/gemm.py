@@ -6,6 +6,7 @@
       parallel for mo in M / mb:
         for each stage:
           for no in N / nb:
+            [panel anchor: make wei[:, no], k block by k block (pieces.py)]
             acc[mo, no] = brgemm(src[mo, :], wei[:, no])        batch = K blocks of src, when src is column-blocked
             [tile anchor: pointwise ops on acc[mb, nb]]
           [rows anchor: everything else, on acc[mb, N]]
@@ -24,9 +25,11 @@ from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
+from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.packing import Packing, packing
+from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.sums import Sum
 from benchgraph.ops import spec
@@ -61,7 +64,7 @@ class GemmNest:
 
     def _stages(self) -> Stmt:
         """All that is done with one task's rows."""
-        return seq(*(self._stage(stage) for stage in self.node.stages if not (stage.is_per_entry or stage.sums_rows)))
+        return seq(*(self._stage(stage) for stage in self.node.stages if not (stage.is_per_entry or stage.is_per_panel or stage.sums_rows)))
 
     def _entry(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: points along the batch loops, the whole of its other axes."""
@@ -150,10 +153,22 @@ class GemmNest:
     # ---- the kernel
 
     def _kernel_stage(self, stage: Stage) -> Stmt:
+        pieces = panels_of(self.node, stage)
+        if pieces:
+            return self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns)
         return self.before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
 
-    def before_post_ops(self, stage: Stage, make: ColumnBody, rows: tuple[Span, ...] | None = None) -> Stmt:
-        """The post-ops of a stage, each at its anchor; make: what makes the product's columns. rows: those of the task, if not given."""
+    def before_post_ops(
+        self,
+        stage: Stage,
+        make: ColumnBody | None = None,
+        rows: tuple[Span, ...] | None = None,
+        walk: Callable[[ColumnBody], Stmt] | None = None,
+    ) -> Stmt:
+        """The post-ops of a stage, each at its anchor; make: what makes the product's columns. rows: those of the task, if not given.
+
+        walk: makes the columns its own way, given what is to be done with each block once it is there; instead of make.
+        """
         task = self._task() if rows is None else rows
         after = stage.ops[1:]
         domain = trace(self.g, stage.ops)
@@ -164,10 +179,10 @@ class GemmNest:
 
         def tile(no: Expr, width: int) -> Stmt:
             spans = (*task, Span(Const(width), no, stage.nb))
-            made = make(no, width)
+            made = seq() if make is None else make(no, width)
             return seq(made, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else made
 
-        columns = self.by_columns(n, stage.nb, tile)
+        columns = self.by_columns(n, stage.nb, tile) if walk is None else walk(tile)
         if not at_rows:
             return columns
         whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)))
@@ -193,19 +208,24 @@ class GemmNest:
         return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
+        acc, copied = self.target(op, no, nb, self.scratch_of(op))
+        return seq(self.call(op, no, width, nb, rows, acc), copied(rows, width))
+
+    def call(self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None) -> Brgemm:
+        """The columns from block no on, summed over k or a part of it."""
         p = product(self.g, op)
         src_layout = self.g.value(op.ins[0]).layout
-        k, kb = p.reduced[-1], src_layout.blocks[0][1] if src_layout.blocks else p.reduced[-1]
-        start = self._start(no, nb)
-        a, b = (self.operand(op, p, port, start, Coord(ZERO, ZERO, kb)) for port in (0, 1))
+        part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
+        k = part.size
+        kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
+        start, first = self._start(no, nb), part.begins_in(kb)
+        a, b = (self.operand(op, p, port, start, first) for port in (0, 1))
         extents = tuple(extent for _, extent in p.batch)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
-        call = Brgemm(a, b, a, rows, width, kb, extents)
-        acc = self.result(op, start)
-        return self._through_scratch(op, no, nb, call) if acc is None else replace(call, acc=acc)
+        return Brgemm(a, b, acc, rows, width, kb, extents, part.adds)
 
     def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
         """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split."""
@@ -224,15 +244,26 @@ class GemmNest:
         where, index = self.storage.place(op.outs[0], coords)
         return Slice(where, index, axes)
 
-    def _through_scratch(self, op: Op, no: Expr, nb: int, call: Brgemm) -> Stmt:
-        """A result whose rows or columns the microkernel cannot step along: compute into a tile, then copy it element by element."""
-        v = self.g.value(op.outs[0])
-        scratch: Tensor = self.storage.scratch(v, acc_dtype(self.g, op))
+    def scratch_of(self, op: Op) -> Tensor | None:
+        """A temporary for a result whose rows or columns the microkernel cannot step along."""
+        if self.result(op, self._start(ZERO, 1)) is not None:
+            return None
+        return self.storage.scratch(self.g.value(op.outs[0]), acc_dtype(self.g, op))
+
+    def target(self, op: Op, no: Expr, nb: int, scratch: Tensor | None) -> tuple[Slice, Callable[[int, int], Stmt]]:
+        """Where the microkernel writes, and what brings so many rows and columns of a scratch, element by element, to where they belong."""
+        if scratch is None:
+            acc = self.result(op, self._start(no, nb))
+            assert acc is not None
+            return acc, lambda rows, width: seq()
+        v, held = self.g.value(op.outs[0]), scratch
         rank = len(v.shape)
         start = (*self.batch, mul(self.mo, self.mb), mul(no, nb))
-        acc = Slice(scratch, start, ((rank - 2, 1), (rank - 1, 1)))
-        i, j = self.storage.var("i"), self.storage.var("j")
-        at: tuple[Expr, ...] = (*self.batch, add(start[-2], i), add(start[-1], j))
-        copy: Store = self.storage.store(v.id, tuple(Coord(e) for e in at), Load(scratch, at))
-        loops = For(i, Const(call.m), For(j, Const(call.n), copy))
-        return seq(replace(call, acc=acc), loops)
+
+        def copied(rows: int, width: int) -> Stmt:
+            i, j = self.storage.var("i"), self.storage.var("j")
+            at: tuple[Expr, ...] = (*self.batch, add(start[-2], i), add(start[-1], j))
+            copy: Store = self.storage.store(v.id, tuple(Coord(e) for e in at), Load(held, at))
+            return For(i, Const(rows), For(j, Const(width), copy))
+
+        return Slice(held, start, ((rank - 2, 1), (rank - 1, 1))), copied

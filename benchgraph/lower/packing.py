@@ -16,6 +16,7 @@ from benchgraph.tir.build import seq
 from benchgraph.tir.ir import PACKED_FROM, WEI_GROUPS, Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
+FIRST = Coord(ZERO)
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,14 @@ class Packing:
     def dst(self) -> Value:
         return self.storage.g.value(self.op.outs[0])
 
-    def panel(self, batch: tuple[Coord, ...], no: Expr, columns: int) -> Pack:
-        """The no-th panel, of so many columns, of the matrix at these coordinates."""
+    def panel(self, batch: tuple[Coord, ...], no: Expr, columns: int, k: Coord = FIRST, size: int | None = None) -> Pack:
+        """The no-th panel, of so many columns, of the matrix at these coordinates. k, size: of its rows, those that are wanted; all."""
         rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
-        at = (*batch, Coord(ZERO), Coord(ZERO, no, block))
+        at = (*batch, k, Coord(ZERO, no, block))
         away = _source(self.storage.g, self.op, tuple(c.value for c in at))
         src, index = self.storage.place(self.op.ins[0], tuple(map(Coord, away)))
         dst, place = self.storage.place(self.dst.id, at)
-        return Pack(Slice(src, index, self.axes), Slice(dst, place, ((rank - 1, 1), (rank, 1))), self.dst.shape[-2], columns)
+        return Pack(Slice(src, index, self.axes), Slice(dst, place, ((rank - 1, 1), (rank, 1))), size or self.dst.shape[-2], columns)
 
     def nest(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
         """All panels of the matrix at these coordinates; of every matrix, in loops of this kind, when there are none."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from benchgraph.core.tensor import dense_strides
+from benchgraph.gir.ir import Cut
+from benchgraph.lower.region import Span
 from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Load, LoopKind, Pack, Seq, Slice, Stmt, Store, Var
 from benchgraph.tir.visit import children, map_children, map_tensors, rewrite, tensors, walk
-from tests.faults.inject import in_loops
+from tests.faults.inject import in_loops, in_place_of
 
 LOWERED = "simplify"  # the first pass: what the lowering made, with tidy indices
 
@@ -135,6 +137,18 @@ def panel_of_the_first_columns_for_all(func: Func) -> Func:
     call = first(func.body, Brgemm)
     assert isinstance(call.wei, Slice)
     return exchanged(func, call, replace(call, wei=replace(call.wei, index=(Const(0), *call.wei.index[1:]))))
+
+
+@in_loops("complex_fusion/gated_mlp_f16_weights_that_change.json", after=LOWERED)
+def sum_begins_anew_with_each_piece(func: Func) -> Func:
+    """Of weights that are converted in pieces of k, the last piece alone is in the result."""
+    return replace(func, body=changed(func.body, Brgemm, lambda s: replace(s, accumulate=False)))
+
+
+@in_place_of("benchgraph.lower.pieces._span", "pattern/matmul_s4_weights_that_change.json")
+def every_piece_is_the_first(cut: Cut, outer: Expr, count: int, tile: int) -> Span:
+    """Weights, scales and zero points of the first rows and columns are taken for all."""
+    return Span(Const(count // cut.unit), Const(0), tile // cut.unit)
 
 
 @in_loops("complex_fusion/attention_causal_mask.json", after=LOWERED)

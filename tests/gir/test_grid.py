@@ -13,9 +13,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.grid import ALIKE, IDLE, Grid, grid
+from benchgraph.gir.grid import ALIKE, Grid, grid
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import column_block
+from benchgraph.gir.schedule import IDLE, column_block
 from benchgraph.gir.space import row_blocks
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction

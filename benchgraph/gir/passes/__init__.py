@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchgraph.core.passes import Pass
 from benchgraph.gir.ir import Graph
+from benchgraph.gir.passes.convert_weights import convert_weights
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.decompose import decompose
 from benchgraph.gir.passes.defer_scaling import defer_scaling
@@ -18,6 +19,7 @@ from benchgraph.gir.passes.merge_scaling import merge_scaling
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
+from benchgraph.gir.passes.share_operands import share_operands
 from benchgraph.gir.passes.sink_movements import sink_movements
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
@@ -29,6 +31,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
+    Pass("share-operands", share_operands, needs=_BASIC, switch="share-operands"),
     Pass("sink-movements", sink_movements, needs=_BASIC, switch="sink"),
     Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
@@ -41,5 +44,6 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("dead-op", dead_op, needs=_BASIC),
     Pass("fuse-fine", fuse_fine, needs=frozenset({"views"}), gives=_FUSED),
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED, switch="coarse"),
+    Pass("convert-weights", convert_weights, needs=_FUSED, switch="convert-weights"),
     Pass("schedule", schedule, needs=_FUSED, gives=frozenset({"scheduled"})),
 )

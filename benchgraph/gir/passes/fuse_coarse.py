@@ -21,7 +21,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import in_order, reachable, with_borders
+from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
 from benchgraph.gir.product import Index, K, M, N, group_of, product, root_index
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
@@ -41,7 +41,7 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
         changed = False
         for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
             merged = _merged(g, nodes, i, j, target)
-            if isinstance(merged, Fused) and _stays_acyclic(nodes, i, j):
+            if isinstance(merged, Fused) and stays_acyclic(nodes, i, j):
                 rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
                 nodes = list(in_order(with_borders(g, [*rest, merged])))
                 changed = True
@@ -243,9 +243,3 @@ def _written_at(g: Graph, id: int, rows: Shape) -> Index | None:
     if shape[:-1] != rows:
         return None
     return root_index(g, id, tuple(Const(0) if extent == 1 else var for extent, var in zip(shape, at, strict=True)))
-
-
-def _stays_acyclic(nodes: list[Fused], i: int, j: int) -> bool:
-    """No path from i to j runs through a third node, or the other way round."""
-    reach = reachable(nodes)
-    return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))

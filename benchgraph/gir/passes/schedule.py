@@ -6,20 +6,30 @@ nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add ti
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import ceil, lcm, prod
 
 from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
-from benchgraph.gir.grid import grid
+from benchgraph.gir.grid import grid, grid_of_pieces
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
+from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import product
-from benchgraph.gir.schedule import MOST_ROWS_WORKED_ON, Rows, Step, column_block, columns_at_a_time, columns_reason, rows_per_task
+from benchgraph.gir.product import group_of, product
+from benchgraph.gir.schedule import (
+    MOST_ROWS_WORKED_ON,
+    Rows,
+    Step,
+    columns_at_a_time,
+    columns_per_call,
+    columns_reason,
+    piece,
+    rows_per_task,
+)
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Reduction
+from benchgraph.ops.spec import Elementwise, Reduction
 
 GIVEN = "given from outside"
 
@@ -42,11 +52,11 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     columns = _columns_at_once(g, kernels) if step is None else step.held
     found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows and not sums)
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
-    stages = [_with_anchors(g, stage, chosen, target) for stage in node.stages]
+    stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
         stages = [_in_pieces(s, in_pieces, step) if s.ops == in_pieces.scores.ops else s for s in stages]
-    if len(stages) == 1 and _is_tiled(stages[0]):
-        stages = [_on_grid(g, stages[0], forced, target)]
+    if _is_on_grid(stages):
+        stages = [*stages[:-1], _on_grid(g, replace(node, stages=tuple(stages)), forced, target)]
     prefetch = _prefetched(g, node, kernels, rows, target) if works_on_rows and step is None else ()
     return replace(node, stages=tuple(stages), prefetch=prefetch)
 
@@ -57,7 +67,7 @@ def _step(g: Graph, o: Online, rows: Shape, target: Target) -> Step | None:
     heads = scores.reduced[-1] + values.columns
     rows_at_a_time, keys = min(rows[-1], MOST_ROWS_WORKED_ON), values.reduced[-1]
     some_hidden = o.choice is not None and 2 * rows[-1] >= keys
-    return columns_at_a_time(rows_at_a_time, keys, heads, _nb(g, o.scores, target), target, some_hidden=some_hidden)
+    return columns_at_a_time(rows_at_a_time, keys, heads, columns_per_call(g, o.scores.ops[0], target), target, some_hidden=some_hidden)
 
 
 def _in_pieces(stage: Stage, o: Online, step: Step) -> Stage:
@@ -68,20 +78,37 @@ def _in_pieces(stage: Stage, o: Online, step: Step) -> Stage:
     return replace(stage, anchors=anchors, parameters=replace(p, step=step.columns, why=(*p.why, Reason("step", step.why))))
 
 
-def _on_grid(g: Graph, stage: Stage, forced: Forced | None, target: Target) -> Stage:
-    """A lone product whose post-ops all run on its tiles: its columns may be spread over tasks too."""
+def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> Stage:
+    """A lone product, the last stage, whose post-ops all run on its tiles: its columns may be spread over tasks too."""
+    stage = node.stages[-1]
     own = stage.parameters
     assert own is not None
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     p = product(g, stage.ops[0])
-    found = grid(p, own.nb, own.mb, target) if own.batch == 1 and not p.batch else None
+    found, gain = grid(p, own.nb, own.mb, target) if own.batch == 1 and not p.batch else None, "a core fetches least"
+    if own.ks:
+        found, gain = grid_of_pieces(own.m, ceil(own.n / own.ns), target), "each piece of the weights is made least often"
     if found is not None:
-        tasks = f"tasks of {found.mb} rows and {'one panel' if found.split_n else 'all columns'}"
-        on_grid = _with_anchors(g, stage, Rows(found.mb, f"with {tasks} a core fetches least"), target)
+        one_of = "one piece" if own.ks else "one panel"
+        tasks = f"tasks of {found.mb} rows and {one_of if found.split_n else 'all columns'}"
+        on_grid = _with_anchors(g, node, stage, Rows(found.mb, f"with {tasks} {gain}"), target)
         if _is_tiled(on_grid):
             return _split(on_grid, found.split_n, "each core then reads its own part of the weights alone")
     return _split(stage, own.tasks < own.cores, "there are fewer blocks of rows than cores")
+
+
+def _is_on_grid(stages: list[Stage]) -> bool:
+    """Whether nothing but a product needs rows that are whole. What makes its src is done before, where wei comes in pieces."""
+    *before, last = stages
+    own = last.parameters
+    if own is None or own.ks == 0:
+        return not before and _is_tiled(last)
+    return _is_tiled(last) and all(s.is_per_panel or _is_pointwise(s) for s in before)
+
+
+def _is_pointwise(stage: Stage) -> bool:
+    return not stage.is_per_entry and all(isinstance(spec(op.kind).lower, Elementwise) for op in stage.ops)
 
 
 def _is_tiled(stage: Stage) -> bool:
@@ -112,15 +139,22 @@ def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target
     return tuple(found) if 2 * entry_bytes <= target.l2_bytes else ()
 
 
-def _nb(g: Graph, stage: Stage, target: Target) -> int:
-    wei = g.value(stage.ops[0].ins[1])
-    return wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, stage.ops[0]), target)
+def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:
+    """Rows and columns of a piece of wei, in whole blocks of src and whole groups of what makes the piece; 0, 0 where wei is whole."""
+    makers, op = panels_of(node, stage), stage.ops[0]
+    if not makers:
+        return 0, 0
+    p, wei = product(g, op), g.value(op.ins[1])
+    k, n = p.reduced[-1], p.columns
+    units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
+    unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
+    return piece(k, n, nb, unit, rows, target, is_panel=bool(wei.layout.blocks))
 
 
-def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
+def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Target) -> Stage:
     if not spec(stage.ops[0].kind).is_contraction:
         return stage
-    p, src, nb = product(g, stage.ops[0]), g.value(stage.ops[0].ins[0]), _nb(g, stage, target)
+    p, src, nb = product(g, stage.ops[0]), g.value(stage.ops[0].ins[0]), columns_per_call(g, stage.ops[0], target)
     *batch, m, n = p.call.outs[0].shape
     if stage.sums_rows:
         rows = Rows(m, "every task adds to all rows")
@@ -133,6 +167,7 @@ def _with_anchors(g: Graph, stage: Stage, rows: Rows, target: Target) -> Stage:
     )
     at = choose_anchors(g, stage.ops, rows.mb, nb, target)
     why += (Reason("anchor", at.why),) if at.why else ()
-    return replace(
-        stage, anchors=at.anchors, parameters=Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, why=why)
-    )
+    ks, ns = _piece(g, node, stage, rows.mb, nb, kb, target)
+    why += (Reason("ks", f"pieces of {ks} x {ns} stay in cache until they are read"),) if ks else ()
+    chosen = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, why=why)
+    return replace(stage, anchors=at.anchors, parameters=chosen)

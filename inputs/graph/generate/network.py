@@ -91,6 +91,15 @@ def gated_mlp_u4_weights(b: GraphBuilder) -> None:
     b.op("MatMul", b.op("Multiply", swish, up), dequantised(b, b.constant((96, 64), DType.u4), (32, 1)))
 
 
+@case("complex_fusion", sweep=("--mb=1,3,300", "--mb=1 --dt=bf16"))
+def gated_mlp_f16_weights_that_change(b: GraphBuilder) -> None:
+    """Weights that are converted at every execution, in pieces whose rows and columns come out even nowhere."""
+    x, wide, narrow = b.input((7, 70), DType.f16), (70, 600), (600, 70)
+    gate = b.op("MatMul", x, b.input(wide, DType.f16))
+    up = b.op("MatMul", x, b.input(wide, DType.f16))
+    b.op("MatMul", b.op("Multiply", b.op("GELU", gate), up), b.input(narrow, DType.f16))
+
+
 @case("complex_fusion", sweep=(NARROW, "--mb=1,3"))
 def attention_dropout(b: GraphBuilder) -> None:
     q, k, v = b.input((2, 4, 33, 32)), b.input((2, 4, 47, 32)), b.input((2, 4, 47, 32))

@@ -146,6 +146,19 @@ def matmul_s4_weights(b: GraphBuilder) -> None:
     b.op("MatMul", b.input((17, 64)), dequantised(b, b.constant((64, 40), DType.s4), (16, 1)))
 
 
+@case("pattern", sweep=("--in-shapes=0:1x96,0:300x96",))
+def matmul_s4_weights_that_change(b: GraphBuilder) -> None:
+    """A scale and zero point for every 16 rows of a column; six groups are not whole pieces."""
+    b.op("MatMul", b.input((5, 96)), dequantised(b, b.input((96, 80), DType.s4), (16, 1)))
+
+
+@case("pattern", sweep=("--in-shapes=0:1x40,0:300x40",))
+def matmul_s8_weights_that_change(b: GraphBuilder) -> None:
+    """A scale and zero point for every column, which are rows in memory."""
+    wei = b.op("Dequantize", b.input((130, 40), DType.s8), qtype="per_channel", axis=0, scales=(SCALE,) * 130, zps=(ZERO_POINT,) * 130)
+    b.op("MatMul", b.input((9, 40)), wei, transpose_b=True)
+
+
 @case("pattern")
 def matmul_bf16_u4_weights(b: GraphBuilder) -> None:
     wei = dequantised(b, b.constant((64, 40), DType.u4), (32, 1), DType.bf16)

@@ -1,0 +1,101 @@
+"""convert-weights: weights that are converted at every execution are converted by the product that reads them, panel by panel.
+
+    %2: f32[K,N] = nest0 { TypeCast(%1: f16[K,N]) }         %3 = nest1 { %2: f32[K,N] = TypeCast(%1)   panel
+    %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
+
+A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two.
+What converts joins as a stage at the panel anchor (gir/panels.py), and so does what makes its scales and zero points. A conversion is
+done again for every block of rows of a nest of several products; that pays for a few of them.
+
+Legal for one product, all of whose batch entries are one, and for conversions without folds that nobody else reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, prod
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.domain import trace
+from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
+from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
+from benchgraph.gir.online import online
+from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
+from benchgraph.gir.product import product
+from benchgraph.gir.schedule import MOST_ROWS, PANEL_ROWS, columns_per_call
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Reduction
+
+# How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
+# 10 GB/s; converting one element 0.1 to 0.2 ns.
+MOST_TIMES = 4
+
+
+def convert_weights(g: Graph, target: Target) -> Graph:
+    nodes = [n for n in g.nodes if isinstance(n, Fused)]
+    changed = True
+    while changed:
+        changed = False
+        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
+            merged = _merged(g, nodes, i, j, target)
+            if merged is not None and stays_acyclic(nodes, i, j):
+                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
+                nodes = list(in_order(with_borders(g, [*rest, merged])))
+                changed = True
+                break
+    return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
+
+
+def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
+    """Nest j with nest i as a stage at its panel anchor, or None."""
+    first, second = nodes[i], nodes[j]
+    shared = set(first.outs) & set(second.ins)
+    if not shared or len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).is_contraction:
+        return None
+    if any(set(first.outs) & (set(n.ins) | set(n.outs)) for k, n in enumerate(nodes) if k not in (i, j)) or set(first.outs) & set(g.outs):
+        return None
+    readers = [Reader(s, op, port) for s in second.stages for op in s.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
+    if not all(reader.stage.is_per_panel or _is_wei(g, reader) for reader in readers):
+        return None
+    kernels = {id(kernel_after(second, reader.stage)): kernel_after(second, reader.stage) for reader in readers}
+    (maker,) = first.stages
+    found = cuts(g, maker, readers)
+    if found is None or len(kernels) > 1 or online(g, second) is not None:
+        return None
+    (kernel,) = kernels.values()
+    if not _pays(g, second, kernel, maker, found, target):
+        return None
+    at = second.stages.index(readers[0].stage)
+    stage = replace(maker, anchors=(Anchor.panel,) * len(maker.ops), cuts=found)
+    return replace(second, stages=(*second.stages[:at], stage, *second.stages[at:]))
+
+
+def _is_wei(g: Graph, reader: Reader) -> bool:
+    """A matrix that a product without batch entries and taps sums over the rows of."""
+    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction:
+        return False
+    p = product(g, reader.op)
+    *batch, _, n = p.call.outs[0].shape
+    return prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n
+
+
+def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:
+    """Whether all pieces together are no more than the weights, but for a few times because of rows."""
+    domain = trace(g, maker.ops)
+    assert domain is not None
+    p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
+    k, n = p.reduced[-1], p.columns
+    by_k, by_n = found
+    if by_n is not None and nb % by_n.unit:
+        return False
+    again = (1 if by_k is not None else ceil(k / PANEL_ROWS)) * (1 if by_n is not None else ceil(n / nb))
+    return prod(domain.extents) * again <= k * n and _times(g, node, target) <= MOST_TIMES
+
+
+def _times(g: Graph, node: Fused, target: Target) -> int:
+    """How often each piece is made. A product alone has as many rows to a task as it takes."""
+    kernels = [s for s in node.stages if spec(s.ops[0].kind).is_contraction]
+    rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
+    is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
+    return 1 if is_tiled else max(ceil(rows[-1] / MOST_ROWS), min(target.cores, rows[-1]))

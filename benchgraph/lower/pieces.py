@@ -1,0 +1,109 @@
+"""Products whose wei is made in pieces, each before the microkernel call that reads it (gir/panels.py):
+
+for so in N / ns:
+  for ko in K / ks:
+    [panel anchor: make wei[ko*ks:+ks, so*ns:+ns]]
+    for no in ns / nb:
+      acc[mo, no] += brgemm(src[mo, ko*ks:+ks], wei[ko*ks:+ks, no])       the first one begins the sum
+  for no in ns / nb:
+    [tile anchor]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchgraph.gir.domain import trace
+from benchgraph.gir.ir import Cut, Stage
+from benchgraph.gir.product import product
+from benchgraph.lower.access import ZERO, Coord
+from benchgraph.lower.packing import packing
+from benchgraph.lower.region import Region, Span
+from benchgraph.tir.build import add, mul, seq
+from benchgraph.tir.ir import Const, Expr, For, Stmt
+
+if TYPE_CHECKING:
+    from benchgraph.lower.gemm import ColumnBody, GemmNest
+
+
+@dataclass(frozen=True)
+class Part:
+    """So many steps of k, from outer * step on. adds: to the sum over what comes before them."""
+
+    outer: Expr
+    step: int
+    size: int
+    adds: bool
+
+    def begins_in(self, kb: int) -> Coord:
+        """Where it begins, counted in blocks of kb if it begins with a whole one."""
+        whole, rest = divmod(self.step, kb)
+        return Coord(mul(self.outer, self.step)) if rest else Coord(ZERO, mul(self.outer, whole), kb)
+
+
+class Pieces:
+    """One product of a nest, and the stages that make its pieces, in order."""
+
+    def __init__(self, nest: GemmNest, stage: Stage, makers: tuple[Stage, ...]) -> None:
+        self.nest, self.stage, self.makers, self.op = nest, stage, makers, stage.ops[0]
+        assert stage.parameters is not None
+        self.acc = nest.scratch_of(self.op)
+        self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
+        *_, self.n = nest.g.value(self.op.outs[0]).shape
+        self.k = product(nest.g, self.op).reduced[-1]
+
+    def columns(self, then: ColumnBody) -> Stmt:
+        """The result, piece by piece. then: what is done with each panel of it that is there."""
+        return self.nest.by_columns(self.n, self.ns, lambda so, width: self._columns(so, width, then))
+
+    def _columns(self, so: Expr, width: int, then: ColumnBody) -> Stmt:
+        full, tail = divmod(self.k, self.ks)
+        parts = [self._piece(ZERO, self.ks, so, width, adds=False)]
+        if full > 1:
+            ko = self.nest.storage.var("ko")
+            parts.append(For(ko, Const(full - 1), self._piece(add(ko, 1), self.ks, so, width, adds=True)))
+        if tail:
+            parts.append(self._piece(Const(full), tail, so, width, adds=True))
+        return seq(*parts, self._by_panels(so, width, lambda no, columns: seq(self._brought(no, columns), then(no, columns))))
+
+    def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
+        """The panels of a piece of so many columns."""
+        first, (full, tail) = mul(so, self.ns // self.nb), divmod(width, self.nb)
+        no = self.nest.storage.var("no")
+        whole = For(no, Const(full), body(add(first, no), self.nb)) if full > 1 else body(first, self.nb) if full else seq()
+        return seq(whole, body(add(first, full), tail)) if tail else whole
+
+    def _piece(self, ko: Expr, size: int, so: Expr, width: int, *, adds: bool) -> Stmt:
+        nest, op, ks = self.nest, self.op, self.ks
+        made = (self._made(maker, ko, size, so, width) for maker in self.makers)
+
+        def panel(no: Expr, columns: int) -> Stmt:
+            acc, _ = nest.target(op, no, self.nb, self.acc)
+            return nest.for_rows(lambda rows: nest.call(op, no, columns, self.nb, rows, acc, Part(ko, ks, size, adds)))
+
+        return seq(*made, self._by_panels(so, width, panel))
+
+    def _brought(self, no: Expr, columns: int) -> Stmt:
+        _, copied = self.nest.target(self.op, no, self.nb, self.acc)
+        return self.nest.for_rows(lambda rows: copied(rows, columns))
+
+    def _made(self, maker: Stage, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
+        """What a stage makes for `size` rows from ko * ks on, in the columns of a piece."""
+        nest = self.nest
+        whole = packing(nest.storage, maker.ops)
+        if whole is not None:
+            assert self.ns == self.nb, "what lies in panels is made panel by panel"
+            return whole.panel((Coord(ZERO),) * (len(whole.dst.shape) - 2), so, width, Coord(ZERO, ko, self.ks), size)
+        domain = trace(nest.g, maker.ops)
+        assert domain is not None
+        spans = [Span(Const(extent), tile=max(extent, 1)) for extent in domain.extents]
+        for cut, outer, count, tile in zip(maker.cuts, (ko, so), (size, width), (self.ks, self.ns), strict=True):
+            if cut is not None:
+                spans[cut.axis] = _span(cut, outer, count, tile)
+        return Region(nest.storage, domain, tuple(spans)).emit(maker.ops)
+
+
+def _span(cut: Cut, outer: Expr, count: int, tile: int) -> Span:
+    """So many indices of the loop, from outer * tile on, as indices of the axis."""
+    return Span(Const(count // cut.unit), outer, tile // cut.unit)

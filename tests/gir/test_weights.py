@@ -1,0 +1,164 @@
+"""Weights that are stored narrower than they are multiplied: who converts them, where, and in pieces of which size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph, Stage
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.schedule import MOST_ROWS_OF_PIECES, piece
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+Build = Callable[[GraphBuilder], object]
+
+
+def scheduled(build: Build, target: Target = TARGET) -> Graph:
+    b = GraphBuilder()
+    build(b)
+    (p,) = partitions(b.graph(), Policy.fused)
+    g = from_partition(p)
+    for step in PIPELINE:
+        g = step.fn(g, target)
+        verify(g)
+    return g
+
+
+def nests(g: Graph) -> list[Fused]:
+    return [n for n in g.nodes if isinstance(n, Fused)]
+
+
+def kernels(g: Graph) -> list[Stage]:
+    return [s for n in nests(g) for s in n.stages if s.parameters is not None]
+
+
+def gated(b: GraphBuilder, rows: int = 1, dtype: DType = DType.f16) -> None:
+    x = b.input((rows, 256), dtype)
+    gate, up = (b.op("MatMul", x, b.input((256, 2048), dtype)) for _ in range(2))
+    b.op("MatMul", b.op("Multiply", b.op("GELU", gate), up), b.input((2048, 256), dtype))
+
+
+def grouped(b: GraphBuilder, rows: int = 1, k: int = 256, group: int = 32, dtype: DType = DType.s4) -> LogicalTensor:
+    scales, zps = b.input((k // group, 1024)), b.input((k // group, 1024), dtype)
+    wei = b.op("DynamicDequantize", b.input((k, 1024), dtype), scales, zps, qtype="per_group", group_shape=(group, 1))
+    return b.op("MatMul", b.input((rows, k)), wei)
+
+
+def per_channel(b: GraphBuilder, rows: int = 1) -> None:
+    wei = b.op("Dequantize", b.input((256, 1024), DType.s8), qtype="per_channel", axis=1, scales=(0.5,) * 1024, zps=(3,) * 1024)
+    b.op("MatMul", b.input((rows, 256)), wei)
+
+
+def test_f16_weights_of_a_gated_perceptron(golden) -> None:
+    golden(print_gir(scheduled(gated)))
+
+
+def test_s4_weights_in_groups(golden) -> None:
+    golden(print_gir(scheduled(grouped)))
+
+
+def test_s8_weights_per_channel(golden) -> None:
+    golden(print_gir(scheduled(per_channel)))
+
+
+@pytest.mark.parametrize("build", [gated, grouped, per_channel], ids=lambda f: f.__name__)
+def test_every_product_converts_its_own_weights(build: Build) -> None:
+    g = scheduled(build)
+    assert all(stage.parameters is not None and stage.parameters.ks for stage in kernels(g))
+    narrow = {v for v in g.ins if g.value(v).type.elements > 1 << 16}
+    assert {v for n in nests(g) for v in n.ins if v in narrow} == narrow
+    wide = {v for n in nests(g) for v in n.outs if g.value(v).type.elements > 1 << 16}
+    assert wide == set()
+
+
+def test_a_shared_input_is_converted_once() -> None:
+    g = scheduled(gated)
+    x = g.ins[0]
+    assert sum(x in op.ins for n in nests(g) for op in n.ops) == 1
+
+
+def test_a_converted_input_that_pointwise_ops_read_too_is_left_alone() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.input((64, 64), DType.bf16)
+        wide = b.op("TypeCast", x, dtype=DType.f32)
+        b.op("Add", b.op("MatMul", wide, b.constant((64, 64))), b.op("Exp", wide))
+
+    (nest,) = (n for n in nests(scheduled(build)) if any(op.kind == "MatMul" for op in n.ops))
+    assert [op.kind for op in nest.ops].count("TypeCast") == 1
+
+
+def test_constant_weights_are_converted_by_init() -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((128, 64), DType.f16), b.constant((64, 256), DType.f16))
+
+    (stage,) = kernels(scheduled(build))
+    assert stage.parameters is not None
+    assert stage.parameters.ks == 0
+
+
+def test_weights_that_others_read_too_are_made_once_for_all() -> None:
+    """The wide weights leave the partition; no piece of them would."""
+
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.input((64, 256), DType.s8), qtype="per_tensor", scales=(0.5,), zps=(1,))
+        b.op("MatMul", b.input((5, 64)), wei)
+        b.op("ReLU", wei)
+
+    b = GraphBuilder()
+    build(b)
+    for p in partitions(b.graph(), Policy.fused):
+        g = from_partition(p)
+        for step in PIPELINE:
+            g = step.fn(g, TARGET)
+        assert all(not (s.parameters is not None and s.parameters.ks) for s in kernels(g))
+
+
+def test_blocks_of_rows_that_are_many_convert_weights_once_for_all() -> None:
+    """Three products in one nest over rows; every task would convert all of the weights."""
+    assert all(s.parameters is not None and not s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=1024))))
+    assert all(s.parameters is not None and s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=128))))
+
+
+def test_a_product_alone_has_a_piece_read_by_many_rows() -> None:
+    (stage,) = kernels(scheduled(lambda b: grouped(b, rows=1000)))
+    assert stage.parameters is not None
+    assert stage.parameters.mb == MOST_ROWS_OF_PIECES - 6  # four blocks that are even
+    assert stage.parameters.mpn == 4
+
+
+@pytest.mark.parametrize("group", [16, 32, 48, 64, 128])
+def test_a_piece_is_whole_groups(group: int) -> None:
+    (stage,) = kernels(scheduled(lambda b: grouped(b, k=768, group=group)))
+    assert stage.parameters is not None
+    assert stage.parameters.ks % group == 0
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+@pytest.mark.parametrize("rows", [1, 64])
+@pytest.mark.parametrize(
+    ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
+)
+def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
+    ks, ns = piece(k, n, nb, unit, rows, replace(TARGET, cores=cores), is_panel=False)
+    assert 0 < ks <= k
+    assert ks == k or ks % unit == 0
+    assert ns % nb == 0
+    assert 0 < ns < n + nb
+    panels = -(-n // nb)
+    assert panels < cores or -(-n // ns) >= cores, "a core has nothing to do"
+
+
+def test_the_pass_can_be_left_out() -> None:
+    switches = {p.switch for p in PIPELINE}
+    assert {"convert-weights", "share-operands"} <= switches

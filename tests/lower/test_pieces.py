@@ -1,0 +1,143 @@
+"""Weights that are converted in pieces: right for every shape, in temporaries that do not grow with the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.options import Options
+from benchgraph.core.target import Target, host
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.reference.fill import fill
+
+Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
+KINDS: dict[str, tuple[Weights, DType, bool]] = {}  # by name: how, the dtype of src, whether weights are transposed
+
+
+def kind(dtype: DType = DType.f32, *, transposed: bool = False) -> Callable[[Weights], Weights]:
+    def register(weights: Weights) -> Weights:
+        KINDS[weights.__name__] = weights, dtype, transposed
+        return weights
+
+    return register
+
+
+@kind(DType.f16)
+def f16(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    return b.input((k, n), DType.f16)
+
+
+@kind(DType.bf16, transposed=True)
+def bf16_transposed(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    return b.input((n, k), DType.bf16)
+
+
+@kind()
+def f8(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    return b.op("Dequantize", b.input((k, n), DType.f8_e4m3), qtype="per_tensor", scales=(0.5,))
+
+
+@kind()
+def s8_per_channel(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    scales, zps = tuple(0.25 * (1 + i % 3) for i in range(n)), tuple(i % 5 for i in range(n))
+    return b.op("Dequantize", b.input((k, n), DType.s8), qtype="per_channel", axis=1, scales=scales, zps=zps)
+
+
+@kind()
+def u8_per_row(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    """Scales along k, which no product of integers takes."""
+    scales, zps = tuple(0.25 * (1 + i % 3) for i in range(k)), tuple(i % 5 for i in range(k))
+    return b.op("Dequantize", b.input((k, n), DType.u8), qtype="per_channel", axis=0, scales=scales, zps=zps)
+
+
+@kind()
+def u4_groups(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    groups = (k // group, n)
+    return b.op(
+        "DynamicDequantize",
+        b.input((k, n), DType.u4),
+        b.input(groups),
+        b.input(groups, DType.u4),
+        qtype="per_group",
+        group_shape=(group, 1),
+    )
+
+
+@kind(DType.f16, transposed=True)
+def s4_groups_transposed(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    groups = (n, k // group)
+    return b.op(
+        "DynamicDequantize",
+        b.input((n, k), DType.s4),
+        b.input(groups, DType.f16),
+        b.input(groups, DType.s4),
+        dtype=DType.f16,
+        qtype="per_group",
+        group_shape=(1, group),
+    )
+
+
+def graph(name: str, m: int, groups: int, group: int, n: int) -> Graph:
+    weights, dtype, transposed = KINDS[name]
+    b = GraphBuilder()
+    k = groups * group
+    product = b.op("MatMul", b.input((m, k), dtype), weights(b, k, n, group), transpose_b=transposed)
+    b.op("ReLU", product)
+    return b.graph()
+
+
+def run(g: Graph, target: Target, off: tuple[str, ...] = ()) -> tuple[dict[int, np.ndarray], int]:
+    """Outputs by id, and the bytes of temporaries of all threads together."""
+    (p,) = partitions(g, Policy.fused)
+    tensors = load_inputs(g, fill(g, seed=1))
+    outs = {t.id: np.full(t.known_shape, 1, t.dtype.numpy) for t in p.outputs}
+    executable = compile_partition(replace(p, options=Options(off=off)), target)
+    executable.bind([tensors[t.id] for t in p.inputs], list(outs.values()))()
+    main = executable.module.main
+    return outs, main.shared_bytes + target.cores * main.thread_bytes
+
+
+def assert_right(g: Graph, target: Target) -> None:
+    found, _ = run(g, target)
+    want = evaluate(g, fill(g, seed=1))
+    for t in g.outputs:
+        assert compare(found[t.id], want[t.id], t.dtype, tolerance(g)).ok
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=6, deadline=None)
+@given(
+    m=st.sampled_from([1, 2, 7, 70, 257]),
+    groups=st.integers(1, 9),
+    group=st.sampled_from([1, 2, 8, 32, 48]),
+    n=st.sampled_from([1, 16, 50, 64, 130, 600]),
+    cores=st.sampled_from([1, 2, 3]),
+)
+def test_every_shape_is_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
+    assert_right(graph(name, m, groups, group, n), replace(host(), cores=cores))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("m", [1, 64])
+def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
+    target = replace(host(), cores=2)
+    small, large = (run(partial(graph, name, m, group=32)(groups=groups, n=n), target) for groups, n in ((16, 1024), (32, 2048)))
+    whole = run(graph(name, m, 32, 32, 2048), target, off=("convert-weights",))
+    rows = m * 32 * 32 * DType.f32.bits // 8  # src is converted whole, and is no weight
+    assert large[1] <= 1.05 * small[1] + rows
+    assert whole[1] > 4 * large[1]
