@@ -137,8 +137,8 @@ class Globals:
         values.policies,
         "P[:no-PASS][,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
-        "passes of the compiler, as in fused:no-coarse+no-shrink: coarse, defer, hoist, inplace, interleave, low-precision, merge-scaling, "
-        "shrink, sink, vectorize, widen",
+        "passes of the compiler, as in fused:no-coarse+no-shrink: coarse, convert-weights, defer, hoist, inplace, interleave, "
+        "low-precision, merge-scaling, share-operands, shrink, sink, split-heads, vectorize, widen",
         group=RUN,
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)

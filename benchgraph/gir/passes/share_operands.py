@@ -35,7 +35,7 @@ def share_operands(g: Graph, target: Target) -> Graph:
 
 def _is_operand(g: Graph, op: Op) -> bool:
     """A conversion that products alone read."""
-    row, (out,) = spec(op.kind), op.outs
+    row, out = spec(op.kind), op.outs[0]
     readers = g.consumers[out]
     if not (row.converts and row.is_elementwise and len(op.ins) == 1) or out in g.outs or not readers:
         return False
