@@ -271,6 +271,7 @@ class OpSpec:
     sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
     computes: what the op means to attention patterns. fills_quantised: an operand behind a Dequantize is filled as this op wants it.
     is_homogeneous: scaling the first operand by a positive number scales dst, up to rounding, if both are floats.
+    least: dst is the larger of src and this number, None for any other op.
     monotone: for each operand, whether dst rises (1) or falls (-1) with it (False is below True), 0 for one of which only the shape counts;
     an op with a place rises with that. (): nothing is known.
     factors: what an operand is filled with that stands beside a computed one; () for what `fill` says.
@@ -311,6 +312,7 @@ class OpSpec:
     is_product: bool = False
     follows_fpmath: bool = False
     is_homogeneous: bool = False
+    least: float | None = None
     monotone: tuple[int, ...] = ()
     commutative: bool = False
     computes: Computes | None = None

@@ -59,6 +59,7 @@ def _row(
     computes: Computes | None = None,
     flops: int = 1,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
+    least: float | None = None,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -81,6 +82,7 @@ def _row(
         zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
         domain=domain,
         computes=computes,
+        least=least,
         samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
         laws=laws,
         lower=Elementwise(lambda a, ins: expr(a, ins[0])),
@@ -179,6 +181,7 @@ SPECS = (
             relation("dst - src is 0 or -src", lambda ins, dst, slack: (dst == ins[0]) | (dst == 0) & (ins[0] <= 0)),
         ),
         more=(Sample(((0, 4),), why="no elements"), Sample(((2, 3, 2, 2, 7),), why="rank 5")),
+        least=0.0,
     ),
     _row(
         "LeakyReLU",

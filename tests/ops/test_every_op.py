@@ -34,6 +34,8 @@ from tests.ops.retyped import in_every_dtype, ports_of, refused_variables, retyp
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
 SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize", "steps"} | {
+    "heads",
+    "rescaling",
     "conv_problem",
     "conv_decompose",
     "conv_depthwise",

@@ -15,6 +15,7 @@ from benchgraph.gir.passes.hoist_division import hoist_division
 from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
+from benchgraph.gir.passes.merge_quantisation import merge_quantisation
 from benchgraph.gir.passes.merge_scaling import merge_scaling
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.schedule import schedule
@@ -36,6 +37,8 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("merge-scaling", merge_scaling, needs=_BASIC, switch="merge-scaling"),
+    Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),
+    Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
     Pass("defer-scaling", defer_scaling, needs=_CONST, switch="defer"),
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),

@@ -1,0 +1,121 @@
+"""merge-quantisation: what is scaled and shifted step by step on its way to an 8-bit integer is scaled and shifted once.
+
+%1: s32[64,128] = MatMul(...)
+%2 = Subtract(%1, %a)                     %3: f32[64,128] = TypeCast(%1)
+%3: f32[64,128] = TypeCast(%2)            %4 = Multiply(%3, %s * q)
+%4 = Multiply(%3, %s)               ->    %5 = Add(%4, (%b - %a * %s) * q + z)
+%5 = Add(%4, %b)                          %6 = Maximum(%5, z)
+%6 = ReLU(%5)                             %8: u8[64,128] = TypeCast(%6)
+%7 = Multiply(%6, q); Add(., z)
+%8: u8[64,128] = TypeCast(.)
+
+Zero points, scales and biases are constants, so that what is left of them is made once, by init. A bound that the integers have anyway
+goes too. Only on the way to 8 bits: elsewhere the order of roundings might show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.gir.build import Builder
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.ops import spec
+from benchgraph.ops.rescaling import Rescaling
+from benchgraph.ops.spec import Computes
+
+FEWER = 8  # how many times fewer constants than elements make working them out worth its while
+_SHIFTS = Computes.sum, Computes.difference
+
+
+def merge_quantisation(g: Graph, target: Target) -> Graph:
+    builder = Builder(g.values)
+    gone: set[int] = set()
+    nodes: list[Node] = []
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        if chain := _chain(g, op):
+            how = _gathered(g, builder, chain, g.value(op.outs[0]).dtype)
+            if how.steps < sum(not spec(step.kind).converts for step in chain):
+                gone |= {id(step) for step in chain}
+                op = replace(op, ins=(how.of(builder, chain[0].ins[0]),))
+                nodes += builder.nodes
+            builder.nodes = []
+        nodes.append(op)
+    if not gone:
+        return g
+    return replace(g, values=tuple(builder.values.values()), nodes=tuple(n for n in nodes if id(n) not in gone))
+
+
+def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
+    """The steps that lead to a cast from f32 to 8 bits, first step first; () for any other op."""
+    if not spec(cast.kind).converts or len(cast.ins) != 1 or g.value(cast.outs[0]).dtype not in (DType.u8, DType.s8):
+        return ()
+    steps: list[Op] = []
+    reader, v = cast, cast.ins[0]
+    while v not in g.outs and g.consumers[v] == (reader,):
+        maker = g.producer.get(v)
+        if not isinstance(maker, Op) or not (_is_step(g, maker) or _is_bound(g, maker, steps)):
+            break
+        steps.insert(0, maker)
+        reader, v = maker, maker.ins[0]
+    return tuple(steps)
+
+
+def _is_step(g: Graph, op: Op) -> bool:
+    """Scales or shifts its first operand by constants, or widens it from s32 to f32."""
+    row, (src, *others), out = spec(op.kind), (g.value(v) for v in op.ins), g.value(op.outs[0])
+    if len(op.outs) != 1 or src.shape != out.shape:
+        return False
+    if not others:
+        return row.converts and (src.dtype, out.dtype) == (DType.s32, DType.f32)
+    is_scaling = row.is_product and out.dtype is DType.f32
+    is_shift = row.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
+    by = others[0]
+    is_few = len(others) == 1 and src.dtype is by.dtype is out.dtype and by.type.elements * FEWER <= out.type.elements
+    return (is_scaling or is_shift) and is_few and _is_constant(g, by.id)
+
+
+def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
+    """Holds f32 above a number, which stays a number through all later steps."""
+    if spec(op.kind).least is None or g.value(op.ins[0]).dtype is not DType.f32 or g.value(op.outs[0]).dtype is not DType.f32:
+        return False
+    return all(spec(step.kind).least is None and _keeps_order(g, step) for step in later)
+
+
+def _keeps_order(g: Graph, step: Op) -> bool:
+    number = _number(g, step)
+    return number is not None and isfinite(number) and (number > 0 or not spec(step.kind).is_product)
+
+
+def _number(g: Graph, step: Op) -> float | None:
+    """What a step scales or shifts by, if that is one number known now."""
+    literal = g.value(step.ins[1]).literal if len(step.ins) == 2 else None
+    return float(literal.array.astype(np.float64).item()) if literal is not None and literal.array.size == 1 else None
+
+
+def _is_constant(g: Graph, id: int) -> bool:
+    """Whether a value needs no input that varies."""
+    maker = g.producer.get(id)
+    return g.value(id).is_constant if not isinstance(maker, Op) else all(_is_constant(g, v) for v in maker.ins)
+
+
+def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:
+    """All steps of a chain that leads to this dtype as one."""
+    how = Rescaling()
+    for step in chain:
+        row = spec(step.kind)
+        if row.converts:
+            how = how.in_f32(d)
+        elif row.least is not None:
+            how = replace(how, least=row.least)
+        elif row.is_product:
+            how = how.scaled(d, step.ins[1], _number(g, step))
+        else:
+            how = how.shifted(d, step.ins[1], _number(g, step), down=row.computes is Computes.difference)
+    is_met_anyway = how.least is not None and how.least <= dtype.range[0]
+    return replace(how, least=None) if is_met_anyway else how

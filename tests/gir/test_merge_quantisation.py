@@ -1,0 +1,126 @@
+"""merge-quantisation: one factor, one shift and one bound on the way to 8 bits, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.options import Options
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.text import print_gir
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.partitioner import Policy, partitions
+from tests.gir.test_low_precision import per_column, quantised, up_to
+from tests.gir.test_passes import gir
+
+M, K, N = 64, 16, 32
+
+
+def layer(b: GraphBuilder, x, *, zp: int, dtype: DType = DType.u8, bias: bool = True):
+    """u8 by s8 of N columns, ReLU, back to 8 bits."""
+    wei = per_column(b, b.constant((K, N), DType.s8), N)
+    dst = b.op("ReLU", b.op("MatMul", quantised(b, x, 0.25, 5), wei, *([b.constant((N,))] if bias else [])))
+    return b.op("Quantize", dst, dtype=dtype, scales=[256.0], zps=[zp], qtype="per_tensor")
+
+
+def ways(g: Graph) -> list[list[str]]:
+    """The kinds of the ops that lead from each product to the next cast to 8 bits, or to the end."""
+    found = []
+    for op in (op for op in g.nodes if isinstance(op, Op) and op.kind == "MatMul"):
+        kinds: list[str] = []
+        readers = g.consumers.get(op.outs[0], ())
+        while len(readers) == 1 and isinstance(readers[0], Op) and not (kinds and kinds[-1] == "TypeCast" and len(kinds) > 1):
+            kinds.append(readers[0].kind)
+            readers = g.consumers.get(readers[0].outs[0], ())
+        found.append(kinds)
+    return found
+
+
+def test_merge_quantisation(golden) -> None:
+    golden(print_gir(up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=3)), "dead-op")))
+
+
+@pytest.mark.parametrize(
+    ("zp", "dtype", "bound"), [(0, DType.u8, []), (3, DType.u8, ["Maximum"]), (0, DType.s8, ["Maximum"]), (-128, DType.s8, [])]
+)
+def test_a_bound_that_the_integers_have_anyway_is_left_out(zp: int, dtype: DType, bound: list[str]) -> None:
+    g = up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)), "dead-op")
+    assert ways(g) == [["TypeCast", "Multiply", "Add", *bound, "TypeCast"]]
+
+
+def test_where_nothing_becomes_8_bits_the_roundings_stay_as_they_are() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Multiply", b.op("MatMul", b.input((M, K)), b.constant((K, N))), b.constant((N,)))
+        b.op("Multiply", b.op("Add", x, b.constant((N,))), b.constant((N,)))
+
+    assert ways(up_to(gir(build), "merge-quantisation")) == [["Multiply", "Add", "Multiply"]]
+
+
+def quantised_after(*steps) -> Graph:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("MatMul", b.input((M, K)), b.constant((K, N)))
+        for step in steps:
+            x = step(b, x)
+        b.op("Quantize", x, dtype=DType.u8, scales=[1.0], zps=[0], qtype="per_tensor")
+
+    return up_to(gir(build), "merge-quantisation")
+
+
+def relu(b: GraphBuilder, x):
+    return b.op("ReLU", x)
+
+
+def per_channel(kind: str):
+    return lambda b, x: b.op(kind, x, b.constant((N,)))
+
+
+def varying(kind: str):
+    return lambda b, x: b.op(kind, x, b.input((N,)))
+
+
+def test_factors_of_unknown_sign_stay_behind_a_bound() -> None:
+    scale = per_channel("Multiply")
+    assert ways(quantised_after(scale, relu, scale, scale)) == [["Multiply", "ReLU", "Multiply", "TypeCast"]]
+
+
+def test_what_varies_is_no_part_of_it() -> None:
+    scale, add = per_channel("Multiply"), per_channel("Add")
+    found = ways(quantised_after(scale, add, varying("Add"), add, add))
+    assert found == [["Multiply", "Add", "Add", *("Multiply", "Add"), "TypeCast"]]  # the last two are what quantising and both sums became
+
+
+def test_a_value_that_others_read_is_made() -> None:
+    def build(b: GraphBuilder) -> None:
+        half = b.op("Add", b.op("Add", b.op("MatMul", b.input((M, K)), b.constant((K, N))), b.constant((N,))), b.constant((N,)))
+        more = b.op("Add", b.op("Add", half, b.constant((N,))), b.constant((N,)))
+        b.op("Quantize", more, dtype=DType.u8, scales=[1.0], zps=[0], qtype="per_tensor")
+        b.op("Exp", half)
+
+    kinds = [op.kind for op in up_to(gir(build), "merge-quantisation").nodes if isinstance(op, Op)]
+    assert kinds.count("Exp") == 1
+    assert kinds.count("Add") == 4  # two of half, one that gathers two constants, one of what it gathered
+
+
+@pytest.mark.parametrize("zp", [0, 3, 200])
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8])
+def test_what_is_written_is_that_of_the_steps_but_for_ties(zp: int, dtype: DType) -> None:
+    """All scales are powers of two and all numbers small, so that no sum is rounded: the results are the same to the last one."""
+    if not dtype.range[0] <= zp <= dtype.range[1]:
+        pytest.skip("no zero point of this dtype")
+    b = GraphBuilder()
+    layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)
+    (partition,) = partitions(b.graph(), Policy.fused)
+    noise = np.random.default_rng(0)
+    ins = [noise.integers(*((0, 255) if t.dtype is DType.u8 else (-8, 8)), t.known_shape).astype(t.dtype.numpy) for t in partition.inputs]
+    results = []
+    for off in ((), ("merge-quantisation",)):
+        (out,) = partition.outputs
+        dst = np.zeros(out.known_shape, out.dtype.numpy)
+        compile_partition(replace(partition, options=Options(off=off))).bind(ins, [dst])()
+        results.append(dst)
+    assert len(np.unique(results[0])) > 20
+    np.testing.assert_array_equal(*results)
