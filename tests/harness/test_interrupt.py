@@ -21,7 +21,9 @@ from tests.harness.hostile import write_cases
 from tests.harness.test_isolate import is_gone
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "from benchgraph.cli import main; from tests.harness.hostile import BENCH; main(obj=BENCH, prog_name='benchgraph')"
+# A shell without job control starts what is in its background with SIGINT ignored, and everything below inherits that.
+LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = f"{LISTEN}; from benchgraph.cli import main; from tests.harness.hostile import BENCH; main(obj=BENCH, prog_name='benchgraph')"
 PATIENCE_S = 60  # for things to happen on a busy machine
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -29,18 +31,22 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """start(words): the command on the hostile library, in a process of its own."""
+    """start(words): the command on the hostile library, in a process of its own, which ends when nobody has patience any more."""
     write_cases(tmp_path)
-    started = []
+    started, alarms = [], []
 
     def start(*words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-u", "-c", COMMAND, "--graph", *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True))
+        alarms.append(threading.Timer(2 * PATIENCE_S, started[-1].kill))
+        alarms[-1].start()
         return started[-1]
 
     yield start
+    for alarm in alarms:
+        alarm.cancel()
     for process in started:
         process.kill()
         process.communicate()
@@ -145,6 +151,15 @@ def test_workers_do_not_survive_a_parent_that_is_killed(start: Start) -> None:
     assert wait_until(lambda: all(is_gone(p) for p in workers))
 
 
+@pytest.fixture
+def listens() -> Iterator[None]:
+    """SIGINT as Python has it, even where these tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listens")
 def test_ctrl_c_is_as_before_outside_the_block() -> None:
     handler, threads = signal.getsignal(signal.SIGINT), threading.active_count()
     with pytest.raises(KeyboardInterrupt), interruptible():
