@@ -30,6 +30,7 @@ from tests.native import python_calls
 from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive, there_and_back
 from tests.ops.retyped import in_every_dtype, ports_of, refused_variables, retyped, used
+from tests.table import by_row
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
@@ -46,12 +47,12 @@ F32_EPS = DType.f32.eps
 GUARD = 64  # bytes before and after an output that must stay as they are
 
 ROWS = OPS | INTERNAL
-SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in ROWS.values() for i, s in enumerate(row.samples)]
-PUBLIC = [p for p in SAMPLES if not p.values[0].is_internal]
-COMPUTING = [p for p in SAMPLES if not p.values[0].unsupported]
+SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in ROWS.values() for i, s in enumerate(row.samples)]
+PUBLIC = [(kind, name, (row, s)) for kind, name, (row, s) in SAMPLES if not row.is_internal]
+COMPUTING = [(kind, name, (row, s)) for kind, name, (row, s) in SAMPLES if not row.unsupported]
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 every_public_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
-every_sample = pytest.mark.parametrize(("row", "sample"), SAMPLES)
+every_sample = by_row(SAMPLES)
 
 
 def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
@@ -226,7 +227,7 @@ def test_categories() -> None:
 # ---- samples ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("row", "sample"), PUBLIC)
+@by_row(PUBLIC)
 def test_the_sample_is_legal(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     check_op(row.kind, sample.attrs, tuple((t.dtype, t.shape) for t in call.ins), tuple(t.dtype for t in call.outs))
@@ -259,13 +260,13 @@ def test_the_laws_hold_for_the_reference(row: OpSpec, sample: Sample) -> None:
         assert law.holds(call, ins, outs, 1e-9), law.name
 
 
-@pytest.mark.parametrize(("row", "sample"), COMPUTING)
+@by_row(COMPUTING)
 def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
     outs = row.reference(call, ins)
     if outs[0].size == 0:
-        pytest.skip("no element to spoil")
+        return  # no element to spoil
     if outs[0].dtype == np.bool_:
         wrong = outs[0].copy()
         wrong.flat[-1] = not wrong.flat[-1]
@@ -299,10 +300,8 @@ def test_no_graph_may_name_an_op_of_the_compilers_own(kind: str) -> None:
         sample_graph(INTERNAL[kind], INTERNAL[kind].samples[0])
 
 
-@pytest.mark.parametrize(("row", "sample"), PUBLIC)
+@by_row(case for case in PUBLIC if not case[2][0].unsupported)
 def test_the_graph_of_one_op_prints_and_parses_back(row: OpSpec, sample: Sample) -> None:
-    if row.unsupported:
-        pytest.skip(row.unsupported)
     graph = sample_graph(row, sample)
     assert parse_graph(print_graph(graph)) == graph
 
@@ -310,12 +309,14 @@ def test_the_graph_of_one_op_prints_and_parses_back(row: OpSpec, sample: Sample)
 # ---- lowering --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("row", "sample"), [p for p in SAMPLES if p.values[0].decompose is not None])
+def needs_decomposing(row: OpSpec, sample: Sample) -> bool:
+    return row.decompose is not None and not (row.is_canonical is not None and row.is_canonical(call_of(row.kind, sample)))
+
+
+@by_row(case for case in SAMPLES if needs_decomposing(*case[2]))
 def test_the_decomposition_computes_the_same(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
-    if row.is_canonical is not None and row.is_canonical(call):
-        pytest.skip("needs no decomposing")
     outs, types, kinds = evaluate(call, ins)
     assert types == call.outs
     assert all(ROWS[k].lower is not None for k in kinds)
@@ -325,11 +326,10 @@ def test_the_decomposition_computes_the_same(row: OpSpec, sample: Sample) -> Non
 
 
 def is_naive(row: OpSpec, sample: Sample) -> bool:
-    needs_decomposing = row.is_canonical is not None and not row.is_canonical(call_of(row.kind, sample))
-    return isinstance(row.lower, Elementwise | Movement | Reduction | Window) and not needs_decomposing
+    return isinstance(row.lower, Elementwise | Movement | Reduction | Window) and not needs_decomposing(row, sample)
 
 
-@pytest.mark.parametrize(("row", "sample"), [p for p in SAMPLES if is_naive(*p.values)])
+@by_row(case for case in SAMPLES if is_naive(*case[2]))
 def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
@@ -340,10 +340,10 @@ def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) 
 
 
 # in a movement without target some elements of src have no place in dst
-MOVING = [p for p in SAMPLES if isinstance(p.values[0].lower, Movement) and p.values[0].lower.target is not None]
+MOVING = [case for case in SAMPLES if isinstance(case[2][0].lower, Movement) and case[2][0].lower.target is not None]
 
 
-@pytest.mark.parametrize(("row", "sample"), [p for p in MOVING if p.values[0].lower.parts is None])
+@by_row(case for case in MOVING if case[2][0].lower.parts is None)
 def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     (src,) = stored(filled(row, call), call)
@@ -353,7 +353,7 @@ def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample:
     assert np.array_equal(read, written)
 
 
-@pytest.mark.parametrize(("row", "sample"), MOVING)
+@by_row(MOVING)
 def test_the_source_of_a_target_is_where_it_came_from(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     srcs = stored(filled(row, call), call)
@@ -378,7 +378,7 @@ def test_compiled_is_the_reference_in_every_dtype(row: OpSpec, sample: Sample) -
     test_compiled_is_the_reference_and_obeys_the_laws(row, sample)
 
 
-@pytest.mark.parametrize(("row", "sample"), COMPUTING)
+@pytest.mark.parametrize(("row", "sample"), [pytest.param(*case, id=name) for _, name, case in COMPUTING])
 def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
