@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp
@@ -35,14 +35,27 @@ def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
 
 
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
-    """A selection of these: every sample in one combination, and every combination with one sample, spread over the samples."""
+    """A selection of these: every sample in one combination, and of any two type variables every pair of dtypes that is legal.
+
+    A dtype is converted where it is read or written, whatever the third port's is. The pairs are spread over the samples.
+    """
     samples = [options for options in in_every_dtype(row) if options]
     by_dtypes: dict[tuple[tuple[DType, ...], ...], list[Sample]] = {}
     for s in (s for options in samples for s in options):
         by_dtypes.setdefault((s.dtypes, s.out_dtypes), []).append(s)
     chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples)]
-    shown = {(s.dtypes, s.out_dtypes) for s in chosen}
-    return (*chosen, *(options[i % len(options)] for i, (dtypes, options) in enumerate(by_dtypes.items()) if dtypes not in shown))
+    shown = {pair for s in chosen for pair in _pairs(row, s)}
+    for i, options in enumerate(by_dtypes.values()):
+        if not _pairs(row, options[0]) <= shown:
+            chosen.append(options[i % len(options)])
+            shown |= _pairs(row, chosen[-1])
+    return tuple(chosen)
+
+
+def _pairs(row: OpSpec, sample: Sample) -> set[tuple[tuple[str, DType], ...]]:
+    """Any two type variables with their dtypes; the one if there is one."""
+    found = sorted(used(row, sample))
+    return set(combinations(found, min(2, len(found))))
 
 
 def refused_variables(row: OpSpec) -> set[str]:
