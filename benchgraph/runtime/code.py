@@ -72,8 +72,7 @@ class Code:
 
     def assembly(self) -> str:
         """The machine code as text, computed again on request."""
-        target_machine = machine(self.isa)
-        return str(target_machine.emit_assembly(_optimized(self.text, target_machine)))
+        return assembly(self.text, self.isa)
 
 
 def _optimized(text: str, target_machine: llvm.TargetMachine) -> llvm.ModuleRef:
@@ -87,6 +86,12 @@ def _optimized(text: str, target_machine: llvm.TargetMachine) -> llvm.ModuleRef:
     passes = llvm.create_pass_builder(target_machine, options)
     passes.getModulePassManager().run(module, passes)
     return module
+
+
+def assembly(text: str, isa: Isa) -> str:
+    """The machine code of IR, as text."""
+    target_machine = machine(isa)
+    return str(target_machine.emit_assembly(_optimized(text, target_machine)))
 
 
 def compiler(isa: Isa) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import mul, seq
-from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Module, Ramp, Scope, Stmt, Store, Var, tensor
+from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Module, Ramp, Scope, Stmt, Store, Tensor, Var, tensor
 from tests.fence import fenced
 
 GUARD = 64  # bytes of 0xA5 on each side of an output
@@ -43,13 +43,35 @@ class Mapped(Protocol):
         """
 
 
-@pytest.fixture(params=ISAS)
+@dataclass(frozen=True)
+class Mapping:
+    """One map of several that are compiled together: the arguments of Mapped."""
+
+    f: Callable[..., Expr]
+    ins: Sequence[Array]
+    dtypes: Sequence[DType]
+    dst: DType
+
+
+Together = Callable[[dict[str, Mapping]], dict[str, Array]]  # as Mapped, for each by its name, with one compilation for all
+
+
+def levels() -> dict[str, Isa]:
+    """The instruction set levels that this processor has, the highest of those that products of bytes alone tell apart.
+
+    test_emit.py shows that the others make the same code; test_microkernel.py has them all.
+    """
+    found: dict[tuple[int, bool], Isa] = {}
+    for isa in ISAS.values():
+        if not missing(isa):
+            found.setdefault((isa.lanes, isa.has_bf16), isa)
+    return {isa.name: isa for isa in found.values()}
+
+
+@pytest.fixture(params=levels().values(), ids=levels())
 def isa(request: pytest.FixtureRequest) -> Isa:
-    """Each instruction set level that this processor has."""
-    level = ISAS[request.param]
-    if missing(level):
-        pytest.skip(f"this processor has no {level.name}")
-    return level
+    """Each of `levels`."""
+    return request.param
 
 
 @pytest.fixture(params=["scalar", "vector"])
@@ -65,7 +87,15 @@ def run() -> Run:
 @pytest.fixture
 def mapped(isa: Isa, lanes: int) -> Mapped:
     def apply(f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType) -> Array:
-        return _mapped(f, ins, dtypes, dst, isa, lanes)
+        return _mapped([Mapping(f, ins, dtypes, dst)], isa, lanes)[0]
+
+    return apply
+
+
+@pytest.fixture
+def together(isa: Isa, lanes: int) -> Together:
+    def apply(cases: dict[str, Mapping]) -> dict[str, Array]:
+        return dict(zip(cases, _mapped(list(cases.values()), isa, lanes), strict=True))
 
     return apply
 
@@ -94,19 +124,28 @@ def _run(
     return [b[GUARD + shift : -GUARD].copy().view(t.dtype.numpy) for t, b in zip(outs, buffers, strict=True)]
 
 
-def _mapped(f: Callable[..., Expr], ins: Sequence[Array], dtypes: Sequence[DType], dst: DType, isa: Isa, lanes: int) -> Array:
-    n, i = ins[0].size, Var("i")
-    srcs = [tensor(f"src{k}", dt, (n,), Scope.param) for k, dt in enumerate(dtypes)]
-    out = tensor("dst", dst, (n,), Scope.param)
+def _mapped(cases: Sequence[Mapping], isa: Isa, lanes: int) -> list[Array]:
+    """One function that does all the cases, one after the other, each on parameters of its own."""
+    params, bodies, memory = [], [], []
+    for number, case in enumerate(cases):
+        n = case.ins[0].size
+        srcs = [tensor(f"src{number}_{k}", dt, (n,), Scope.param) for k, dt in enumerate(case.dtypes)]
+        dst = tensor(f"dst{number}", case.dst, (n,), Scope.param)
+        params.append((srcs, dst))
+        bodies.append(_map(case.f, srcs, dst, lanes))
+        memory += [fenced(pack(a, dt, (1,)) if dt.is_packed else a) for a, dt in zip(case.ins, case.dtypes, strict=True)]
+    func = Func("main", (*(src for srcs, _ in params for src in srcs), *(dst for _, dst in params)), seq(*bodies))
+    return _run(func, memory, isa=isa)
+
+
+def _map(f: Callable[..., Expr], srcs: Sequence[Tensor], dst: Tensor, lanes: int) -> Stmt:
+    (n,), i = dst.shape, Var("i")
     if lanes == 1:
-        body: Stmt = For(i, Const(n), Store(out, (i,), f(*(Load(s, (i,)) for s in srcs))))
-    else:
-        ramp, rest = Ramp(mul(i, lanes), 1, lanes), Ramp(Const(n // lanes * lanes), 1, lanes)
-        whole = For(i, Const(n // lanes), Store(out, (ramp,), f(*(Load(s, (ramp,)) for s in srcs))))
-        mask = Binary(BinOp.lt, rest, Broadcast(Const(n), lanes))
-        body = seq(whole, Store(out, (rest,), f(*(Load(s, (rest,), mask) for s in srcs)), mask))
-    memory = [pack(a, dt, (1,)) if dt.is_packed else a for a, dt in zip(ins, dtypes, strict=True)]
-    return _run(Func("main", (*srcs, out), body), [fenced(m) for m in memory], isa=isa)[0]
+        return For(i, Const(n), Store(dst, (i,), f(*(Load(s, (i,)) for s in srcs))))
+    ramp, rest = Ramp(mul(i, lanes), 1, lanes), Ramp(Const(n // lanes * lanes), 1, lanes)
+    whole = For(i, Const(n // lanes), Store(dst, (ramp,), f(*(Load(s, (ramp,)) for s in srcs))))
+    mask = Binary(BinOp.lt, rest, Broadcast(Const(n), lanes))
+    return seq(whole, Store(dst, (rest,), f(*(Load(s, (rest,), mask) for s in srcs)), mask))
 
 
 def _same(got: Array, want: Array) -> None:

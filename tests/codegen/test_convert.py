@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +31,8 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
+from tests.codegen.conftest import Mapping, Together
+from tests.table import all_hold
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -118,13 +122,17 @@ def test_what_is_too_large_becomes_infinity_where_there_is_one_and_nan_elsewhere
     np.testing.assert_array_equal(e5m2, np.array([448, 448, 448, 512, np.inf, -np.inf, 57344, np.inf, -np.inf], np.float32))
 
 
-@pytest.mark.parametrize("src", [*EIGHTS, *HALVES], ids=lambda d: d.value)
-@pytest.mark.parametrize("dst", [*EIGHTS, DType.s8, DType.u8, DType.s32, BOOL], ids=lambda d: d.value)
-def test_8_bit_floats_convert_as_their_f32_values_do(src: DType, dst: DType, mapped: Mapped, same: Same) -> None:
-    x = np.arange(1 << src.bits, dtype=f"u{src.bits // 8}").view(src.numpy)
-    with np.errstate(all="ignore"):
-        want = mapped(lambda a: Cast(a, dst), [x.astype(np.float32)], [F32], dst)
-    same(mapped(lambda a: Cast(a, dst), [x], [src], dst), want)
+def test_8_bit_floats_convert_as_their_f32_values_do(together: Together, same: Same) -> None:
+    """And so do halves."""
+    cases = {}
+    for src, dst in product([*EIGHTS, *HALVES], [*EIGHTS, DType.s8, DType.u8, DType.s32, BOOL]):
+        x = np.arange(1 << src.bits, dtype=f"u{src.bits // 8}").view(src.numpy)
+        with np.errstate(all="ignore"):
+            wide = x.astype(np.float32)
+        cases[f"{src.value}-{dst.value}"] = Mapping(partial(Cast, dtype=dst), [x], [src], dst)
+        cases[f"f32-{src.value}-{dst.value}"] = Mapping(partial(Cast, dtype=dst), [wide], [F32], dst)
+    got = together(cases)
+    all_hold(same, {name: (got[name], got[f"f32-{name}"]) for name in got if not name.startswith("f32-")})
 
 
 @pytest.mark.parametrize("eight", EIGHTS, ids=lambda d: d.value)
@@ -163,22 +171,29 @@ PACKED = [DType.s4, DType.u4]
 ENDS = [0, 1, -1, 127, 128, -128, -129, 255, 256, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 16777217]
 
 
-@pytest.mark.parametrize("src", [*INTEGERS, BOOL], ids=lambda d: d.value)
-@pytest.mark.parametrize("dst", [*INTEGERS, BOOL, F32, DType.bf16, DType.f16, *EIGHTS], ids=lambda d: d.value)
-def test_integers_convert_with_saturation(src: DType, dst: DType, mapped: Mapped, same: Same) -> None:
+def test_integers_convert_with_saturation(together: Together, same: Same) -> None:
+    cases, want = {}, dict[str, Array]()
+    for src, dst in product([*INTEGERS, BOOL], [*INTEGERS, BOOL, F32, DType.bf16, DType.f16, *EIGHTS]):
+        name, x = f"{src.value}-{dst.value}", ends(src)
+        cases[name] = Mapping(partial(cast, dtype=dst), [x], [src], dst)
+        with np.errstate(over="ignore"):
+            if dst is BOOL:
+                want[name] = x != 0
+            elif dst.is_float:
+                want[name] = x.astype(np.float32).astype(dst.numpy)
+            else:
+                info = np.iinfo(dst.numpy)
+                want[name] = np.array([max(info.min, min(info.max, int(v))) for v in x]).astype(dst.numpy)
+    got = together(cases)
+    all_hold(same, {name: (got[name], want[name]) for name in cases})
+
+
+def ends(src: DType) -> Array:
+    """What is hard to convert, of the values that the dtype has."""
     if src is BOOL:
-        x: Array = np.arange(40) % 3 == 0
-    else:
-        info = np.iinfo(src.numpy)
-        x = np.array([v for v in ENDS if info.min <= v <= info.max] * 3).astype(src.numpy)
-    with np.errstate(over="ignore"):
-        if dst is BOOL:
-            want: Array = x != 0
-        elif dst.is_float:
-            want = x.astype(np.float32).astype(dst.numpy)
-        else:
-            want = np.array([max(np.iinfo(dst.numpy).min, min(np.iinfo(dst.numpy).max, int(v))) for v in x]).astype(dst.numpy)
-    same(mapped(lambda a: cast(a, dst), [x], [src], dst), want)
+        return np.arange(40) % 3 == 0
+    info = np.iinfo(src.numpy)
+    return np.array([v for v in ENDS if info.min <= v <= info.max] * 3).astype(src.numpy)
 
 
 def test_float_to_boolean_is_unequal_to_zero(mapped: Mapped, same: Same) -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from benchgraph.codegen import microkernel
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import LINE_BYTES, thread_stride
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa, Target, host
+from benchgraph.core.target import ISAS, Isa, Target, host, missing
+from benchgraph.runtime.code import assembly
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, f32, floordiv, mod, mul, seq, unary
 from benchgraph.tir.interpret import interpret
@@ -44,6 +45,9 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.passes import run as run_passes
+from tests.codegen.conftest import Mapping, Together, levels
+from tests.fence import fenced
+from tests.table import all_hold
 from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
 
 Array = NDArray[np.generic]
@@ -67,52 +71,57 @@ def values(seed: int, n: int = 151) -> NDArray[np.float32]:
 MEMORY = [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s64, DType.s32, DType.s8, DType.u8, BOOL]
 
 
+STRIDES = (1, 2, 3, 4, 5, -1)
+
+
 @pytest.mark.parametrize("dtype", MEMORY, ids=lambda d: d.value)
-@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, -1])
-def test_strided_masked_load_and_store(stride: int, dtype: DType, isa: Isa, run: Run) -> None:
+def test_strided_masked_load_and_store(dtype: DType, isa: Isa, run: Run) -> None:
     """dst[i * stride] = src[i * stride] for 8 lanes of which 5 are on; the others keep their bytes, and their loads give 0."""
     count, span = 8, 40
     x = (np.arange(span) % 5 == 1 if dtype is BOOL else (np.arange(span) + 1)).astype(dtype.numpy)
-    src, dst, loaded = param("src", dtype, span), param("dst", dtype, span), param("loaded", dtype, count)
-    first = 0 if stride > 0 else count - 1
-    ramp = Ramp(Const(first), stride, count)
-    mask = Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(5), count))
-    body = seq(Store(loaded, (Ramp(Const(0), 1, count),), Load(src, (ramp,), mask)), Store(dst, (ramp,), Load(src, (ramp,)), mask))
-    got_loaded, got = run(Func("main", (src, loaded, dst), body), [x], isa=isa, shift=dtype.bits // 8)[:2]
-    at = first + stride * np.arange(count)
-    np.testing.assert_array_equal(got_loaded, np.where(np.arange(count) < 5, x[at], np.zeros(1, x.dtype)))
-    want = np.full(span * x.itemsize, 0x5A, np.uint8).view(x.dtype)
-    want[at[:5]] = x[at[:5]]
-    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+    src = param("src", dtype, span)
+    outs = [(param(f"loaded{n}", dtype, count), param(f"dst{n}", dtype, span)) for n in range(len(STRIDES))]
+    mask, places, stores = Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(5), count)), [], []
+    for stride, (loaded, dst) in zip(STRIDES, outs, strict=True):
+        first = 0 if stride > 0 else count - 1
+        ramp = Ramp(Const(first), stride, count)
+        stores += [Store(loaded, (Ramp(Const(0), 1, count),), Load(src, (ramp,), mask)), Store(dst, (ramp,), Load(src, (ramp,)), mask)]
+        places.append(first + stride * np.arange(count))
+    got = run(Func("main", (src, *(t for pair in outs for t in pair)), seq(*stores)), [x], isa=isa, shift=dtype.bits // 8)
+
+    def check(at: Array, loaded: Array, stored: Array) -> None:
+        np.testing.assert_array_equal(loaded, np.where(np.arange(count) < 5, x[at], np.zeros(1, x.dtype)))
+        want = np.full(span * x.itemsize, 0x5A, np.uint8).view(x.dtype)
+        want[at[:5]] = x[at[:5]]
+        np.testing.assert_array_equal(stored.view(np.uint8), want.view(np.uint8))
+
+    all_hold(check, {f"stride {s}": case for s, *case in zip(STRIDES, places, got[::2], got[1::2], strict=True)})
 
 
 @pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.u8], ids=lambda d: d.value)
-@pytest.mark.parametrize("stride", [2, 3, 4])
-@pytest.mark.parametrize("active", [8, 5])
-def test_a_strided_load_reads_nothing_behind_its_last_lane(stride: int, active: int, dtype: DType, isa: Isa, run: Run) -> None:
+def test_a_strided_load_reads_nothing_behind_its_last_lane(dtype: DType, isa: Isa, run: Run) -> None:
     """The last active lane is the last element before memory that must not be read."""
-    count, size = 8, (active - 1) * stride + 1
-    pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
-    start = np.frombuffer(pages, np.uint8).ctypes.data
-    libc = ctypes.CDLL(None)
-    assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-    x = np.frombuffer(pages, dtype.numpy, size, mmap.PAGESIZE - size * dtype.bits // 8)
-    x[...] = np.arange(size) + 1
-    src, dst = param("src", dtype, size), param("dst", dtype, count)
-    mask = None if active == count else Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(active), count))
-    body = Store(dst, (Ramp(Const(0), 1, count),), Load(src, (Ramp(Const(0), stride, count),), mask))
-    (got,) = run(Func("main", (src, dst), body), [x], isa=isa)
-    np.testing.assert_array_equal(got[:active], x[::stride])
-    assert libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE) == 0
+    count, cases = 8, {f"{active} of 8, stride {stride}": (active, stride) for active in (8, 5) for stride in (2, 3, 4)}
+    srcs, dsts, stores, memory = [], [], [], []
+    for n, (active, stride) in enumerate(cases.values()):
+        size = (active - 1) * stride + 1
+        mask = None if active == count else Binary(BinOp.lt, Ramp(Const(0), 1, count), Broadcast(Const(active), count))
+        srcs.append(param(f"src{n}", dtype, size))
+        dsts.append(param(f"dst{n}", dtype, count))
+        stores.append(Store(dsts[-1], (Ramp(Const(0), 1, count),), Load(srcs[-1], (Ramp(Const(0), stride, count),), mask)))
+        memory.append(fenced((np.arange(size) + 1).astype(dtype.numpy)))
+    got = run(Func("main", (*srcs, *dsts), seq(*stores)), memory, isa=isa)
+    loaded = {name: (dst[:active], x[::stride]) for (name, (active, stride)), dst, x in zip(cases.items(), got, memory, strict=True)}
+    all_hold(np.testing.assert_array_equal, loaded)
 
 
-@pytest.mark.parametrize("dtype", MEMORY, ids=lambda d: d.value)
-@pytest.mark.parametrize("active", [1, 2, 3])
-def test_a_known_mask_stores_its_lanes_alone(active: int, dtype: DType, mapped: Mapped) -> None:
+def test_a_known_mask_stores_its_lanes_alone(together: Together) -> None:
     """The last vector of a size that LLVM knows; LLVM 22 makes a store of 32 bits of one narrowed lane on AVX-512."""
-    src = np.arange(32 + active, dtype=np.float32)
-    got = mapped(lambda x: cast(add(x, x), dtype), [src], [F32], dtype)  # between guards
-    np.testing.assert_array_equal(got.astype(np.float64), (src + src).astype(dtype.numpy).astype(np.float64))
+    srcs = {f"{dtype.value}-{active}": (dtype, np.arange(32 + active, dtype=np.float32)) for dtype in MEMORY for active in (1, 2, 3)}
+    cases = {name: Mapping(lambda x, to=dtype: cast(add(x, x), to), [src], [F32], dtype) for name, (dtype, src) in srcs.items()}
+    want = {name: (src + src).astype(dtype.numpy).astype(np.float64) for name, (dtype, src) in srcs.items()}
+    got = together(cases)  # between guards
+    all_hold(np.testing.assert_array_equal, {name: (got[name].astype(np.float64), want[name]) for name in cases})
 
 
 def test_a_masked_scalar_access_touches_nothing_when_off(run: Run, same: Same) -> None:
@@ -306,6 +315,27 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
     text = jit(emit(Module(f), host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" in loop[: loop.index("br i1")]
+
+
+# ---- instruction sets ------------------------------------------------------------------------------------------------
+
+
+def test_levels_that_products_alone_tell_apart_make_the_same_code() -> None:
+    """Which is why other tests leave out the lower ones."""
+    srcs, dsts = [param(f"src{i}", d, 40) for i, d in enumerate(MEMORY)], [param(f"dst{i}", d, 40) for i, d in enumerate(MEMORY)]
+    ramp, rest = Ramp(Const(0), 1, 16), Ramp(Const(32), 1, 16)
+    mask = Binary(BinOp.lt, rest, Broadcast(Const(40), 16))
+    stores = [
+        Store(dst, (at,), cast(unary(op, cast(Load(src, (at,), *on), F32)), dst.dtype), *on)
+        for at, on in ((ramp, ()), (rest, (mask,)))
+        for op, src, dst in zip(cycle((UnOp.exp, UnOp.sqrt, UnOp.round)), srcs, (*dsts[1:], dsts[0]), strict=False)
+    ]
+    text = emit(Module(Func("main", (*srcs, *dsts), seq(*stores))), host())
+    assemblies = {isa.name: assembly(text, isa) for isa in ISAS.values() if not missing(isa)}
+    for name in assemblies.keys() - levels():
+        same = [level for level in levels() if assemblies[level] == assemblies[name]]
+        assert same, f"{name} makes code of its own"
+        assert ISAS[same[0]].lanes == ISAS[name].lanes
 
 
 # ---- microkernels ----------------------------------------------------------------------------------------------------

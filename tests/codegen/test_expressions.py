@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from scipy.special import ndtr
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Isa, host
-from benchgraph.runtime.jit import jit
+from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, seq, unary
 from benchgraph.tir.ir import (
     Binary,
@@ -33,6 +35,8 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
+from tests.codegen.conftest import Mapping, Together
+from tests.table import all_hold
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -85,25 +89,30 @@ def test_float_arithmetic_is_ieee(op: BinOp, mapped: Mapped, same: Same) -> None
     same(mapped(lambda x, y: Binary(op, x, y), [a, b], [F32, F32], F32), want)
 
 
-@pytest.mark.parametrize("op", COMPARISONS)
-def test_comparisons_know_nan_and_unsigned(op: BinOp, mapped: Mapped, same: Same) -> None:
+def test_comparisons_know_nan_and_unsigned(together: Together, same: Same) -> None:
     a, b = values(1), values(2)
     a[3], b[5], b[10:20] = np.nan, np.nan, a[10:20]
-    same(mapped(lambda x, y: Binary(op, x, y), [a, b], [F32, F32], BOOL), COMPARISONS[op](a, b))
-    for dtype in (DType.u8, DType.s8, DType.s32, DType.s64):
-        rng = np.random.default_rng(3)
-        p, q = (rng.integers(0, 256, 77).astype(np.uint8).view(np.int8).astype(dtype.numpy) for _ in range(2))
-        got = mapped(lambda x, y: Binary(op, x, y), [p, q], [dtype, dtype], BOOL)
-        same(got, COMPARISONS[op](p, q))
+    bits = [np.random.default_rng(seed).integers(0, 256, 77).astype(np.uint8).view(np.int8) for seed in (3, 4)]
+    pairs = {F32: (a, b)} | {dtype: tuple(x.astype(dtype.numpy) for x in bits) for dtype in (DType.u8, DType.s8, DType.s32, S64)}
+    cases = {
+        f"{op.value} {dtype.value}": Mapping(partial(Binary, op), pair, [dtype, dtype], BOOL)
+        for op in COMPARISONS
+        for dtype, pair in pairs.items()
+    }
+    want = {f"{op.value} {dtype.value}": compare(*pair) for op, compare in COMPARISONS.items() for dtype, pair in pairs.items()}
+    got = together(cases)
+    all_hold(same, {name: (got[name], want[name]) for name in cases})
 
 
-@pytest.mark.parametrize("op", [BinOp.add, BinOp.sub, BinOp.mul, BinOp.min, BinOp.max])
-def test_integer_arithmetic_wraps(op: BinOp, mapped: Mapped, same: Same) -> None:
-    numpy_op = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.min: np.minimum, BinOp.max: np.maximum}[op]
-    for dtype in (DType.s8, DType.u8, DType.s32, DType.s64):
-        rng = np.random.default_rng(4)
-        a, b = (rng.integers(0, 256, 8 * 77).astype(np.uint8).view(dtype.numpy)[:77] for _ in range(2))
-        same(mapped(lambda x, y: Binary(op, x, y), [a, b], [dtype, dtype], dtype), numpy_op(a, b))
+def test_integer_arithmetic_wraps(together: Together, same: Same) -> None:
+    by_numpy = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.min: np.minimum, BinOp.max: np.maximum}
+    cases, want = {}, dict[str, Array]()
+    for op, dtype in product(by_numpy, (DType.s8, DType.u8, DType.s32, S64)):
+        name, rng = f"{op.value} {dtype.value}", np.random.default_rng(4)
+        pair = [rng.integers(0, 256, 8 * 77).astype(np.uint8).view(dtype.numpy)[:77] for _ in range(2)]
+        cases[name], want[name] = Mapping(partial(Binary, op), pair, [dtype, dtype], dtype), by_numpy[op](*pair)
+    got = together(cases)
+    all_hold(same, {name: (got[name], want[name]) for name in cases})
 
 
 @pytest.mark.parametrize("divisor", [1, 3, 4, 7, 64])
@@ -179,20 +188,23 @@ def test_a_product_and_a_sum_become_one_fma_where_the_isa_has_it(isa: Isa) -> No
     x = Load(src, (Ramp(Const(0), 1, 16),))
     body = Store(dst, (Ramp(Const(0), 1, 16),), Binary(BinOp.add, Binary(BinOp.mul, x, x), x))
     target = replace(host(), isa=isa)
-    assembly = jit(emit(Module(Func("main", (src, dst), body)), target), target).assembly()
-    assert ("vfm" in assembly) == ("fma" not in isa.without)
-    assert ("zmm" in assembly) == (isa.lanes == 16)
-    assert ("ymm" in assembly) == (isa.lanes == 8)
+    text = assembly(emit(Module(Func("main", (src, dst), body)), target), isa)
+    assert ("vfm" in text) == ("fma" not in isa.without)
+    assert ("zmm" in text) == (isa.lanes == 16)
+    assert ("ymm" in text) == (isa.lanes == 8)
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 8, 16])
-@pytest.mark.parametrize("op", [BinOp.add, BinOp.mul, BinOp.min, BinOp.max])
-def test_reduce_lanes(op: BinOp, count: int, isa: Isa, run: Run) -> None:
-    x = np.arange(1, count + 1, dtype=np.float32)[::-1].copy()
-    src, dst = param("src", F32, count), param("dst", F32, 1)
-    body = Store(dst, (Const(0),), ReduceLanes(op, Load(src, (Ramp(Const(0), 1, count),))))
-    want = {BinOp.add: x.sum(), BinOp.mul: np.float32(np.prod(x)), BinOp.min: x.min(), BinOp.max: x.max()}[op]
-    np.testing.assert_allclose(run(Func("main", (src, dst), body), [x], isa=isa)[0], [want], rtol=1e-6)
+def test_reduce_lanes(isa: Isa, run: Run) -> None:
+    folds = {BinOp.add: np.sum, BinOp.mul: np.prod, BinOp.min: np.min, BinOp.max: np.max}
+    srcs, dsts, stores, memory, want = [], [], [], [], []
+    for n, (op, count) in enumerate(product(folds, (2, 3, 5, 8, 16))):
+        memory.append(np.arange(1, count + 1, dtype=np.float32)[::-1].copy())
+        srcs.append(param(f"src{n}", F32, count))
+        dsts.append(param(f"dst{n}", F32, 1))
+        stores.append(Store(dsts[-1], (Const(0),), ReduceLanes(op, Load(srcs[-1], (Ramp(Const(0), 1, count),)))))
+        want.append(folds[op](memory[-1]))
+    got = run(Func("main", (*srcs, *dsts), seq(*stores)), memory, isa=isa)
+    np.testing.assert_allclose(np.concatenate(got), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s32, BOOL], ids=lambda d: d.value)

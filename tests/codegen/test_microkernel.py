@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,9 +20,10 @@ from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, Target, current, host
-from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.ir import GROUPS, DTypes
 from tests.fence import fenced
+from tests.table import all_hold
 
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
@@ -43,7 +45,21 @@ def supported() -> dict[str, Target]:
 
 
 TARGETS = supported()
+
+
+def levels(dtypes: DTypes) -> dict[str, Target]:
+    """Of the levels that multiply such operands alike, the highest; the others make the same kernels, as a test shows."""
+    found: dict[tuple[int, bool], str] = {}
+    for name, target in TARGETS.items():
+        found.setdefault((target.lanes, is_native(dtypes, target.isa)), name)
+    return {name: TARGETS[name] for name in found.values()}
+
+
 target_of_every_isa = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+target_and_dtypes = pytest.mark.parametrize(
+    ("dtypes", "target"),
+    [pytest.param(dtypes, target, id=f"{dtypes[0].value}-{name}") for dtypes in GROUPS for name, target in levels(dtypes).items()],
+)
 all_dtypes = pytest.mark.parametrize("dtypes", GROUPS, ids=lambda dtypes: dtypes[0].value)
 
 
@@ -72,19 +88,19 @@ def sizes(kernel: Kernel) -> tuple[int, int, int]:
     return src, -(-wei // kernel.group) * kernel.group, acc
 
 
-def compile_kernel(kernel: Kernel, target: Target) -> Code:
-    """The kernel behind an external function of the same parameters."""
+def text_of(kernel: Kernel, target: Target) -> str:
+    """IR of the kernel behind an external function of the same parameters."""
     module = ir.Module()
     body = define(module, kernel, target)
     entry = ir.Function(module, body.function_type, ENTRY)
     builder = ir.IRBuilder(entry.append_basic_block())
     builder.call(body, entry.args)
     builder.ret_void()
-    return load(str(module), target.isa, {})
+    return str(module)
 
 
 def run(kernel: Kernel, target: Target, *operands: np.ndarray) -> None:
-    code = compile_kernel(kernel, target)
+    code = load(text_of(kernel, target), target.isa, {})
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address(ENTRY))(*(a.ctypes.data for a in operands))
 
 
@@ -132,12 +148,12 @@ def sampled(*counts: int) -> list[Kernel]:
     return found
 
 
-def name_of(kernel: object) -> str:
-    return kernel.name if isinstance(kernel, Kernel) else str(kernel)
+def at_every_level(kernels: Iterable[Kernel]) -> pytest.MarkDecorator:
+    pairs = [pytest.param(k, target, id=f"{k.name}-{name}") for k in kernels for name, target in levels(k.dtypes).items()]
+    return pytest.mark.parametrize(("kernel", "target"), pairs)
 
 
-@target_of_every_isa
-@pytest.mark.parametrize("kernel", sampled(24, 12, 12), ids=name_of)
+@at_every_level(sampled(24, 12, 12))
 def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Target) -> None:
     src, wei, acc = operands(kernel, seed=kernel.m * 1000 + kernel.n)
     guarded = np.full(acc.size + 128, GUARD, acc.dtype)
@@ -153,12 +169,7 @@ def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Targ
 REALS = [(29, 100, 513, 1, 0, False), (13, 65, 64, 3, 5, True)]
 
 
-@target_of_every_isa
-@pytest.mark.parametrize(
-    "kernel",
-    [dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=dtypes) for m, n, k, b, gap, acc in REALS for dtypes in (F32, BF16)],
-    ids=name_of,
-)
+@at_every_level(dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=dtypes) for m, n, k, b, gap, acc in REALS for dtypes in (F32, BF16))
 def test_reals_are_within_the_error_of_a_long_sum(kernel: Kernel, target: Target) -> None:
     rng = np.random.default_rng(1)
     src, wei, acc = (rng.standard_normal(size).astype(d.numpy) for size, d in zip(sizes(kernel), kernel.dtypes, strict=True))
@@ -167,8 +178,7 @@ def test_reals_are_within_the_error_of_a_long_sum(kernel: Kernel, target: Target
     assert (abs(acc - want) <= 8 * np.finfo(np.float32).eps * bound).all()
 
 
-@target_of_every_isa
-@all_dtypes
+@target_and_dtypes
 @pytest.mark.parametrize(
     "shape",
     [(7, 17, 13, 1, True), (5, 100, 65, 2, False), (15, 1, 3, 1, False), (1, 31, 64, 1, True), (2, 64, 1, 1, False), (3, 5, 6, 2, True)],
@@ -201,18 +211,27 @@ def test_src_and_wei_may_be_one_buffer() -> None:
     np.testing.assert_array_equal(acc, twin(kernel, both, both, acc))
 
 
-@target_of_every_isa
-@all_dtypes
+@target_and_dtypes
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 3])
 def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, missing: int, dtypes: DTypes, target: Target) -> None:
     kernel = dense(53, vectors * target.lanes - missing, 64, accumulate=True, dtypes=dtypes)
-    assembly = compile_kernel(kernel, target).assembly()
-    products = re.findall(STEPS[dtypes, is_native(dtypes, target.isa)], assembly)
+    text = assembly(text_of(kernel, target), target.isa)
+    products = re.findall(STEPS[dtypes, is_native(dtypes, target.isa)], text)
     register = {16: "%zmm", 8: "%ymm", 4: "%xmm"}[target.lanes]
     assert products
     assert all(register in line for line in products)
-    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", assembly)
+    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", text)
+
+
+@all_dtypes
+def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> None:
+    """Which is why other tests leave out the lower ones."""
+    kernel = dense(53, 100, 13, 2, gap=3, accumulate=True, dtypes=dtypes)
+    assemblies = {name: assembly(text_of(kernel, target), target.isa) for name, target in TARGETS.items()}
+    kept = {(target.lanes, is_native(dtypes, target.isa)): name for name, target in levels(dtypes).items()}
+    for name, target in TARGETS.items():
+        assert assemblies[name] == assemblies[kept[target.lanes, is_native(dtypes, target.isa)]], name
 
 
 @pytest.mark.parametrize(("k", "batch", "want"), [(64, 1, True), (32, 1, False), (32, 2, True)])
@@ -259,11 +278,9 @@ def transposed(m: int, n: int, k: int) -> Kernel:
     return Kernel(m, n, k, batch=((5, m * k, 0),), src_row_stride=1, src_col_stride=m, wei_row_stride=n, acc_row_stride=n)
 
 
-@target_of_every_isa
-@pytest.mark.parametrize(
-    "kernel", [window(7, 16, 3), window(13, 70, 5, step=2), window(1, 5, 1, accumulate=True), transposed(9, 33, 4), transposed(64, 64, 7)],
-    ids=name_of,
-)  # fmt: skip
+@at_every_level(
+    [window(7, 16, 3), window(13, 70, 5, step=2), window(1, 5, 1, accumulate=True), transposed(9, 33, 4), transposed(64, 64, 7)]
+)
 def test_axes_of_the_batch_and_columns_of_src_may_have_any_stride(kernel: Kernel, target: Target) -> None:
     rng = np.random.default_rng(kernel.m)
     src, wei, acc = (integers(rng, size) for size in sizes(kernel))
@@ -297,17 +314,18 @@ def test_parts_differ_by_at_most_one(total: int, most: int, want: tuple[tuple[in
 
 
 @target_of_every_isa
-@pytest.mark.parametrize("n", [*N, 13, 96, 511, 512])
-@pytest.mark.parametrize("m", [1, 2, 3, 7, 64])
 @all_dtypes
-def test_panels_cover_the_columns_and_tiles_fit_the_registers(dtypes: DTypes, m: int, n: int, target: Target) -> None:
-    panels = register_tiles(n, target, dtypes, m=m, src_row_stride=1024)
-    assert sum(p.count * p.columns for p in panels) == n
-    for p in panels:
-        assert (p.vectors - 1) * target.lanes < p.columns <= p.vectors * target.lanes
-        assert p.rows * p.vectors <= target.isa.registers * 3 // 4
-        assert min(m, p.rows) == 1 or (p.rows + 1) * p.vectors < target.isa.registers
-    assert all(p.columns == p.vectors * target.lanes for p in panels[:-1])
+def test_panels_cover_the_columns_and_tiles_fit_the_registers(dtypes: DTypes, target: Target) -> None:
+    def check(m: int, n: int) -> None:
+        panels = register_tiles(n, target, dtypes, m=m, src_row_stride=1024)
+        assert sum(p.count * p.columns for p in panels) == n
+        for p in panels:
+            assert (p.vectors - 1) * target.lanes < p.columns <= p.vectors * target.lanes
+            assert p.rows * p.vectors <= target.isa.registers * 3 // 4
+            assert min(m, p.rows) == 1 or (p.rows + 1) * p.vectors < target.isa.registers
+        assert all(p.columns == p.vectors * target.lanes for p in panels[:-1])
+
+    all_hold(check, {f"{m} x {n}": (m, n) for m in (1, 2, 3, 7, 64) for n in (*N, 13, 96, 511, 512)})
 
 
 def test_the_preferred_tiles() -> None:

@@ -13,10 +13,11 @@ from benchgraph.codegen.pack import Packing, define, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
-from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.code import assembly, load
 from benchgraph.tir import values
 from benchgraph.tir.ir import GROUPS, PACKED_FROM
 from tests.fence import fenced
+from tests.table import all_hold
 
 SIZES = [(1, 1), (13, 17), (71, 36)]
 GROUP = {dtypes[1]: group for dtypes, group in GROUPS.items()}
@@ -51,51 +52,56 @@ def packed(p: Packing, src: np.ndarray, out: np.ndarray) -> np.ndarray:
     return view.swapaxes(1, 2)
 
 
-def compiled(p: Packing, isa: Isa) -> Code:
+def text_of(*packings: Packing, isa: Isa) -> str:
+    """IR of the functions run0, run1 ..., one per packing."""
     module = ir.Module()
-    body = define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1))
-    entry = ir.Function(module, body.function_type, "run")
-    builder = ir.IRBuilder(entry.append_basic_block())
-    builder.call(body, entry.args)
-    builder.ret_void()
-    return load(str(module), isa, {})
+    for number, p in enumerate(packings):
+        body = define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1))
+        entry = ir.Function(module, body.function_type, f"run{number}")
+        builder = ir.IRBuilder(entry.append_basic_block())
+        builder.call(body, entry.args)
+        builder.ret_void()
+    return str(module)
 
 
-@pytest.mark.parametrize("gap", [0, 3])
 @pytest.mark.parametrize("dense", ["rows", "columns"])
 @pytest.mark.parametrize(("src", "dst"), PAIRS, ids=lambda d: d.value)
-def test_every_element_is_converted_to_its_place(src: DType, dst: DType, dense: str, gap: int, isa: Isa) -> None:
+def test_every_element_is_converted_to_its_place(src: DType, dst: DType, dense: str, isa: Isa) -> None:
     """Nothing beyond src is touched, and nothing written but groups of columns that there are."""
-    for k, n in SIZES:
-        p = packing(k, n, src, dst, dense=dense, gap=gap)
-        data, used = fenced(source(p)), -(-k // p.group) * p.dst_row_stride - gap * p.group
+    cases = {f"{k}x{n}, gap {gap}": packing(k, n, src, dst, dense=dense, gap=gap) for gap in (0, 3) for k, n in SIZES}
+    code = load(text_of(*cases.values(), isa=isa), isa, {})
+
+    def check(p: Packing, function: str) -> None:
+        gap = p.dst_row_stride - p.n * p.group
+        data, used = fenced(source(p)), -(-p.k // p.group) * p.dst_row_stride - gap
         out = fenced(np.full(used, 77).astype(dst.numpy))
-        before = np.concatenate([out, np.full(gap * p.group, 77).astype(dst.numpy)])
+        before = np.concatenate([out, np.full(gap, 77).astype(dst.numpy)])
         want = packed(p, data, before)
-        code = compiled(p, isa)
-        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address("run"))(data.ctypes.data, out.ctypes.data)
-        after = np.concatenate([out, np.full(gap * p.group, 77).astype(dst.numpy)]).reshape(-1, p.dst_row_stride // p.group, p.group)
-        np.testing.assert_array_equal(after[:, :n].view(f"u{dst.bits // 8}"), want.view(f"u{dst.bits // 8}"))
-        assert (after[:, n:].astype(np.float32) == 77).all()
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address(function))(data.ctypes.data, out.ctypes.data)
+        after = np.concatenate([out, np.full(gap, 77).astype(dst.numpy)]).reshape(-1, p.dst_row_stride // p.group, p.group)
+        np.testing.assert_array_equal(after[:, : p.n].view(f"u{dst.bits // 8}"), want.view(f"u{dst.bits // 8}"))
+        assert (after[:, p.n :].astype(np.float32) == 77).all()
+
+    all_hold(check, {name: (p, f"run{number}") for number, (name, p) in enumerate(cases.items())})
 
 
 @pytest.mark.parametrize(("src", "dst"), [(DType.u8, DType.s8), (DType.bf16, DType.bf16)], ids=lambda d: d.value)
 def test_tiles_are_transposed_by_shuffles(src: DType, dst: DType, isa: Isa) -> None:
     """lanes * log2(lanes) of them, no element by itself, no gather, nothing spilled."""
-    assembly = compiled(packing(4 * isa.lanes, isa.lanes, src, dst, dense="columns"), isa).assembly()
-    found = re.findall(r"\b(v?unpck\w+|v?punpck\w+|vshuf[fi]\w+|vperm\w+|vinsert\w+|v?shufp\w+|v?movlhps|v?movhlps)\b", assembly)
+    text = assembly(text_of(packing(4 * isa.lanes, isa.lanes, src, dst, dense="columns"), isa=isa), isa)
+    found = re.findall(r"\b(v?unpck\w+|v?punpck\w+|vshuf[fi]\w+|vperm\w+|vinsert\w+|v?shufp\w+|v?movlhps|v?movhlps)\b", text)
     steps = {16: 4, 8: 3, 4: 2}[isa.lanes]
     assert isa.lanes * steps <= len(found) <= isa.lanes * steps + isa.lanes
-    assert not re.search(r"gather|pinsr|pextr|movzbl", assembly)
-    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", assembly)
+    assert not re.search(r"gather|pinsr|pextr|movzbl", text)
+    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", text)
 
 
 @pytest.mark.parametrize("dst", [DType.bf16, DType.s8], ids=lambda d: d.value)
 def test_rows_are_interleaved_in_vectors(dst: DType, isa: Isa) -> None:
-    assembly = compiled(packing(64, 4 * isa.lanes, dst, dst, dense="rows"), isa).assembly()
+    text = assembly(text_of(packing(64, 4 * isa.lanes, dst, dst, dense="rows"), isa=isa), isa)
     widened = {16: r"vpmovzx\w+", 8: r"vpunpck\w+", 4: r"punpck\w+"}[isa.lanes]
-    assert re.search(widened, assembly)
-    assert not re.search(r"gather|pinsr|pextr|movzbl", assembly)
+    assert re.search(widened, text)
+    assert not re.search(r"gather|pinsr|pextr|movzbl", text)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

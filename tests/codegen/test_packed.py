@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,7 +38,9 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.verify import verify
+from tests.codegen.conftest import Mapping, Together
 from tests.fence import fenced
+from tests.table import all_hold
 
 Array = NDArray[np.generic]
 Mapped = Callable[..., Array]
@@ -61,13 +65,15 @@ def numbers(dtype: DType, n: int) -> NDArray[np.generic]:
 WIDER = [DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s8, DType.u8, DType.s32, DType.s64, DType.boolean]
 
 
-@every_packed
-@pytest.mark.parametrize("dst", WIDER, ids=lambda d: d.value)
-@pytest.mark.parametrize("n", [511, 512])
-def test_every_value_converts(dtype: DType, dst: DType, n: int, mapped: Mapped) -> None:
-    x = every_pair(dtype)[:n]
-    want = np.maximum(x, 0) if dst is DType.u8 else x
-    np.testing.assert_array_equal(mapped(lambda a: Cast(a, dst), [x], [dtype], dst), want.astype(np.float32).astype(dst.numpy))
+def test_every_value_converts(together: Together) -> None:
+    """Of an even number of elements and of an odd one."""
+    cases, want = {}, dict[str, Array]()
+    for dtype, dst, n in product(PACKED, WIDER, (511, 512)):
+        name, x = f"{n} {dtype.value}-{dst.value}", every_pair(dtype)[:n]
+        cases[name] = Mapping(partial(Cast, dtype=dst), [x], [dtype], dst)
+        want[name] = (np.maximum(x, 0) if dst is DType.u8 else x).astype(np.float32).astype(dst.numpy)
+    got = together(cases)
+    all_hold(np.testing.assert_array_equal, {name: (got[name], want[name]) for name in cases})
 
 
 @every_packed
