@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.harness.knobs import Mode
+from benchgraph.harness.page.page import page
 from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.sketch import OpSketch, Sketch
 
@@ -111,3 +112,15 @@ def hostile() -> ResultSet:
         )
         cases.append(CaseResult(i, f"--graph --case={text}", 1.0, result, {text: 1.0}))
     return ResultSet(Mode.performance, Machine(HOSTILE[0], 1, "avx2", {HOSTILE[1]: HOSTILE[2]}), tuple(cases), 1.0)
+
+
+STRANGE = hostile()
+PAGES: dict[tuple[int, int], tuple[ResultSet, str]] = {}
+
+
+def made(results: ResultSet, many: int = 300) -> str:
+    """The page about a run, made once in a process."""
+    key = id(results), many
+    if key not in PAGES:
+        PAGES[key] = results, page([("", results)], many)
+    return PAGES[key][1]

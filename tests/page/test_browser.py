@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from benchgraph.harness.page.page import page
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import ResultSet
 from benchgraph.harness.saved import render
 from tests.page.browser import Browser, browser
-from tests.page.runs import CHECKED, EMPTY, TIMED, hostile
+from tests.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
 
 __all__ = ["browser"]
 
@@ -28,17 +27,6 @@ SHOWN = (
     'return [...document.querySelectorAll("table.cases > tbody")].filter(b => !b.hidden).map(b => Number(b.rows[0].cells[0].textContent))'
 )
 FOCUS = "const e = document.activeElement; return [e.tagName, e.name || e.dataset.column || e.className || e.parentNode.className]"
-
-
-PAGES: dict[tuple[int, int], str] = {}
-
-
-def made(results: ResultSet, many: int = 300) -> str:
-    """The page about a run, made once."""
-    key = id(results), many
-    if key not in PAGES:
-        PAGES[key] = page([("", results)], many)
-    return PAGES[key]
 
 
 @pytest.fixture
@@ -287,7 +275,7 @@ def test_plots_take_the_schemes_colours(show: Open) -> None:
     assert {light, dark} == {"rgb(89, 99, 110)", "rgb(155, 165, 177)"}
 
 
-@pytest.mark.parametrize("results", [EMPTY, hostile()], ids=["empty", "hostile"])
+@pytest.mark.parametrize("results", [EMPTY, STRANGE], ids=["empty", "hostile"])
 @pytest.mark.parametrize("many", [0, 300])
 def test_odd_results_break_nothing(show: Open, results: ResultSet, many: int) -> None:
     browser = show(results, many=many, width=390)

@@ -21,14 +21,10 @@ from benchgraph.harness.page.page import page
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import ResultSet
 from benchgraph.harness.saved import render
-from tests.page.runs import CHECKED, EMPTY, GRAPH, TIMED, hostile, timed
+from tests.page.runs import CHECKED, EMPTY, GRAPH, STRANGE, TIMED, made, timed
 
 ROOT = Path(__file__).parents[2]
 CSS = (ROOT / "benchgraph/harness/page/page.css").read_text()
-
-
-def html(results: ResultSet) -> str:
-    return str(load_report("html")(results))
 
 
 def store(text: str) -> list[str]:
@@ -61,10 +57,10 @@ class Tags(HTMLParser):
             self.words.append(data)
 
 
-@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, hostile()], ids=["timed", "checked", "empty", "hostile"])
+@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, STRANGE], ids=["timed", "checked", "empty", "hostile"])
 @pytest.mark.parametrize("many", [0, 300])
 def test_the_page_is_whole_and_names_nothing_outside(results: ResultSet, many: int) -> None:
-    text = page([("", results)], many)
+    text = made(results, many)
     found = Tags(text)
     assert found.open == []
     ids = [attrs["id"] for _, attrs in found.tags if "id" in attrs]
@@ -77,21 +73,21 @@ def test_the_page_is_whole_and_names_nothing_outside(results: ResultSet, many: i
     assert "default-src 'none'" in text
 
 
-@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, hostile()], ids=["timed", "checked", "empty", "hostile"])
+@pytest.mark.parametrize("results", [TIMED, CHECKED, EMPTY, STRANGE], ids=["timed", "checked", "empty", "hostile"])
 def test_the_same_results_give_the_same_page(results: ResultSet) -> None:
-    assert html(results) == html(results)
+    assert load_report("html")(results) == made(results)
 
 
 def test_another_process_gives_the_same_page(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(render(TIMED))
     code = "import sys; from benchgraph.cli import main; main(['report', sys.argv[1], '-o', '-'])"
-    made = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert made.stdout.removesuffix("\n") == html(TIMED)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.removesuffix("\n") == made(TIMED)
 
 
 @pytest.mark.parametrize("many", [0, 300])
 def test_hostile_texts_are_text(many: int) -> None:
-    text = page([("", hostile())], many)
+    text = made(STRANGE, many)
     found = Tags("".join([text, *store(text)]))
     assert [tag for tag, _ in found.tags].count("script") == 2
     assert not [attrs for _, attrs in found.tags if any(name.startswith("on") for name in attrs)]
@@ -109,12 +105,12 @@ def test_hostile_texts_are_text(many: int) -> None:
 
 
 def test_pictures_of_hostile_graphs_are_xml() -> None:
-    for picture in (text for text in store(html(hostile())) if text.startswith("<svg")):
+    for picture in (text for text in store(made(STRANGE)) if text.startswith("<svg")):
         ET.fromstring(picture)
 
 
 def test_pictures_are_kept_once_and_show_every_op() -> None:
-    pictures = store(html(TIMED))
+    pictures = store(made(TIMED))
     assert len(pictures) == 3  # three cases with one graph, three policies
     groups = {g.get("id") for g in ET.fromstring(pictures[0]).iter("{http://www.w3.org/2000/svg}g")}
     assert {f"op{op.id}" for op in GRAPH.ops} | {f"t{id}" for id in GRAPH.tensors} <= groups
@@ -123,7 +119,7 @@ def test_pictures_are_kept_once_and_show_every_op() -> None:
 
 def test_a_result_without_its_graph_lists_its_partitions() -> None:
     case = TIMED.cases[0]
-    text = html(replace(TIMED, cases=(replace(case, result=replace(case.result, graph=None)),)))
+    text = made(replace(TIMED, cases=(replace(case, result=replace(case.result, graph=None)),)))
     assert store(text) == []
     assert "<li>single: op 7</li>" in text
 
@@ -135,17 +131,17 @@ def test_a_long_page_holds_details_packed() -> None:
 
 
 def test_what_says_nothing_is_not_drawn() -> None:
-    assert "<svg" not in html(CHECKED)
+    assert "<svg" not in made(CHECKED)
     one = timed(0, ms=1.0, nbytes=10, ratios=(1.0,), names=("fused",))
-    text = html(replace(TIMED, cases=(one,)))
+    text = made(replace(TIMED, cases=(one,)))
     assert re.findall(r'<figure class="chart (\w+)"', text) == ["roofline"]
     moves = replace(one, result=replace(one.result, flops=0))
-    assert "<svg" not in html(replace(TIMED, cases=(moves,)))
+    assert "<svg" not in made(replace(TIMED, cases=(moves,)))
 
 
 def test_series_may_have_any_name() -> None:
     names = ("benchgraph:fused", "onednn:fused", "torch eager")
-    text = html(replace(TIMED, cases=(timed(0, ms=1.0, nbytes=10**6, names=names),)))
+    text = made(replace(TIMED, cases=(timed(0, ms=1.0, nbytes=10**6, names=names),)))
     assert re.search(r'scope="colgroup" colspan="8">benchgraph:fused<', text)
     assert re.search(r'data-head="torch eager" data-v="2.5">2.50 <span class="iv">', text)
 
@@ -194,9 +190,9 @@ def test_the_command_writes_what_the_report_renders(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     Path("a.json").write_text(render(TIMED))
     assert report("a.json", "-o", "deep/a.html").output == "html: deep/a.html\n"
-    assert Path("deep/a.html").read_text() == html(TIMED)
+    assert Path("deep/a.html").read_text() == made(TIMED)
     assert report("a.json").output == "html: report.html\n"
-    assert Path("report.html").read_text() == html(TIMED)
+    assert Path("report.html").read_text() == made(TIMED)
 
 
 def test_the_command_joins_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
