@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Callable
@@ -23,6 +24,18 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
     parser.addoption("--exhaustive", action="store_true", help="test every sample of every op in every combination of dtypes: minutes")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """With -n, a worker keeps to its part of the files as long as it has any: what a module or a session makes once is made once."""
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "worksteal"
+
+
+def pytest_collection_finish() -> None:
+    """Tests and what they import live as long as the session; garbage is not looked for among them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
