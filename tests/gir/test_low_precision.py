@@ -105,6 +105,26 @@ def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: 
     assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
 
 
+@pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])
+def test_sums_over_the_rows_that_a_product_makes_are_narrow_where_that_pays(columns: int, dtype: DType) -> None:
+    """To be multiplied in bf16 they would have to be copied; each element spares half of the multiplications with all columns."""
+
+    def build(b: GraphBuilder) -> None:
+        p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
+        b.op("MatMul", p, b.input((4, 64, columns), DType.bf16), transpose_a=True)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
+
+
+def test_operands_from_outside_are_copied_whatever_that_costs() -> None:
+    """They are inputs, no larger than the user has made them; in f32 they would have to be converted."""
+
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((4, 64, 48), DType.bf16), b.input((4, 64, 16), DType.bf16), transpose_a=True)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)]
+
+
 def test_widen_intermediates(golden) -> None:
     def build(b: GraphBuilder) -> None:
         x = b.op("TypeCast", b.op("Exp", b.input((4, 8))), dtype=DType.bf16)

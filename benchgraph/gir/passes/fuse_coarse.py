@@ -140,7 +140,7 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     if _made(g, [stage for stage in first.stages if stage.sums_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     by_row = shared - _made(g, [stage for stage in first.stages if stage.is_per_entry])
-    in_place = {v for op in first.ops if not spec(op.kind).is_movement for v in op.outs}
+    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not spec(op.kind).is_movement for v in op.outs}
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):

@@ -20,12 +20,14 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.product import product
+from benchgraph.gir.passes.fuse_coarse import MADE
+from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spec import Computes, Movement
 from benchgraph.ops.steps import reshaped
+from benchgraph.tir.ir import WEI_GROUPS
 
 _STORED = (DType.u8, DType.s8)
 
@@ -52,20 +54,64 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     if not (p.is_row_wise and p.has_wei_per_batch):
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
-    if target.multiplies(DType.u8) and is_exact(p.reduced[-1]):
+    if target.multiplies(DType.u8) and is_exact(p.reduced[-1]) and _pays(g, p, src.stored, wei.stored):
         a, b = _quantised(g, d, src, k=-1), _quantised(g, d, wei, k=-2)
         if a is not None and b is not None:
             return multiply(d, p.call, a, b)
         d.nodes.clear()
-    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None:
+    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and _pays(g, p, src.bf16, wei.bf16):
         ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
 
 
+def _pays(g: Graph, p: Product, src: Stored, wei: Stored) -> bool:
+    """Whether narrow instructions spare more than the copies cost that bring groups of k together.
+
+    What products of this partition make has to be copied if k is not its last dim, while f32 instructions would read it where it is. Each
+    element is copied for so many columns or rows, and spares them all but one of a group's multiplications. The gradients of keys and
+    values have such an operand, and sum over the rows of scores: copied, all scores of a batch entry would have to be there.
+    """
+
+    def is_dear(stored: Stored, served: int, *, is_wei: bool) -> bool:
+        if stored is None:
+            return False
+        id, moves = stored
+        group = WEI_GROUPS[DType.s8 if g.value(id).dtype in _STORED else DType.bf16]
+        return served * (group - 1) // group <= MADE and _keeps_last(g, moves) == is_wei and _is_made_by_products(g, id)
+
+    return not (is_dear(src, p.columns, is_wei=False) or is_dear(wei, p.call.outs[0].shape[-2], is_wei=True))
+
+
+def _is_made_by_products(g: Graph, id: int) -> bool:
+    """Some product's result is needed for it."""
+    seen, work = {id}, [id]
+    while work:
+        if (maker := g.producer.get(work.pop())) is None:
+            continue
+        assert isinstance(maker, Op)
+        if spec(maker.kind).is_contraction:
+            return True
+        fresh = set(maker.ins) - seen
+        seen |= fresh
+        work.extend(fresh)
+    return False
+
+
+def _keeps_last(g: Graph, moves: Moves) -> bool:
+    """The last dim is the last one after these movements too."""
+
+    def keeps(move: Op) -> bool:
+        before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+        return unit_steps(move.kind, move.attrs, before, after, inverse=False)[-1] == len(before) - 1
+
+    return all(map(keeps, moves))
+
+
 # ---- operands --------------------------------------------------------------------------------------------------------
 
 Moves = tuple[Op, ...]  # data movements between a value and the product, nearest to the product first
+Stored = tuple[int, Moves] | None
 
 
 @dataclass
@@ -73,8 +119,8 @@ class _Operand:
     """What an operand is made of. stored: the integer tensor, None when there is none; bf16: the bf16 tensor it is a cast of. Each comes
     with the movements after it, as do zero points and scales."""
 
-    stored: tuple[int, Moves] | None = None
-    bf16: tuple[int, Moves] | None = None
+    stored: Stored = None
+    bf16: Stored = None
     zero: tuple[int, Moves] | None = None
     scales: tuple[tuple[int, Moves], ...] = ()
 

@@ -160,6 +160,21 @@ def attention_heads_in_columns(b: GraphBuilder) -> None:
     b.op("MatMul", v, b.op("StaticReshape", back, shape=(2, 33, 4 * 47), special_zero=False))
 
 
+@case("complex_fusion", sweep=("--mb=1,3",))
+def attention_heads_in_columns_int8(b: GraphBuilder) -> None:
+    """The same, with u8 keys, queries, probabilities and values."""
+
+    def real(shape: tuple[int, ...]) -> LogicalTensor:
+        return b.op("Dequantize", b.input(shape, DType.u8), scales=(SCALE,), zps=(128,))
+
+    scores = b.op("Divide", b.op("MatMul", real((2, 33, 16)), real((2, 16, 4 * 47))), b.input((1,)))
+    apart = b.op("StaticTranspose", b.op("StaticReshape", scores, shape=(2, 33, 4, 47), special_zero=False), order=(0, 2, 1, 3))
+    stored = b.op("Quantize", b.op("SoftMax", apart, axis=-1), dtype=DType.u8, scales=(1 / 255,), zps=(0,))
+    back = b.op("StaticTranspose", b.op("Dequantize", stored, scales=(1 / 255,), zps=(0,)), order=(0, 2, 1, 3))
+    context = b.op("MatMul", real((2, 32, 33)), b.op("StaticReshape", back, shape=(2, 33, 4 * 47), special_zero=False))
+    b.op("Quantize", context, dtype=DType.u8, scales=(SCALE,), zps=(128,))
+
+
 @case("complex_fusion", sweep=(NARROW, "--mb=1,3"))
 def attention_softcap(b: GraphBuilder) -> None:
     """Scores are kept between two bounds by a tanh."""
