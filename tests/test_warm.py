@@ -219,7 +219,7 @@ def variants(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, another(value)
 
 
-@pytest.mark.parametrize("value", [partition(), current(), code.OPTIMISER], ids=["partition", "target", "optimiser"])
+@pytest.mark.parametrize("value", [partition(), current()], ids=["partition", "target"])
 def test_every_field_of_what_compile_takes_is_part_of_the_text(value: object) -> None:
     own, seen = canonical(value), dict[str, str]()
     for where, changed in variants(value):
@@ -264,7 +264,7 @@ def test_the_key_changes_with_what_changes_the_code(kept: Store, other: Callable
     [
         (code.llvmlite, "__version__", "0.0"),
         (code.llvm, "llvm_version_info", (1, 2, 3)),
-        (code, "OPTIMISER", replace(code.OPTIMISER, speed_level=1)),
+        (code, "PASSES", code.PASSES[1:]),
         (warm, "FORMAT", 0),
         (warm.np, "__version__", "0.0"),
         (warm.ml_dtypes, "__version__", "0.0"),

@@ -3,5 +3,7 @@
 emit.py         functions, statements, parallel loops     expressions.py  expressions
 frame.py        one LLVM function: variables and memory   convert.py      data types and casts
 microkernel.py  the batch-reduce GEMM                     vmath.py        exp, log, tanh, erf, rounding
-intrinsics.py   what llvmlite lacks; ISA levels
+ir/             LLVM IR as text: types, values, the builder
+invariant.py    what a loop reads and divides every time
+intrinsics.py   vectors, intrinsics by name; ISA levels
 """

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir
-
-from benchgraph.codegen.intrinsics import I1, I32, I64, VOID, call, lanes_of, mangled, vector
+from benchgraph.codegen import ir
+from benchgraph.codegen.intrinsics import I1, I32, I64, VOID, call, lanes_of, mangled, poison, vector
 
 
 def loop(
@@ -20,9 +19,9 @@ def loop(
     builder.branch(head)
     builder.position_at_end(head)
     index, phis = builder.phi(I64), [builder.phi(value.type) for value in carried]
-    results = body(index, phis)
-    following = builder.add(index, I64(1))
-    builder.cbranch(builder.icmp_unsigned("<", following, I64(count)), head, after)
+    results = body(index, [*phis])
+    following = builder.add(index, I64(1), flags=("nuw", "nsw"))
+    builder.cbranch(builder.icmp_unsigned("!=", following, I64(count)), head, after)
     for phi, first, later in zip([index, *phis], [I64(0), *carried], [following, *results], strict=True):
         phi.add_incoming(first, before)
         phi.add_incoming(later, builder.block)
@@ -30,7 +29,7 @@ def loop(
     return results
 
 
-def repeat(builder: ir.IRBuilder, count: int, body: Callable[[ir.Value], None]) -> None:
+def repeat(builder: ir.IRBuilder, count: int, body: Callable[[ir.Value], object]) -> None:
     """Run body(i) for i in 0 .. count - 1. 1 <= count."""
 
     def once(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -53,8 +52,8 @@ def load_first(builder: ir.IRBuilder, type: ir.Type, pointer: ir.Value, used: in
     """A vector of which only the first `used` lanes are read; the others hold anything."""
     if used == type.count:
         return builder.load(pointer, typ=type, align=align)
-    args = [pointer, I32(align), _first(used, type.count), ir.Constant(type, ir.Undefined)]
-    return call(builder, f"llvm.masked.load.{mangled(type)}.p0", type, args)
+    args = [pointer, I32(align), _first(used, type.count), poison(type)]
+    return call(builder, f"llvm.masked.load.{mangled(type)}.p0", type, args, ir.ANYWHERE)
 
 
 def store_first(builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, used: int, align: int) -> None:
@@ -63,7 +62,7 @@ def store_first(builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, used:
         builder.store(value, pointer, align=align)
         return
     args = [value, pointer, I32(align), _first(used, lanes_of(value))]
-    call(builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, args)
+    call(builder, f"llvm.masked.store.{mangled(value.type)}.p0", VOID, args, ir.ANYWHERE)
 
 
 def _first(used: int, lanes: int) -> ir.Constant:

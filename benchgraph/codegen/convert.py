@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import (
     F16,
     F32,
@@ -161,7 +161,7 @@ def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype
     result = value_type(dtype, lanes_of(x))
     if source is DType.boolean:
         return builder.zext(x, result)
-    source_bits = x.type.element.width if isinstance(x.type, ir.VectorType) else x.type.width  # 8 for s4 and u4
+    source_bits = x.type.element.width  # 8 for s4 and u4
     wide_bits = max(source_bits, dtype.bits) * (2 if DType.u8 in (source, dtype) and source_bits == dtype.bits else 1)
     wide_type = same_lanes(x, ir.IntType(wide_bits))
     if wide_bits > source_bits:

@@ -11,28 +11,13 @@ vdpbf16ps takes and gives subnormal numbers as zero; plain operations keep them.
 
 from __future__ import annotations
 
-from llvmlite import ir
-
+from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import F32, I8, I16, I32, call, constant, fma, has_fma, lanes_of, same_lanes, shuffled, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import Isa
 from benchgraph.tir.ir import GROUPS, DTypes
 
-
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat, which llvmlite has not."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-_BF16 = _BFloat()
+_BF16 = ir.FloatingType("bfloat")
 
 
 def lane_type(dtypes: DTypes) -> ir.Type:

@@ -15,18 +15,18 @@ its vectorisers (runtime/code.py). Multiplications and additions of floats may c
 
 from __future__ import annotations
 
-from llvmlite import ir
-
-from benchgraph.codegen import microkernel, pack
+from benchgraph.codegen import ir, microkernel, pack
 from benchgraph.codegen.expressions import evaluate, place
-from benchgraph.codegen.frame import AliasScopes, Frame
+from benchgraph.codegen.frame import Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
+from benchgraph.codegen.invariant import fixed_divisions, fixed_loads, written
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
-from benchgraph.tir.visit import exprs, tensors, variables, walk
+from benchgraph.tir.visit import exprs, loads_of, tensors, variables, walk
 
 PARALLEL = "benchgraph_parallel"
+SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
 SECOND_LEVEL = 2  # llvm.prefetch's locality of a second-level cache
 
 
@@ -43,7 +43,7 @@ def _function(out: ir.Module, func: Func, target: Target) -> None:
     function = ir.Function(out, ir.FunctionType(VOID, [PTR]), func.name)
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    frame = Frame(builder, func, target, AliasScopes(out, func), function.args[0], is_task=False)
+    frame = Frame(builder, func, target, memories(out, func), function.args[0], is_task=False)
     frame.load_bases(thread=I64(0))
     _statement(frame, func.body)
     builder.ret_void()
@@ -91,9 +91,10 @@ def _for(f: Frame, s: For) -> None:
         return
     if s.kind is LoopKind.parallel and not f.is_task:
         _parallel(f, s)
-    elif constant(s.extent) == 1:
-        f.variables[s.var.name] = I64(0)
-        _statement(f, s.body)
+    elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body)):
+        for iteration in range(constant(s.extent) or 0):
+            f.variables[s.var.name] = I64(iteration)
+            _statement(f, s.body)
         del f.variables[s.var.name]
     else:
         extent = evaluate(f, s.extent)
@@ -101,11 +102,29 @@ def _for(f: Frame, s: For) -> None:
         _loop(f, s, I64(0), extent, is_entered)
 
 
+def _is_short(s: Stmt) -> bool:
+    """Whether it is better written twice than put in a loop, whose end is hard to predict."""
+    inside = list(walk(s))
+    if any(isinstance(inner, For | If | Brgemm | Pack) for inner in inside):
+        return False
+    return sum(len(loads_of(e)) for inner in inside for e in exprs(inner)) <= SHORT
+
+
 def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:
-    """begin <= var < end around the body; is_entered: whether there is a first iteration, None when there certainly is."""
+    """begin <= var < end around the body; is_entered: whether there is a first iteration, None when there certainly is.
+
+    What every iteration reads at the same place is read in front of the loop, and what it divides is divided there.
+    """
     b = f.builder
+    changed = {f.memory(t) for t in written(s.body)}
+    for division in fixed_divisions(s):
+        evaluate(f, division)
+    if is_entered is None:
+        for load in fixed_loads(s):
+            if not any(f.memory(read.tensor).may_overlap(memory) for read in loads_of(load) for memory in changed):
+                evaluate(f, load)
     before = b.block
-    body, after = b.append_basic_block(f"{s.var.name}.body"), b.append_basic_block(f"{s.var.name}.end")
+    body, after = (b.append_basic_block(f"{s.var.name}.{part}", changed) for part in ("body", "end"))
     if is_entered is None:
         b.branch(body)
     else:
@@ -118,13 +137,13 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
     following = b.add(var, I64(1), flags=("nuw", "nsw"))
     var.add_incoming(begin, before)
     var.add_incoming(following, b.block)
-    b.cbranch(b.icmp_signed("<", following, end), body, after)
+    b.cbranch(b.icmp_unsigned("!=", following, end), body, after)
     b.position_at_end(after)
 
 
 def _parallel(f: Frame, s: For) -> None:
     captured = _captured(f, s)
-    context = ir.LiteralStructType([PTR, *(PTR if value.type.is_pointer else value.type for _, value in captured)])
+    context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
@@ -160,7 +179,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.aliases, values[0], is_task=True)
+    task = Frame(builder, f.func, f.target, f.memories, values[0], is_task=True)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread)
@@ -171,8 +190,8 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
 
 def _prefetch(f: Frame, s: Prefetch) -> None:
     """Into the second-level cache: it is needed tens of microseconds later, and the first level is too small to wait in."""
-    base, _, _ = place(f, s.tensor, s.index)
-    first = f.element(s.tensor, base)
+    (position,) = s.index
+    first = f.element(s.tensor, evaluate(f, position))
     for line in range(s.lines):
         at = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
         call(f.builder, "llvm.prefetch.p0", VOID, [at, I32(int(s.is_store)), I32(SECOND_LEVEL), I32(1)])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
+from collections.abc import Callable
 
-from benchgraph.codegen import vmath
+from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.convert import cast, literal
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, splat
 from benchgraph.core.dtypes import DType
+from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant as known_integer
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import (
@@ -31,8 +32,13 @@ from benchgraph.tir.ir import (
 )
 
 _CONTRACT = ("contract",)  # a * b + c may become one fma; nothing may be reassociated
-_FLOAT = {BinOp.add: "fadd", BinOp.sub: "fsub", BinOp.mul: "fmul", BinOp.div: "fdiv"}
-_INTEGER = {BinOp.add: "add", BinOp.sub: "sub", BinOp.mul: "mul", BinOp.and_: "and_", BinOp.or_: "or_", BinOp.xor: "xor"}
+_FLOAT = {
+    BinOp.add: ir.IRBuilder.fadd, BinOp.sub: ir.IRBuilder.fsub, BinOp.mul: ir.IRBuilder.fmul, BinOp.div: ir.IRBuilder.fdiv,
+}  # fmt: skip
+_INTEGER: dict[BinOp, Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]] = {
+    BinOp.add: ir.IRBuilder.add, BinOp.sub: ir.IRBuilder.sub, BinOp.mul: ir.IRBuilder.mul, BinOp.and_: ir.IRBuilder.and_,
+    BinOp.or_: ir.IRBuilder.or_, BinOp.xor: ir.IRBuilder.xor,
+}  # fmt: skip
 _COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">="}
 _UNSIGNED = frozenset({DType.u8, DType.boolean})
 
@@ -55,7 +61,8 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
             return b.select(evaluate(f, e.cond), evaluate(f, e.a), evaluate(f, e.b))
         case Load():
             base, stride, lanes = place(f, e.tensor, e.index)
-            return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask))
+            odd = _parity(e.index[0]) if e.tensor.dtype.is_packed and e.index else None
+            return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask), odd)
         case Ramp():
             first = evaluate(f, e.base)
             steps = ir.Constant(ir.VectorType(first.type, e.lanes), [e.stride * lane for lane in range(e.lanes)])
@@ -74,6 +81,12 @@ def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None
     if isinstance(i, Ramp):
         return evaluate(f, i.base), i.stride, i.lanes
     return evaluate(f, i), 1, 1
+
+
+def _parity(index: Expr) -> int | None:
+    """Of the first element's index, where all that it depends on is counted in twos."""
+    form = linear(index.base if isinstance(index, Ramp) else index)
+    return form.constant % 2 if all(c % 2 == 0 for c in form.terms.values()) else None
 
 
 def _binary(f: Frame, e: Binary) -> ir.Value:
@@ -104,8 +117,8 @@ def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Va
     if op in (BinOp.mul_high, BinOp.mul_low):
         return _half_of_product(b, op, x, y)
     if dtype is DType.f32:
-        return getattr(b, _FLOAT[op])(x, y, flags=() if op is BinOp.div else _CONTRACT)
-    return getattr(b, _INTEGER[op])(x, y)
+        return _FLOAT[op](b, x, y, () if op is BinOp.div else _CONTRACT)
+    return _INTEGER[op](b, x, y)
 
 
 def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from llvmlite import ir
-
+from benchgraph.codegen import ir
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
 from benchgraph.codegen.intrinsics import (
     I1,
@@ -16,6 +15,7 @@ from benchgraph.codegen.intrinsics import (
     VOID,
     call,
     constant,
+    declare,
     has_narrowing_stores,
     lanes_of,
     mangled,
@@ -37,26 +37,25 @@ def thread_stride(func: Func) -> int:
     return -(-func.thread_bytes // LINE_BYTES) * LINE_BYTES
 
 
-class AliasScopes:
-    """Metadata saying that parameters and arenas are separate memory.
+def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:
+    """The parameters and arenas by name, each with an alias scope of its own that says that it is separate memory.
 
-    One scope per parameter and per arena. Tensors within an arena share a scope: plan-buffers lets them share bytes. Of parameters that
-    may be one memory (func.inplace) neither is said to be apart from the other.
+    Tensors within an arena share a scope: plan-buffers lets them share bytes. Of parameters that may be one memory (func.inplace) neither
+    is said to be apart from the other.
     """
-
-    def __init__(self, module: ir.Module, func: Func) -> None:
-        domain = module.add_metadata([f"tensors of {func.name}"])
-        self._scope = {name: module.add_metadata([name, domain]) for name in (*(p.name for p in func.params), SHARED_ARENA, THREAD_ARENA)}
-        self._own = {name: module.add_metadata([scope]) for name, scope in self._scope.items()}
-        together = {frozenset((o.dst, o.src)) for o in func.inplace}
-        self._others = {
-            name: module.add_metadata([s for n, s in self._scope.items() if n != name and frozenset((n, name)) not in together])
-            for name in self._scope
-        }
-
-    def mark(self, access: ir.Instruction, base: str) -> None:
-        access.set_metadata("alias.scope", self._own[base])
-        access.set_metadata("noalias", self._others[base])
+    names = (*(p.name for p in func.params), SHARED_ARENA, THREAD_ARENA)
+    domain = module.add_metadata([f"tensors of {func.name}"])
+    scopes = {name: module.add_metadata([name, domain]) for name in names}
+    together = {name: {name} for name in names}
+    for pair in func.inplace:
+        together[pair.dst].add(pair.src)
+        together[pair.src].add(pair.dst)
+    out = {}
+    for name, overlaps in together.items():
+        others = module.add_metadata([scope for other, scope in scopes.items() if other not in overlaps])
+        marks = f", !alias.scope {module.add_metadata([scopes[name]]).ref}, !noalias {others.ref}"
+        out[name] = ir.Memory(name, frozenset(overlaps), marks)
+    return out
 
 
 @dataclass
@@ -64,13 +63,14 @@ class Frame:
     """The state of emitting one LLVM function.
 
     argv: the array of parameter and arena pointers. variables: loop variables in scope. registers: their allocas. bases: parameter or
-    arena name -> pointer. is_task: inside a parallel loop, where a further parallel loop runs serially.
+    arena name -> pointer. memories: parameter or arena name -> what accesses to it touch. is_task: inside a parallel loop, where a
+    further parallel loop runs serially.
     """
 
     builder: ir.IRBuilder
     func: Func
     target: Target
-    aliases: AliasScopes
+    memories: dict[str, ir.Memory]
     argv: ir.Value
     is_task: bool
     variables: dict[str, ir.Value] = field(default_factory=dict)
@@ -78,14 +78,12 @@ class Frame:
     bases: dict[str, ir.Value] = field(default_factory=dict)
 
     def load_bases(self, thread: ir.Value) -> None:
-        """Load every pointer of argv, once, at the start of the function; the optimiser drops those that are not used."""
+        """Load every pointer of argv, once, at the start of the function; instruction selection drops those that are not used."""
         b = self.builder
         names = [*(p.name for p in self.func.params), SHARED_ARENA, THREAD_ARENA]
-        constant_memory = b.module.add_metadata([])
+        pointers = ir.Memory("pointers", frozenset(), f", !invariant.load {b.module.add_metadata([]).ref}")
         for position, name in enumerate(names):
-            pointer = b.load(b.gep(self.argv, [I64(position)], inbounds=True, source_etype=PTR), typ=PTR)
-            pointer.set_metadata("invariant.load", constant_memory)
-            self.bases[name] = pointer
+            self.bases[name] = b.load(b.gep(self.argv, [I64(position)], inbounds=True, source_etype=PTR), typ=PTR, memory=pointers)
         offset = b.mul(thread, I64(thread_stride(self.func)))
         self.bases[THREAD_ARENA] = b.gep(self.bases[THREAD_ARENA], [offset], inbounds=True, source_etype=I8)
 
@@ -101,15 +99,18 @@ class Frame:
             index = self.builder.lshr(index, I64(1))
         return self.builder.gep(start, [index], source_etype=memory_type(t.dtype))
 
-    def load(self, t: Tensor, index: ir.Value | None, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
-        """`lanes` elements from index on, `stride` apart; lanes that the mask switches off are 0. index None: a register."""
+    def load(self, t: Tensor, index: ir.Value | None, stride: int, lanes: int, mask: ir.Value | None, odd: int | None = None) -> ir.Value:
+        """`lanes` elements from index on, `stride` apart; lanes that the mask switches off are 0. index None: a register.
+
+        odd: index % 2 where that is known, which counts for elements that share bytes.
+        """
         b = self.builder
         if index is None:
-            loaded = b.load(self.registers[t.name], typ=vector(memory_type(t.dtype), lanes))
+            loaded = b.load(self.registers[t.name], typ=vector(memory_type(t.dtype), lanes), memory=self.memory(t))
             value = from_memory(b, loaded, t.dtype)
             return value if mask is None else b.select(mask, value, constant(value.type, 0))
         if t.dtype.is_packed:
-            return self._load_packed(t, index, stride, lanes, mask)
+            return self._load_packed(t, index, stride, lanes, mask, odd)
         return from_memory(b, self._load_at(t, self.element(t, index), stride, lanes, mask), t.dtype)
 
     def _load_at(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
@@ -118,27 +119,26 @@ class Frame:
             return self._close_load(t, at, stride, lanes, mask)
         b = self.builder
         if mask is None and (stride == 1 or lanes == 1):
-            loaded = b.load(at, typ=vector(memory_type(t.dtype), lanes), align=_align(t))
-        else:
-            loaded = self._masked_load(t, at, stride, lanes, mask)
-        self.aliases.mark(loaded, _base(t))
-        return b.extract_element(loaded, I32(0)) if lanes == 1 and mask is not None else loaded
+            return b.load(at, typ=vector(memory_type(t.dtype), lanes), align=_align(t), memory=self.memory(t))
+        loaded = self._masked_load(t, at, stride, lanes, mask)
+        return b.extract_element(loaded, I32(0)) if lanes == 1 else loaded
 
-    def _load_packed(self, t: Tensor, index: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
-        """Elements of s4 or u4, each as its number in an i8.
+    def _load_packed(self, t: Tensor, index: ir.Value, stride: int, lanes: int, mask: ir.Value | None, odd: int | None) -> ir.Value:
+        """Elements of s4 or u4, each as its number in an i8. odd: index % 2 where that is known.
 
         With an even stride all lanes are in the same half of their bytes. With an odd one that is true of the even lanes and of the odd
-        ones, which are loaded apart, bytes `stride` apart (neighbours for stride 1), and interleaved. Where the parity of the index is
-        known LLVM drops the shift or the second load.
+        ones, which are loaded apart, bytes `stride` apart (neighbours for stride 1), and interleaved. Where it is known which half, both
+        may be one load.
         """
         b = self.builder
         if lanes == 1 or stride % 2 == 0:
             held = self._load_at(t, self.element(t, index), stride // 2, lanes, mask)
-            is_high = b.trunc(b.and_(index, I64(1)), I8)
-            up = splat(b, b.sub(I8(4), b.shl(is_high, I8(2))), lanes)  # to the high half, from where the next shift extends the sign
+            high: ir.Value = b.trunc(b.and_(index, I64(1)), I8) if odd is None else I8(odd)
+            up = splat(b, b.sub(I8(4), b.shl(high, I8(2))), lanes)  # to the high half, from where the next shift extends the sign
             return (b.ashr if t.dtype is DType.s4 else b.lshr)(b.shl(held, up), constant(held.type, 4))
-        evens = self._load_packed(t, index, 2 * stride, (lanes + 1) // 2, _every_other(b, mask, 0))
-        odds = self._load_packed(t, b.add(index, I64(stride)), 2 * stride, lanes // 2, _every_other(b, mask, 1))
+        evens = self._load_packed(t, index, 2 * stride, (lanes + 1) // 2, _every_other(b, mask, 0), odd)
+        following = b.add(index, I64(stride - 1 if odd == 0 else stride))  # either element of its byte will do
+        odds = self._load_packed(t, following, 2 * stride, lanes // 2, _every_other(b, mask, 1), None if odd is None else 1 - odd)
         return _interleaved(b, evens, odds)
 
     def store(self, t: Tensor, index: ir.Value | None, stride: int, value: ir.Value, lanes: int, mask: ir.Value | None) -> None:
@@ -146,24 +146,24 @@ class Frame:
         b = self.builder
         stored = to_memory(b, value, t.dtype)
         if index is None:
-            register = self.registers[t.name]
-            b.store(stored if mask is None else b.select(mask, stored, b.load(register, typ=stored.type)), register)
+            register, memory = self.registers[t.name], self.memory(t)
+            new = stored if mask is None else b.select(mask, stored, b.load(register, typ=stored.type, memory=memory))
+            b.store(new, register, memory=memory)
             return
         at = self.element(t, index)
         if 1 < stride <= CLOSE and lanes > stride and t.dtype.bits >= CLOSE_BITS:
             stored, mask = _spread(b, stored, mask, stride)
             lanes, stride = lanes * stride, 1
         if mask is None and (stride == 1 or lanes == 1):
-            access = b.store(stored, at, align=_align(t))
+            b.store(stored, at, align=_align(t), memory=self.memory(t))
         else:
-            access = self._masked_store(t, at, stride, stored, lanes, mask)
-        self.aliases.mark(access, _base(t))
+            self._masked_store(t, at, stride, stored, lanes, mask)
 
     def _masked_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
         type = ir.VectorType(memory_type(t.dtype), lanes)
         where, contiguous = self._places(t, at, stride, lanes)
         name = f"llvm.masked.{'load' if contiguous else 'gather'}.{mangled(type)}.{mangled(where.type)}"
-        return call(self.builder, name, type, [where, I32(_align(t)), self._mask(mask, lanes), constant(type, 0)])
+        return call(self.builder, name, type, [where, I32(_align(t)), self._mask(mask, lanes), constant(type, 0)], self.memory(t))
 
     def _close_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
         """Every stride-th unit, picked from whole vectors: four times faster than a gather."""
@@ -171,19 +171,17 @@ class Frame:
         if mask is not None:
             wide = [-(-i // stride) if i < reach else lanes for i in range(lanes * stride)]  # what lies before a lane that is on
             loaded = self._masked_load(t, at, 1, lanes * stride, shuffled(b, mask, constant(mask.type, 0), wide))
-            self.aliases.mark(loaded, _base(t))
             return shuffled(b, loaded, poison(loaded.type), [i * stride for i in range(lanes)])
         starts = [*(part * lanes for part in range(stride - 1)), reach - lanes]
-        found = poison(ir.VectorType(memory_type(t.dtype), lanes))
+        found: ir.Value = poison(ir.VectorType(memory_type(t.dtype), lanes))
         for part, start in enumerate(starts):
             first = b.gep(at, [I64(start)], source_etype=memory_type(t.dtype))
-            loaded = b.load(first, typ=found.type, align=_align(t))
-            self.aliases.mark(loaded, _base(t))
+            loaded = b.load(first, typ=found.type, align=_align(t), memory=self.memory(t))
             homes = [min(i * stride // lanes, stride - 1) for i in range(lanes)]
             found = shuffled(b, found, loaded, [lanes + i * stride - start if homes[i] == part else i for i in range(lanes)])
         return found
 
-    def _masked_store(self, t: Tensor, at: ir.Value, stride: int, stored: ir.Value, lanes: int, mask: ir.Value | None) -> ir.Value:
+    def _masked_store(self, t: Tensor, at: ir.Value, stride: int, stored: ir.Value, lanes: int, mask: ir.Value | None) -> None:
         if lanes == 1:
             stored = _one_lane(self.builder, stored)
         where, contiguous = self._places(t, at, stride, lanes)
@@ -191,7 +189,11 @@ class Frame:
         on = self._mask(mask, lanes)
         if 1 < lanes <= I64.width and t.dtype.bits < I32.width and has_narrowing_stores(self.target.isa):
             on = _unknown(self.builder, on)
-        return call(self.builder, name, VOID, [stored, where, I32(_align(t)), on])
+        call(self.builder, name, VOID, [stored, where, I32(_align(t)), on], self.memory(t))
+        if contiguous and mask is not None and lanes > 1:  # else a load of these bytes waits for the store to reach the cache
+            read = [where, I32(_align(t)), mask, constant(stored.type, 0)]
+            function = declare(self.builder.module, f"llvm.masked.load.{mangled(stored.type)}.p0", stored.type, [a.type for a in read])
+            self.builder.wrote(self.builder.select(mask, stored, constant(stored.type, 0)), function, read, self.memory(t))
 
     def _places(self, t: Tensor, at: ir.Value, stride: int, lanes: int) -> tuple[ir.Value, bool]:
         """(the address and True) for neighbours, (a vector of addresses and False) otherwise."""
@@ -199,6 +201,9 @@ class Frame:
             return at, True
         steps = ir.Constant(ir.VectorType(I64, lanes), [stride * lane for lane in range(lanes)])
         return self.builder.gep(splat(self.builder, at, lanes), [steps], source_etype=memory_type(t.dtype)), False
+
+    def memory(self, t: Tensor) -> ir.Memory:
+        return ir.Memory(t.name, frozenset([t.name])) if t.scope is Scope.register else self.memories[_base(t)]
 
     def _mask(self, mask: ir.Value | None, lanes: int) -> ir.Value:
         if mask is None:
@@ -225,7 +230,7 @@ def _unknown(b: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     register = I32 if narrow.width <= I32.width else I64
     bits = b.bitcast(mask, narrow)
     wide = b.zext(bits, register) if narrow.width < register.width else bits
-    same = b.asm(ir.FunctionType(register, [register]), "", "=r,0", [wide], False)
+    same = b.asm(ir.FunctionType(register, [register]), "", "=r,0", [wide])
     return b.bitcast(b.trunc(same, narrow) if narrow.width < register.width else same, mask.type)
 
 

@@ -1,7 +1,4 @@
-"""What llvmlite does not give directly: types, splats, intrinsics declared by full name, and which machine an ISA level means.
-
-`IRBuilder.fma` and `Module.declare_intrinsic` reject vectors (llvmlite 0.50), so every intrinsic is declared by its full mangled name.
-"""
+"""Types, splats, intrinsics declared by their full mangled names, and which machine an ISA level means."""
 
 from __future__ import annotations
 
@@ -10,16 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.core.target import Isa
 
-PTR = ir.PointerType()
-VOID = ir.VoidType()
+PTR, VOID = ir.PointerType(), ir.VoidType()
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F16, F32 = ir.HalfType(), ir.FloatType()
+F16, F32 = ir.FloatingType("half"), ir.FloatingType("float")
 
-_SHORT = {F16: "f16", F32: "f32"}
+_SHORT: dict[ir.Type, str] = {F16: "f16", F32: "f32"}
 
 
 def vector(element: ir.Type, lanes: int) -> ir.Type:
@@ -29,7 +25,7 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
 
 def lanes_of(value: ir.Value) -> int:
     """Lanes of a value; 1 for a scalar."""
-    return int(value.type.count) if isinstance(value.type, ir.VectorType) else 1
+    return value.type.count
 
 
 def same_lanes(value: ir.Value, element: ir.Type) -> ir.Type:
@@ -37,26 +33,16 @@ def same_lanes(value: ir.Value, element: ir.Type) -> ir.Type:
     return vector(element, lanes_of(value))
 
 
-class _Text(ir.Constant):  # type: ignore[misc]
-    """A vector constant given by its text; ir.Constant would write every lane, and LLVM read it."""
-
-    def __init__(self, type: ir.Type, text: str) -> None:
-        self.type, self.constant = type, text
-
-    def get_reference(self) -> str:
-        return str(self.constant)
-
-
 def constant(type: ir.Type, value: int | float) -> ir.Constant:
     """`value` in every lane of `type`."""
     if not isinstance(type, ir.VectorType):
         return ir.Constant(type, value)
-    return _Text(type, f"splat ({ir.Constant(type.element, value)})")
+    return ir.Constant(type, f"splat ({ir.Constant(type.element, value)})")
 
 
 def poison(type: ir.Type) -> ir.Constant:
     """A value that nothing may depend on."""
-    return _Text(type, "poison")
+    return ir.Constant(type, "poison")
 
 
 def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
@@ -65,7 +51,7 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
         return scalar
     type = ir.VectorType(scalar.type, lanes)
     if isinstance(scalar, ir.Constant):
-        return _Text(type, f"splat ({scalar})")
+        return ir.Constant(type, f"splat ({scalar})")
     first = builder.insert_element(poison(type), scalar, I32(0))
     return builder.shuffle_vector(first, poison(type), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
@@ -81,26 +67,23 @@ def mangled(type: ir.Type) -> str:
         return f"v{type.count}{mangled(type.element)}"
     if isinstance(type, ir.PointerType):
         return "p0"
-    return f"i{type.width}" if isinstance(type, ir.IntType) else _SHORT[type]
+    return type.text if isinstance(type, ir.IntType) else _SHORT[type]
 
 
 def declare(module: ir.Module, name: str, result: ir.Type, args: Sequence[ir.Type]) -> ir.Function:
-    """The function of this full name, declared on first use (llvmlite raises on a second declaration)."""
-    known = module.globals.get(name)
-    return known if known is not None else ir.Function(module, ir.FunctionType(result, list(args)), name)
+    """The function of this full name, declared on first use."""
+    known = module.functions.get(name)
+    return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
 def stack(builder: ir.IRBuilder, type: ir.Type, name: str = "") -> ir.Value:
     """The address of a stack slot that lives as long as the function's call; mem2reg makes a register of it where it can."""
-    with builder.goto_entry_block():
-        slot = builder.alloca(type, name=name)
-    slot.type = PTR  # llvmlite still gives allocas a typed pointer
-    return slot
+    return builder.alloca(type, name)
 
 
-def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
-    """Call a function by full name; its type is that of the arguments."""
-    return builder.call(declare(builder.module, name, result, [a.type for a in args]), list(args))
+def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value], memory: ir.Memory = ir.NOWHERE) -> ir.Value:
+    """Call an intrinsic by full name; its type is that of the arguments. memory: what it reads, or writes if it has no result."""
+    return builder.call(declare(builder.module, name, result, [a.type for a in args]), args, memory)
 
 
 def pointwise(builder: ir.IRBuilder, name: str, *args: ir.Value) -> ir.Value:

@@ -81,8 +81,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from llvmlite import ir
-
+from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, affine, load_first, loop, repeat, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
@@ -148,7 +147,7 @@ class Kernel:
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (ptr src, ptr wei, ptr acc) for this kernel, internal to the module; defined on first use."""
     kernel = _canonical(kernel)
-    known = module.globals.get(kernel.name)
+    known = module.functions.get(kernel.name)
     if known is not None:
         return known
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR]), kernel.name)
@@ -260,7 +259,7 @@ class _Emitter:
     def prefetch(self, panels: Panels, wei: ir.Value) -> None:
         """The row of wei that comes AHEAD of this one, into the first-level cache; beyond the last it is harmless."""
         for v in range(panels.vectors):
-            at = self.element(WEI, wei, AHEAD * self.kernel.wei_row_stride + self.columns(v * self.target.lanes))
+            at = self.element(WEI, wei, AHEAD * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
             call(self.builder, "llvm.prefetch.p0", VOID, [at, I32(0), I32(FIRST_LEVEL), I32(1)])
 
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
@@ -285,7 +284,7 @@ class _Emitter:
         type, dtype = lane_type(self.kernel.dtypes), self.kernel.dtypes[SRC]
         if size == self.kernel.group:
             return self.builder.load(src, typ=type, align=dtype.bits // 8)
-        whole = I32(0)
+        whole: ir.Value = I32(0)
         for i in range(size):
             one = self.builder.load(self.element(SRC, src, i), typ=memory_type(dtype), align=dtype.bits // 8)
             whole = self.builder.or_(whole, self.builder.shl(self.builder.zext(one, I32), I32(i * dtype.bits)))

@@ -27,8 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
-from llvmlite import ir
-
+from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, affine, load_first, repeat, store_first
 from benchgraph.codegen.convert import cast, memory_type
 from benchgraph.codegen.intrinsics import I16, I32, I64, PTR, VOID, constant, lanes_of, poison, same_lanes, shuffled, stack, vector
@@ -64,7 +63,7 @@ class Packing:
 
 def define(module: ir.Module, packing: Packing, target: Target) -> ir.Function:
     """The function void (ptr src, ptr dst) for this packing, internal to the module; defined on first use."""
-    known = module.globals.get(packing.name)
+    known = module.functions.get(packing.name)
     if known is not None:
         return known
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR]), packing.name)

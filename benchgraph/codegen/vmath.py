@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I32, constant, has_rounding, pointwise, same_lanes
 from benchgraph.core.target import Isa
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 
-from llvmlite import ir
-
-from benchgraph.codegen import microkernel
+from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.blocks import advanced
 from benchgraph.codegen.convert import value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
@@ -112,9 +110,8 @@ def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int)
     """
     lanes = target.lanes
     operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
-    factor, sink = ir.GlobalVariable(module, operand, "factor"), ir.GlobalVariable(module, ir.ArrayType(total, accumulators), "sink")
-    factor.initializer, sink.initializer = constant(operand, _FACTOR[dtypes[0]]), ir.Constant(sink.value_type, None)
-    factor.type = sink.type = PTR  # llvmlite still gives globals a typed pointer
+    factor = ir.GlobalVariable(module, constant(operand, _FACTOR[dtypes[0]]), "factor")
+    sink = ir.GlobalVariable(module, ir.Constant(ir.ArrayType(total, accumulators), "zeroinitializer"), "sink")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
     function.linkage = "internal"
     entry, turn, done = (function.append_basic_block(name) for name in ("entry", "turn", "done"))

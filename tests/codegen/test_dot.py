@@ -8,8 +8,8 @@ import re
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.codegen.dot import dot, lane_type
 from benchgraph.codegen.intrinsics import F32, I32, PTR, VOID, vector
 from benchgraph.codegen.microkernel import Kernel, define

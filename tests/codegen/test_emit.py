@@ -7,10 +7,9 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from llvmlite import ir
 from numpy.typing import NDArray
 
-from benchgraph.codegen import microkernel
+from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import LINE_BYTES, thread_stride
 from benchgraph.core.dtypes import DType
@@ -315,6 +314,30 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
     text = jit(emit(Module(f), host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" in loop[: loop.index("br i1")]
+
+
+def test_a_loop_that_may_have_no_iteration_reads_nothing_in_front_of_it() -> None:
+    bia, dst, n = param("bia", F32, 1), param("dst", F32, 4096), param("n", S64, 1)
+    inner = For(VAR_J, Load(n, (Const(0),)), Store(dst, (VAR_J,), unary(UnOp.neg, Load(bia, (Const(0),)))))
+    text = emit(Module(Func("main", (bia, dst, n), For(VAR_I, Const(7), inner))), host())
+    assert text.index("load i64") < text.index('"i.body":') < text.index('"j.body":') < text.index("load float")
+
+
+def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
+    dst = param("dst", F32, 4096)
+    value = cast(floordiv(VAR_I, 7), F32)
+    inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
+    text = emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host())
+    assert text.index('"i.body":') < text.index("sdiv") < text.index('"j.body":')
+
+
+def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:
+    """The load would wait for the store to reach the cache."""
+    src, tmp, dst = (param(name, F32, 16) for name in ("src", "tmp", "dst"))
+    at, mask = (Ramp(Const(0), 1, 16),), Binary(BinOp.lt, Ramp(Const(0), 1, 16), Broadcast(Const(13), 16))
+    body = seq(Store(tmp, at, Load(src, at, mask), mask), Store(dst, at, Load(tmp, at, mask), mask))
+    text = emit(Module(Func("main", (src, tmp, dst), body)), host())
+    assert (text.count('call <16 x float> @"llvm.masked.load'), text.count('call void @"llvm.masked.store')) == (1, 2)
 
 
 # ---- instruction sets ------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.microkernel import F32, Kernel, define
 from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows

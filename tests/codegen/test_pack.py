@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
+from benchgraph.codegen import ir
 from benchgraph.codegen.pack import Packing, define, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
@@ -110,7 +110,7 @@ def test_columns_of_a_tile(lanes: int) -> None:
 
     class Shuffles:
         def shuffle_vector(self, a: np.ndarray, b: np.ndarray, mask: ir.Constant) -> np.ndarray:
-            return np.concatenate([a, b])[[int(i.constant) for i in mask.constant]]
+            return np.concatenate([a, b])[list(mask.value)]
 
     tile = np.arange(lanes * lanes).reshape(lanes, lanes)
     np.testing.assert_array_equal(transposed(Shuffles(), list(tile)), tile.T)

@@ -9,11 +9,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from llvmlite import ir
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from benchgraph.codegen import vmath
+from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, vector
 from benchgraph.core.target import Isa, host
 from benchgraph.runtime.code import Code, load

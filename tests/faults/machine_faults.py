@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from llvmlite import ir
-
-from benchgraph.codegen import convert, dot, microkernel, pack
+from benchgraph.codegen import convert, dot, ir, microkernel, pack
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.core.dtypes import DType

@@ -1,0 +1,285 @@
+"""The builder: one method per instruction, which writes it and gives its value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from benchgraph.codegen.ir.module import Block, Function, Module, Phi
+from benchgraph.codegen.ir.values import ANYWHERE, I1, PTR, VOID, Constant, FunctionType, IntType, Memory, Type, Value, VectorType, quoted
+
+_WHERE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class IRBuilder:
+    """Appends to `block`, its position. Operands of an instruction have the types that LLVM asks for; its verifier says where not."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self._numbers = block.function.numbers
+
+    @property
+    def function(self) -> Function:
+        return self.block.function
+
+    @property
+    def module(self) -> Module:
+        return self.function.module
+
+    # -- blocks
+
+    def append_basic_block(self, name: str = "block", changed: Collection[Memory] = (ANYWHERE,)) -> Block:
+        """A new block of the function, entered from this one or from blocks that it dominates: what is computed here is known there.
+
+        changed: what may be written between the end of this block and the new one.
+        """
+        block = self.function.append_basic_block(name)
+        block.known = self.block.known.copy()
+        block.read = {text: (v, m) for text, (v, m) in self.block.read.items() if not any(m.may_overlap(c) for c in changed)}
+        return block
+
+    def position_at_end(self, block: Block) -> None:
+        self.block = block
+
+    def branch(self, target: Block) -> None:
+        self.block.lines.append(f"br label {target.ref}")
+
+    def cbranch(self, condition: Value, then: Block, otherwise: Block) -> None:
+        self.block.lines.append(f"br i1 {condition.ref}, label {then.ref}, label {otherwise.ref}")
+
+    def ret_void(self) -> None:
+        self.block.lines.append("ret void")
+
+    @contextmanager
+    def if_then(self, condition: Value) -> Iterator[None]:
+        """What is built inside runs where the condition holds."""
+        then, after = self.append_basic_block("then"), self.append_basic_block("after")
+        self.cbranch(condition, then, after)
+        self.position_at_end(then)
+        yield
+        self.branch(after)
+        self.position_at_end(after)
+
+    @contextmanager
+    def if_else(self, condition: Value) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
+        """Two contexts, one to build in for each outcome."""
+        then, otherwise, after = (self.append_basic_block(name) for name in ("then", "else", "after"))
+        self.cbranch(condition, then, otherwise)
+        yield self._within(then, after), self._within(otherwise, after)
+        self.position_at_end(after)
+
+    @contextmanager
+    def _within(self, block: Block, after: Block) -> Iterator[None]:
+        self.position_at_end(block)
+        yield
+        self.branch(after)
+
+    def phi(self, type: Type, name: str = "") -> Phi:
+        phi = Phi(type, f"%{quoted(self.function.unique(name))}" if name else self._new())
+        self.block.phis.append(phi)
+        return phi
+
+    # -- memory and calls
+
+    def alloca(self, type: Type, name: str = "") -> Value:
+        """The address of a stack slot, made where the function is entered."""
+        slot = Value(PTR, f"%{quoted(self.function.unique(name))}" if name else self._new())
+        self.function.slots.append(f"{slot.ref} = alloca {type.text}")
+        return slot
+
+    def load(self, pointer: Value, *, typ: Type, align: int = 0, memory: Memory = ANYWHERE) -> Value:
+        """align: bytes; 0 for what the type has by itself."""
+        return self._read(typ, _load(typ, pointer, align), memory)
+
+    def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE) -> None:
+        self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}", memory)
+        self.block.read[_load(value.type, pointer, align)] = value, memory
+
+    def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE) -> Value:
+        """A function with a result is an intrinsic, which may read this memory; one without writes it."""
+        result = function.function_type.return_type
+        if result != VOID:
+            return self._read(result, _call(result, function.ref, args), memory)
+        self._written(_call(result, function.ref, args), memory)
+        return Value(VOID, "")
+
+    def asm(self, type: FunctionType, text: str, constraints: str, args: Sequence[Value]) -> Value:
+        """Assembly that only computes."""
+        return self._computed(type.return_type, _call(type.return_type, f'asm "{text}", "{constraints}"', args))
+
+    def wrote(self, value: Value, function: Function, args: Sequence[Value], memory: Memory) -> None:
+        """From what was just written it follows that this call would read this value."""
+        self.block.read[_call(value.type, function.ref, args)] = value, memory
+
+    def _read(self, type: Type, text: str, memory: Memory) -> Value:
+        block = self.block
+        found = block.read.get(text)
+        if found is None:
+            value = Value(type, self._new())
+            found = block.read[text] = value, memory
+            block.lines.append(f"{value.ref} = {text}{memory.marks}")
+        return found[0]
+
+    def _written(self, text: str, memory: Memory) -> None:
+        block = self.block
+        block.read = {text: found for text, found in block.read.items() if not memory.may_overlap(found[1])}
+        block.lines.append(text + memory.marks)
+
+    # -- instructions that only compute
+
+    def gep(self, pointer: Value, indices: Sequence[Value], *, source_etype: Type, inbounds: bool = False) -> Value:
+        if len(indices) == 1 and isinstance(indices[0], Constant) and indices[0].value == 0:
+            return pointer
+        many = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
+        result = PTR if many is None else VectorType(PTR, many.count)
+        flag = "inbounds " if inbounds else ""
+        return self._computed(result, f"getelementptr {flag}{source_etype.text}, {pointer}, {', '.join(map(str, indices))}")
+
+    def add(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        x, y = _known(a), _known(b)
+        if x is not None and y is not None:
+            return Constant(a.type, x + y)
+        return a if y == 0 else b if x == 0 else self._binary("add", a, b, flags)
+
+    def mul(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        x, y = _known(a), _known(b)
+        if x is not None and y is not None:
+            return Constant(a.type, x * y)
+        if x == 0 or y == 1:
+            return a
+        return b if y == 0 or x == 1 else self._binary("mul", a, b, flags)
+
+    def sub(self, a: Value, b: Value) -> Value:
+        return self._binary("sub", a, b)
+
+    def sdiv(self, a: Value, b: Value) -> Value:
+        return self._binary("sdiv", a, b)
+
+    def srem(self, a: Value, b: Value) -> Value:
+        return self._binary("srem", a, b)
+
+    def shl(self, a: Value, b: Value) -> Value:
+        return self._binary("shl", a, b)
+
+    def lshr(self, a: Value, b: Value) -> Value:
+        return self._binary("lshr", a, b)
+
+    def ashr(self, a: Value, b: Value) -> Value:
+        return self._binary("ashr", a, b)
+
+    def and_(self, a: Value, b: Value) -> Value:
+        return self._binary("and", a, b)
+
+    def or_(self, a: Value, b: Value) -> Value:
+        return self._binary("or", a, b)
+
+    def xor(self, a: Value, b: Value) -> Value:
+        return self._binary("xor", a, b)
+
+    def fadd(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self._binary("fadd", a, b, flags)
+
+    def fsub(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self._binary("fsub", a, b, flags)
+
+    def fmul(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self._binary("fmul", a, b, flags)
+
+    def fdiv(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self._binary("fdiv", a, b, flags)
+
+    def trunc(self, a: Value, type: Type) -> Value:
+        return self._converted("trunc", a, type)
+
+    def zext(self, a: Value, type: Type) -> Value:
+        return self._converted("zext", a, type)
+
+    def sext(self, a: Value, type: Type) -> Value:
+        return self._converted("sext", a, type)
+
+    def fptrunc(self, a: Value, type: Type) -> Value:
+        return self._converted("fptrunc", a, type)
+
+    def fpext(self, a: Value, type: Type) -> Value:
+        return self._converted("fpext", a, type)
+
+    def fptosi(self, a: Value, type: Type) -> Value:
+        return self._converted("fptosi", a, type)
+
+    def sitofp(self, a: Value, type: Type) -> Value:
+        return self._converted("sitofp", a, type)
+
+    def uitofp(self, a: Value, type: Type) -> Value:
+        return self._converted("uitofp", a, type)
+
+    def bitcast(self, a: Value, type: Type) -> Value:
+        return self._converted("bitcast", a, type)
+
+    def neg(self, a: Value) -> Value:
+        return self.sub(Constant(a.type, "zeroinitializer"), a)
+
+    def fneg(self, a: Value) -> Value:
+        return self._computed(a.type, f"fneg {a}")
+
+    def icmp_signed(self, where: str, a: Value, b: Value) -> Value:
+        return self._compared("icmp", _WHERE[where] if where in ("==", "!=") else f"s{_WHERE[where]}", a, b)
+
+    def icmp_unsigned(self, where: str, a: Value, b: Value) -> Value:
+        return self._compared("icmp", _WHERE[where] if where in ("==", "!=") else f"u{_WHERE[where]}", a, b)
+
+    def fcmp_ordered(self, where: str, a: Value, b: Value) -> Value:
+        """where: a comparison, or ord."""
+        return self._compared("fcmp", where if where == "ord" else f"o{_WHERE[where]}", a, b)
+
+    def fcmp_unordered(self, where: str, a: Value, b: Value) -> Value:
+        """where: a comparison, or uno."""
+        return self._compared("fcmp", where if where == "uno" else f"u{_WHERE[where]}", a, b)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self._computed(a.type, f"select {condition}, {a}, {b}")
+
+    def extract_element(self, vector: Value, index: Value) -> Value:
+        return self._computed(vector.type.element, f"extractelement {vector}, {index}")
+
+    def insert_element(self, vector: Value, value: Value, index: Value) -> Value:
+        return self._computed(vector.type, f"insertelement {vector}, {value}, {index}")
+
+    def shuffle_vector(self, a: Value, b: Value, lanes: Constant) -> Value:
+        return self._computed(VectorType(a.type.element, lanes.type.count), f"shufflevector {a}, {b}, {lanes}")
+
+    def _new(self) -> str:
+        return f"%.{next(self._numbers)}"
+
+    def _computed(self, type: Type, text: str) -> Value:
+        block = self.block
+        value = block.known.get(text)
+        if value is None:
+            value = block.known[text] = Value(type, f"%.{next(self._numbers)}")
+            block.lines.append(f"{value.ref} = {text}")
+        return value
+
+    def _binary(self, name: str, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self._computed(a.type, f"{' '.join([name, *flags])} {a.type.text} {a.ref}, {b.ref}")
+
+    def _compared(self, name: str, where: str, a: Value, b: Value) -> Value:
+        result = VectorType(I1, a.type.count) if isinstance(a.type, VectorType) else I1
+        return self._computed(result, f"{name} {where} {a.type.text} {a.ref}, {b.ref}")
+
+    def _converted(self, name: str, a: Value, type: Type) -> Value:
+        return a if a.type == type else self._computed(type, f"{name} {a} to {type.text}")
+
+
+def _known(a: Value) -> int | None:
+    return a.value if isinstance(a, Constant) and isinstance(a.type, IntType) and isinstance(a.value, int) else None
+
+
+def _aligned(align: int) -> str:
+    return f", align {align}" if align else ""
+
+
+def _load(type: Type, pointer: Value, align: int) -> str:
+    return f"load {type.text}, ptr {pointer.ref}{_aligned(align)}"
+
+
+def _call(result: Type, what: str, args: Sequence[Value]) -> str:
+    return f"call {result.text} {what}({', '.join(map(str, args))})"

@@ -1,0 +1,111 @@
+"""Modules, functions and blocks: what instructions are appended to, and what prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from benchgraph.codegen.ir.values import PTR, Argument, Constant, FunctionType, Memory, Metadata, Type, Value, quoted
+
+
+class Module:
+    """Functions and variables by name, and metadata."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.functions, self.variables = dict[str, Function](), dict[str, GlobalVariable]()
+        self._metadata = dict[str, Metadata]()
+
+    def add_metadata(self, parts: Sequence[str | Metadata]) -> Metadata:
+        """The node of these strings and nodes; one for equal parts."""
+        text = f"!{{{', '.join(p.ref if isinstance(p, Metadata) else f'!{quoted(p)}' for p in parts)}}}"
+        return self._metadata.setdefault(text, Metadata(f"!{len(self._metadata)}"))
+
+    def get_unique_name(self, name: str) -> str:
+        """The name, with a number if a function has it already."""
+        numbered = (f"{name}.{i}" for i in count(1))
+        return name if name not in self.functions else next(n for n in numbered if n not in self.functions)
+
+    def __str__(self) -> str:
+        named = [*(v.text() for v in self.variables.values()), *(f.text() for f in self.functions.values())]
+        nodes = (f"{node.ref} = {text}" for text, node in self._metadata.items())
+        return "\n".join([f"; ModuleID = {quoted(self.name)}", *named, *nodes, ""])
+
+
+class GlobalVariable(Value):
+    """Its address."""
+
+    __slots__ = ("_definition",)
+
+    def __init__(self, module: Module, initializer: Constant, name: str) -> None:
+        super().__init__(PTR, f"@{quoted(name)}")
+        self._definition = f"{self.ref} = global {initializer}"
+        module.variables[name] = self
+
+    def text(self) -> str:
+        return self._definition
+
+
+class Function(Value):
+    """A declaration until it has blocks. Its arguments have names of their own."""
+
+    __slots__ = ("_names", "args", "attributes", "blocks", "function_type", "linkage", "module", "name", "numbers", "slots")
+
+    def __init__(self, module: Module, type: FunctionType, name: str) -> None:
+        if name in module.functions:
+            raise ValueError(f"module {module.name} has a {name} already")
+        super().__init__(PTR, f"@{quoted(name)}")
+        self.module, self.function_type, self.name = module, type, name
+        self.args = [Argument(t, f"%arg{i}") for i, t in enumerate(type.args)]
+        self.linkage, self.attributes = "", set[str]()
+        self.blocks, self.slots = list[Block](), list[str]()
+        self.numbers, self._names = count(), dict[str, int]()
+        module.functions[name] = self
+
+    def append_basic_block(self, name: str = "block") -> Block:
+        block = Block(self, self.unique(name))
+        self.blocks.append(block)
+        return block
+
+    def unique(self, name: str) -> str:
+        """The name, with a number if the function has it already. Values without a name are numbers after a dot."""
+        taken = self._names.get(name, 0)
+        self._names[name] = taken + 1
+        return f"{name}.{taken}" if taken else name
+
+    def text(self) -> str:
+        result, attributes = self.function_type.return_type.text, "".join(f" {a}" for a in sorted(self.attributes))
+        if not self.blocks:
+            return f"declare {result} {self.ref}({', '.join(a.type.text for a in self.args)}){attributes}"
+        args = ", ".join(" ".join([a.type.text, *a.attributes, a.ref]) for a in self.args)
+        head = " ".join(word for word in ("define", self.linkage, result) if word)
+        entry, *others = self.blocks
+        text = [f"{head} {self.ref}({args}){attributes} {{", *entry.text(self.slots), *(line for b in others for line in b.text()), "}"]
+        return "\n".join(text)
+
+
+class Phi(Value):
+    __slots__ = ("incoming",)
+
+    def __init__(self, type: Type, ref: str) -> None:
+        super().__init__(type, ref)
+        self.incoming = list[tuple[Value, Block]]()
+
+    def add_incoming(self, value: Value, block: Block) -> None:
+        self.incoming.append((value, block))
+
+    def line(self) -> str:
+        return f"{self.ref} = phi {self.type.text} {', '.join(f'[{value.ref}, {block.ref}]' for value, block in self.incoming)}"
+
+
+class Block:
+    """known: values of the instructions that only compute, by their text, here and in the blocks that dominate this one. read: of those
+    that read memory, as long as nothing is written that may overlap it, with what they read."""
+
+    def __init__(self, function: Function, name: str) -> None:
+        self.function, self.name, self.ref = function, name, f"%{quoted(name)}"
+        self.phis, self.lines = list[Phi](), list[str]()
+        self.known, self.read = dict[str, Value](), dict[str, tuple[Value, Memory]]()
+
+    def text(self, slots: Sequence[str] = ()) -> list[str]:
+        return [f"{quoted(self.name)}:", *slots, *(phi.line() for phi in self.phis), *self.lines]

@@ -1,0 +1,178 @@
+"""Types and values of LLVM IR, and how each is spelt."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+
+class Type:
+    """Equal for equal texts. count: lanes. element: the type of a lane. width: bits of an integer, else 0."""
+
+    count, width = 1, 0
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def element(self) -> Type:
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Type) and self.text == other.text)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text})"
+
+
+class VoidType(Type):
+    def __init__(self) -> None:
+        super().__init__("void")
+
+
+class PointerType(Type):
+    def __init__(self) -> None:
+        super().__init__("ptr")
+
+
+class FloatingType(Type):
+    """float, half or bfloat. Literals are of float alone."""
+
+
+class IntType(Type):
+    """Called, it gives a literal."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(f"i{width}")
+        self.width = width
+
+    def __call__(self, value: int) -> Constant:
+        return Constant(self, value)
+
+
+class VectorType(Type):
+    def __init__(self, element: Type, count: int) -> None:
+        super().__init__(f"<{count} x {element.text}>")
+        self.lane, self.count = element, count
+
+    @property
+    def element(self) -> Type:
+        return self.lane
+
+
+class ArrayType(Type):
+    def __init__(self, element: Type, count: int) -> None:
+        super().__init__(f"[{count} x {element.text}]")
+
+
+class LiteralStructType(Type):
+    def __init__(self, elements: Sequence[Type]) -> None:
+        super().__init__(f"{{{', '.join(e.text for e in elements)}}}")
+        self.elements = tuple(elements)
+
+
+class FunctionType(Type):
+    def __init__(self, return_type: Type, args: Sequence[Type]) -> None:
+        super().__init__(f"{return_type.text} ({', '.join(a.text for a in args)})")
+        self.return_type, self.args = return_type, tuple(args)
+
+
+I1, PTR, VOID = IntType(1), PointerType(), VoidType()
+
+# ---- values
+
+
+class Value:
+    """ref: how operands spell it."""
+
+    __slots__ = ("ref", "type")
+
+    def __init__(self, type: Type, ref: str) -> None:
+        self.type, self.ref = type, ref
+
+    def __str__(self) -> str:
+        """With its type."""
+        return f"{self.type.text} {self.ref}"
+
+
+class Constant(Value):
+    """value: a number, a list of them for a vector, or text: poison, zeroinitializer, splat (...)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, type: Type, value: int | float | str | Sequence[int]) -> None:
+        self.value = value
+        super().__init__(type, _literal(type, value))
+
+
+class Argument(Value):
+    """name and attributes may be set until it is used."""
+
+    __slots__ = ("attributes",)
+
+    def __init__(self, type: Type, ref: str) -> None:
+        super().__init__(type, ref)
+        self.attributes = list[str]()
+
+    @property
+    def name(self) -> str:
+        return self.ref[1:]
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.ref = f"%{name}"
+
+    def add_attribute(self, attribute: str) -> None:
+        self.attributes.append(attribute)
+
+
+class Metadata:
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: str) -> None:
+        self.ref = ref
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an access touches. overlaps: names of the memories that it may share bytes with, its own one too; None: any.
+
+    marks: what the instruction ends in to say the same to LLVM, alias scopes.
+    """
+
+    name: str
+    overlaps: frozenset[str] | None
+    marks: str = ""
+
+    def may_overlap(self, other: Memory) -> bool:
+        return self.overlaps is None or other.overlaps is None or other.name in self.overlaps
+
+
+ANYWHERE, NOWHERE = Memory("anywhere", None), Memory("nowhere", frozenset())
+
+
+def _float(value: float) -> str:
+    """A number of f32 as LLVM spells it: the bits of the same number in f64."""
+    single: float = struct.unpack("f", struct.pack("f", value))[0]
+    return f"0x{struct.unpack('Q', struct.pack('d', single))[0]:016x}"
+
+
+def _literal(type: Type, value: int | float | str | Sequence[int]) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return _float(value) if isinstance(type, FloatingType) else str(int(value))
+    return f"<{', '.join(f'{type.element.text} {v}' for v in value)}>"
+
+
+@cache
+def quoted(name: str) -> str:
+    return '"' + "".join(c if c.isascii() and (c.isalnum() or c in " ._-$") else f"\\{b:02x}" for c in name for b in c.encode()) + '"'
