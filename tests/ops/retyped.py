@@ -37,24 +37,26 @@ def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
     """A selection of these: every sample in one combination, and of any two type variables every pair of dtypes that is legal.
 
-    A dtype is converted where it is read or written, whatever the third port's is. The pairs are spread over the samples.
+    A dtype is converted where it is read or written, whatever the third port's is. The pairs are spread over the samples. What comes out
+    as a sample of the row itself is left out.
     """
     samples = [options for options in in_every_dtype(row) if options]
     by_dtypes: dict[tuple[tuple[DType, ...], ...], list[Sample]] = {}
     for s in (s for options in samples for s in options):
         by_dtypes.setdefault((s.dtypes, s.out_dtypes), []).append(s)
     chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples)]
-    shown = {pair for s in chosen for pair in _pairs(row, s)}
+    shown = {pair for s in (*row.samples, *chosen) for pair in _pairs(row, s)}
     for i, options in enumerate(by_dtypes.values()):
         if not _pairs(row, options[0]) <= shown:
             chosen.append(options[i % len(options)])
             shown |= _pairs(row, chosen[-1])
-    return tuple(chosen)
+    own = [call_of(row.kind, s) for s in row.samples]
+    return tuple(s for s in chosen if call_of(row.kind, s) not in own)
 
 
 def _pairs(row: OpSpec, sample: Sample) -> set[tuple[tuple[str, DType], ...]]:
     """Any two type variables with their dtypes; the one if there is one."""
-    found = sorted(used(row, sample))
+    found = sorted(used(row, sample), key=lambda pair: (pair[0], pair[1].value))
     return set(combinations(found, min(2, len(found))))
 
 
