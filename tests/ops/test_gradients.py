@@ -18,13 +18,14 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import OPS, call_of, spec, with_defaults
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Call, OpSpec, Sample
+from tests.table import by_row
 
 STEP = 2.0**-16  # the error of a central difference is then about STEP**2 times the third derivative, and 2**-52 / STEP: both below 1e-9
 DIRECTIONS = 4
 RTOL = 1e-6
 
 BACKWARD = [row for row in OPS.values() if row.gradient_of]
-SAMPLES = [pytest.param(row, s, id=f"{row.kind}-{i}") for row in BACKWARD for i, s in enumerate(row.samples)]
+SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in BACKWARD for i, s in enumerate(row.samples)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def check(row: OpSpec, p: Problem, rng: np.random.Generator) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("row", "sample"), SAMPLES)
+@by_row(SAMPLES)
 def test_the_gradient_is_the_numerical_derivative_of_the_forward_reference(row: OpSpec, sample: Sample) -> None:
     rng = np.random.default_rng(7)
     assert any(check(row, problem_of(row, sample, seed), rng) for seed in range(5)), "no data without a kink in five tries"

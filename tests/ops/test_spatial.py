@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.spatial import ONES, Windows, channel_axis, check_pads, data_shape, spatial_axes, spatial_dims, windows
+from tests.table import by_row
 
 NCX, NXC = Attrs(data_format="NCX"), Attrs(data_format="NXC")
 
@@ -41,10 +44,10 @@ def test_pads_are_as_given_and_one_per_dim_unless_they_do_not_matter() -> None:
             windows(geometry(**{name: ()}), (8,), (3,))
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, 5])
-@pytest.mark.parametrize("dilation", [1, 2])
-@pytest.mark.parametrize("kernel", [1, 2, 3, 4])
-@pytest.mark.parametrize("size", [1, 6, 7, 13])
+@by_row(
+    (f"size {size}", f"kernel {kernel}, dilation {dilation}, stride {stride}", (size, kernel, dilation, stride))
+    for size, kernel, dilation, stride in product((1, 6, 7, 13), (1, 2, 3, 4), (1, 2), (1, 2, 3, 5))
+)
 def test_same_gives_a_window_for_every_stride_begun_and_splits_the_pads_evenly(size: int, kernel: int, dilation: int, stride: int) -> None:
     for auto, sign in (("SAME_UPPER", 1), ("SAME_LOWER", -1)):
         found = windows(geometry(strides=(stride,), dilations=(dilation,), auto_pad=auto, pads_begin=(9,)), (size,), (kernel,))

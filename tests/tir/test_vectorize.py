@@ -15,6 +15,7 @@ from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import exprs, tensors, walk, walk_expr
+from tests.table import by_row
 from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32), param("h", 64, dtype=DType.bf16)
@@ -57,9 +58,12 @@ def test_sum(n: int, golden) -> None:
     golden(text(total(n)))
 
 
-@pytest.mark.parametrize("isa", ["avx512_core", "avx2", "portable"])
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 31, 32, 33, 67, 129])
-@pytest.mark.parametrize("op", [BinOp.add, BinOp.mul, BinOp.min, BinOp.max])
+@by_row(
+    (isa, f"{op.value} of {n}", (op, n, isa))
+    for isa in ("avx512_core", "avx2", "portable")
+    for n in (1, 3, 4, 5, 31, 32, 33, 67, 129)
+    for op in (BinOp.add, BinOp.mul, BinOp.min, BinOp.max)
+)
 def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
     vectorized(total(n, op), isa=isa)
 
