@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.runtime.executable import Executable
 
 
 def compiled(kind: str, attrs: Attrs, *srcs: Array) -> Reals:
     """dst of an op on f32 inputs, as float64."""
-    b = GraphBuilder()
-    b.append(kind, tuple(b.input(src.shape) for src in srcs), attrs)
-    (p,) = partitions(b.graph(), Policy.one_op_each)
-    dst = np.full(p.outputs[0].known_shape, np.nan, np.float32)
-    compile_partition(p).bind([np.ascontiguousarray(src, np.float32) for src in srcs], [dst])()
+    executable = _executable(kind, attrs, tuple(src.shape for src in srcs))
+    dst = np.full(executable.signature.outputs[0].shape, np.nan, np.float32)
+    executable.bind([np.ascontiguousarray(src, np.float32) for src in srcs], [dst])()
     return dst.astype(np.float64)
+
+
+@cache
+def _executable(kind: str, attrs: Attrs, shapes: tuple[Shape, ...]) -> Executable:
+    """Compiled once for all that is to hold of its results. No test that changes the compiler may use it."""
+    b = GraphBuilder()
+    b.append(kind, tuple(b.input(shape) for shape in shapes), attrs)
+    (p,) = partitions(b.graph(), Policy.one_op_each)
+    return compile_partition(p)
