@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from benchgraph.harness.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, in_turns, judge, moved
 
@@ -27,6 +26,8 @@ class Machine:
     outliers: float = 0.05
 
     def series(self, rng: np.random.Generator, n: int, sd: float, rho: float) -> np.ndarray:
+        from scipy.signal import lfilter  # a second of importing, which tests of other files need not wait for
+
         return lfilter([sd * np.sqrt(1 - rho**2)], [1, -rho], rng.normal(size=n), zi=[rho * sd * rng.normal()])[0]
 
     def late(self, rng: np.random.Generator, n: int) -> np.ndarray:
