@@ -16,6 +16,7 @@ return %3                             %4 = Reorder(%1)
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
@@ -92,4 +93,15 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return True
+    return not _transposes_wei(g, op)
+
+
+def _transposes_wei(g: Graph, op: Op) -> bool:
+    """One matrix of weights, made by rows that are its columns: packed for the product it goes a tile at a time, else store by store."""
+    src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
+    readers = g.consumers[op.outs[0]]
+    if len(op.ins) > 1 or len(dst) < 2 or prod(dst[:-2]) != 1 or not readers:
+        return False
+    if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[0] != op.outs[0] for r in readers):
+        return False
+    return unit_steps(op.kind, op.attrs, src, dst, inverse=True)[-1:] == (len(dst) - 2,)

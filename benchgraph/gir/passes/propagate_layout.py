@@ -14,13 +14,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
-from benchgraph.gir.build import COPY
+from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.product import K, group_of, operand_axes, product
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
+from benchgraph.tir.ir import PACKED_FROM
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -36,6 +38,8 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             if g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
+                elif (narrow := _conversion_behind(g, wei)) is not None:
+                    wei = _converted(values, nodes, wei, narrow, panels)
                 else:
                     wei = _reordered(values, nodes, wei, panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
@@ -52,12 +56,37 @@ def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     return is_conversion and g.value(wei).view is None and not viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
-def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout) -> int:
+def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None) -> int:
+    """A copy in a layout, and in a dtype if that is given."""
     v, new = values[id], max(values) + 1
     constness = Constness.runtime if v.is_constant else Constness.variable
-    values[new] = Value(new, v.dtype, v.shape, layout, constness)
-    nodes.append(Op(COPY, (id,), (new,), Attrs()))
+    values[new] = Value(new, dtype or v.dtype, v.shape, layout, constness)
+    nodes.append(Op(COPY if dtype is None else CONVERT, (id,), (new,), Attrs()))
     return new
+
+
+def _conversion_behind(g: Graph, wei: int) -> int | None:
+    """Of a view of something that is converted and that packing can convert too: what it is converted from."""
+    maker = g.producer.get(g.root(wei))
+    if g.value(wei).view is None or not isinstance(maker, Op) or maker.kind != CONVERT:
+        return None
+    (src,) = maker.ins
+    is_packed_from = g.value(src).dtype in PACKED_FROM.get(g.value(wei).dtype, ())
+    return src if maker.outs[0] == g.root(wei) and g.value(src).view is None and is_packed_from else None
+
+
+def _converted(values: dict[int, Value], nodes: list[Node], wei: int, narrow: int, layout: Layout) -> int:
+    """The narrow weights through the views of the wide ones, converted into panels."""
+    chain = [wei]
+    while (view := values[chain[-1]].view) is not None and values[view.base].view is not None:
+        chain.append(view.base)
+    base, dtype = narrow, values[narrow].dtype
+    for id in reversed(chain):
+        v, new = values[id], max(values) + 1
+        assert v.view is not None
+        values[new] = replace(v, id=new, dtype=dtype, view=replace(v.view, base=base))
+        base = new
+    return _reordered(values, nodes, base, layout, values[wei].dtype)
 
 
 def _block_activations(g: Graph, target: Target) -> Graph:
