@@ -91,8 +91,20 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
 
 
 # Rows and columns of a piece of wei that is made before the microkernel reads it, for up to so many rows of dst and for more. Long rows
-# are fetched ahead as they lie in memory; short sums cost loads and stores of dst.
-FEW_ROWS, PIECES = 6, ((16, 512), (256, 256))
+# are fetched ahead as they lie in memory; short sums cost loads and stores of dst. Measured on one thread of a Cascade Lake core that
+# others use too, weights in memory, minima of 9 in ms:
+#
+#     rows of dst, weights           16x256  8x512  16x512  4x1024  16x1024  8x2048  16x2048  4x4096
+#     1, f16 4096 x 14336              58.7   35.7    37.5    30.4     33.3    28.0     24.3    27.6
+#     1, s8 per channel, the same      86.2   68.9    68.7    56.9     64.8    41.2     38.4    46.7
+#     1, s4 by 32 rows: 32x512 44.9, 32x1024 38.5, 32x2048 28.1, 32x4096 25.0
+#
+#     rows of dst, weights          128x256  256x256  64x512  128x512  32x1024  64x1024
+#     12, f16 4096 x 4096              24.7     18.9    16.0     15.8     15.4     15.2
+#     64, f16, the same                57.3     49.0    47.9     42.8     47.1     48.2
+#     12, s8 per channel               18.4     20.3    15.2     17.6     15.1     13.6
+#     64, s8 per channel               56.9     52.1    56.6     49.8     61.2     52.4
+FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
 MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 IDLE = 0.05  # share of the cores' time that may be lost to tasks that do not come out even
@@ -108,8 +120,9 @@ def piece(k: int, n: int, nb: int, unit: int, rows: int, target: Target, *, is_p
     most, widest = (PANEL_ROWS, nb) if is_panel else PIECES[rows > FEW_ROWS]
     ks = min(k, max(most // unit, 1) * unit)
     panels = ceil(n / nb)
-    wide = (w for w in range(max(min(widest // nb, panels), 1), 0, -1) if idle(ceil(panels / w), target.cores) <= IDLE)
-    return ks, nb * next(wide, 1)
+    widths = range(max(min(widest // nb, panels), 1), 0, -1)
+    even = (w for w in widths if panels >= (1 - IDLE) * target.cores * ceil(ceil(panels / w) / target.cores) * w)
+    return ks, nb * next(even, 1)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
+from benchgraph.runtime.executable import Executable
 
 Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
 KINDS: dict[str, tuple[Weights, DType, bool]] = {}  # by name: how, the dtype of src, whether weights are transposed
@@ -101,19 +101,28 @@ def graph(name: str, m: int, groups: int, group: int, n: int) -> Graph:
     return b.graph()
 
 
-def run(g: Graph, target: Target, off: tuple[str, ...] = ()) -> tuple[dict[int, np.ndarray], int]:
-    """Outputs by id, and the bytes of temporaries of all threads together."""
+def compiled(g: Graph, target: Target, off: tuple[str, ...] = ()) -> Executable:
+    (p,) = partitions(g, Policy.fused)
+    return compile_partition(replace(p, options=Options(off=off)), target)
+
+
+def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
+    """Bytes, of two threads together."""
+    main = compiled(g, replace(host(), cores=2), off).module.main
+    return main.shared_bytes + 2 * main.thread_bytes
+
+
+def run(g: Graph, target: Target) -> dict[int, np.ndarray]:
+    """Outputs by id."""
     (p,) = partitions(g, Policy.fused)
     tensors = load_inputs(g, fill(g, seed=1))
     outs = {t.id: np.full(t.known_shape, 1, t.dtype.numpy) for t in p.outputs}
-    executable = compile_partition(replace(p, options=Options(off=off)), target)
-    executable.bind([tensors[t.id] for t in p.inputs], list(outs.values()))()
-    main = executable.module.main
-    return outs, main.shared_bytes + target.cores * main.thread_bytes
+    compiled(g, target).bind([tensors[t.id] for t in p.inputs], list(outs.values()))()
+    return outs
 
 
 def assert_right(g: Graph, target: Target) -> None:
-    found, _ = run(g, target)
+    found = run(g, target)
     want = evaluate(g, fill(g, seed=1))
     for t in g.outputs:
         assert compare(found[t.id], want[t.id], t.dtype, tolerance(g)).ok
@@ -135,15 +144,13 @@ def test_every_shape_is_right(name: str, m: int, groups: int, group: int, n: int
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("m", [1, 64])
 def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
-    target = replace(host(), cores=2)
-    small, large = (run(partial(graph, name, m, group=32)(groups=groups, n=n), target) for groups, n in ((32, 1024), (48, 1536)))
-    rows = m * (48 - 32) * 32 * DType.f32.bits // 8  # src is converted whole, and is no weight
-    assert large[1] <= 1.05 * small[1] + rows
+    small, large = (temporaries(graph(name, m, groups, 32, n)) for groups, n in ((32, 4096), (64, 8192)))
+    rows = m * (64 - 32) * 32 * DType.f32.bits // 8  # src is converted whole, and is no weight
+    assert large <= 1.05 * small + rows
 
 
 @pytest.mark.parametrize("name", ["f16", "f8", "s8_per_channel", "u8_per_row", "u4_groups"])
 def test_temporaries_grow_without_the_pass(name: str) -> None:
-    """What the test above would see: those of one k block take the place of all weights."""
-    target = replace(host(), cores=2)
-    g = graph(name, 1, 32, 32, 1024)
-    assert run(g, target, off=("convert-weights",))[1] > 8 * run(g, target)[1]
+    """What the test above would see: those of one piece take the place of all weights."""
+    g = graph(name, 1, 32, 32, 4096)
+    assert temporaries(g, off=("convert-weights",)) > 8 * temporaries(g)

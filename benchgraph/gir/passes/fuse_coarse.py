@@ -80,8 +80,8 @@ def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fus
 def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
     """second with first as a stage at its batch anchor."""
     rows = _kernel_rows(g, second)
-    if rows is None or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
-        return None
+    if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
+        return None  # a nest of one entry is made no shorter, and convert-weights may want a piece at a time
     (stage,), batch = first.stages, len(rows) - 1
     reads = list(entry_reads(g, second, shared, batch))
     wanted = {root: agreed((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
