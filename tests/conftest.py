@@ -23,7 +23,11 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
-    parser.addoption("--exhaustive", action="store_true", help="test every sample of every op in every combination of dtypes: minutes")
+    parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="test every sample of every op in every combination of dtypes, and of every shape of quantised products: minutes",
+    )
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
