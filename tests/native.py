@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -21,9 +22,13 @@ def python_calls(call: Callable[[], object]) -> list[str]:
             home = getattr(arg, "__module__", None) or type(getattr(arg, "__self__", None)).__module__
             seen.append(f"{home}.{getattr(arg, '__qualname__', arg)}")
 
+    is_collecting = gc.isenabled()
+    gc.disable()  # what hypothesis and others do at a collection is no part of the call
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
+        if is_collecting:
+            gc.enable()
     return seen[:-1]  # sys.setprofile itself
