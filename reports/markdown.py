@@ -52,23 +52,25 @@ def _reasons(cases: Sequence[CaseResult]) -> str:
 
 
 def _timings(cases: list[CaseResult]) -> str:
-    """A row per case. Per policy its median, and beside it the first one's share of the peak, the others' ratio to the first."""
-    policies = list(dict.fromkeys(t.policy for c in cases for t in c.result.timings))
-    header = ["case", *(f"{name}{more}" for name in policies for more in ((" ms", " % of peak"), (" ms", " ratio"))[name != policies[0]])]
-    rows = [[code(split(c.repro).meaning), *(cell for name in policies for cell in _cells(c.result, policies[0], name))] for c in cases]
-    means = [cell for name in policies[1:] for cell in ("", f"**{_mean(cases, policies[0], name)}**")]
-    return table(header, rows, foot=[["**geometric mean**", "", "", *means]] if len(cases) > 1 and means else [])
+    """A row per case. Per policy its median, and beside it the first one's shares of the peak, the others' ratio to the first."""
+    first, *others = list(dict.fromkeys(t.policy for c in cases for t in c.result.timings))
+    policies = [first, *others]
+    header = ["case", f"{first} ms", f"{first} % of peak", "at best", *(f"{name} {what}" for name in others for what in ("ms", "ratio"))]
+    rows = [[code(split(c.repro).meaning), *(cell for name in policies for cell in _cells(c.result, first, name))] for c in cases]
+    means = [cell for name in others for cell in ("", f"**{_mean(cases, first, name)}**")]
+    return table(header, rows, foot=[["**geometric mean**", "", "", "", *means]] if len(cases) > 1 and means else [])
 
 
-def _cells(r: Result, first: str, policy: str) -> tuple[str, str]:
-    """The median in milliseconds, and for the first policy its share of the peak, for others the ratio to the first."""
+def _cells(r: Result, first: str, policy: str) -> tuple[str, ...]:
+    """The median in milliseconds; for the first policy its share of the peak and that of the minimum, for others the ratio to the first."""
     found = {t.policy: t for t in r.timings}
     if policy not in found:
-        return "", ""
-    median_s = found[policy].timing.median_s
+        return ("", "", "") if policy == first else ("", "")
+    timing = found[policy].timing
     if policy == first:
-        return f"{median_s * 1e3:.4f}", f"{r.flops / median_s / r.peak:.0%}" if r.flops and r.peak else ""
-    return f"{median_s * 1e3:.4f}", f"{ratio_of(found[policy], found[first]):.2f}" if first in found else ""
+        shares = (f"{r.flops / s / r.peak:.0%}" if r.flops and r.peak else "" for s in (timing.median_s, timing.min_s))
+        return f"{timing.median_s * 1e3:.4f}", *shares
+    return f"{timing.median_s * 1e3:.4f}", f"{ratio_of(found[policy], found[first]):.2f}" if first in found else ""
 
 
 def _mean(cases: list[CaseResult], first: str, policy: str) -> str:
