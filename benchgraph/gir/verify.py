@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.text import print_gir
+from benchgraph.ops import spec
 
 
 class GirError(BenchgraphError):
@@ -58,6 +59,7 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
     for v in (*op.ins, *op.outs):
         if v not in g.by_id:
             raise GirError(f"{op.kind} uses %{v}, which the graph does not declare", where="Graph IR")
+    _check_types(g, op)
     for v in op.ins:
         if not written.has(v):
             raise GirError(f"{op.kind} reads %{v} before it is written\n{print_gir(g)}", where="Graph IR")
@@ -67,3 +69,18 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
             raise GirError(f"{op.kind} writes %{v}, which is a read-only view", where="Graph IR")
         if not written.add(v):
             raise GirError(f"{op.kind} writes %{v}, which already has a value\n{print_gir(g)}", where="Graph IR")
+
+
+def _check_types(g: Graph, op: Op) -> None:
+    """Results have the shapes that the row infers, and a movement leaves its elements what they are."""
+    row = spec(op.kind)
+    ins, outs = (tuple(g.value(v).type for v in ids) for ids in (op.ins, op.outs))
+    inferred = row.infer(op.attrs, ins)
+    for v, out, shape in zip(op.outs, outs, inferred, strict=False):
+        if out.shape != shape:
+            raise GirError(
+                f"{op.kind} writes %{v}, whose shape is {out.shape}; from its operands follows {shape}\n{print_gir(g)}", where="Graph IR"
+            )
+    if row.is_movement and len({t.dtype for t in (*ins, *outs)}) > 1:
+        dtypes = ", ".join(t.dtype.value for t in (*ins, *outs))
+        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {dtypes}\n{print_gir(g)}", where="Graph IR")
