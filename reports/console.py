@@ -54,11 +54,14 @@ def table(case: CaseResult, style: box.Box) -> Table:
 
 
 def notes(case: CaseResult) -> list[str]:
-    """The ratios with the intervals that the rounds of this run give them, and the reasons not to believe a number."""
+    """The ratios with the intervals that the rounds of this run give them, what Python adds, and the reasons not to believe a number."""
     first, *others = case.result.timings
     intervals = in_turns([(first.timing.samples_s, t.timing.samples_s) for t in others])
     said = [f"{t.policy} {ratio(t, first)}{_interval(found)}" for t, found in zip(others, intervals, strict=True)]
     told = [f"times over those of {first.policy}, with 95 % intervals within this run: {', '.join(said)}"] if said else []
+    asked = [f"{t.policy} {t.execute_s * 1e6:.1f}" for t in case.result.timings if t.execute_s is not None]
+    if asked:
+        told.append(f"execute from Python adds to these native calls, in microseconds: {', '.join(asked)}")
     return [*told, *(f"warning: {w}" for w in case.result.warnings)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,13 +33,17 @@ class Work:
 
 @dataclass(frozen=True)
 class Built:
-    """A graph as one contender runs it, ready to run: as a whole, and each partition alone."""
+    """A graph as one contender runs it, ready to run: as a whole, and each partition alone.
+
+    calls: the same steps from Python, for a library that has such users.
+    """
 
     label: str
     partitions: tuple[Partition, ...]
     compiled: list[Compiled]
     whole: Work
     alone: tuple[Work, ...]
+    calls: tuple[Callable[[], None], ...] = ()
 
 
 @phase("execute")
@@ -48,8 +52,9 @@ def build(graph: Graph, contender: Contender, partitions: tuple[Partition, ...],
     library = contender.library
     compiled = compile_all(partitions, library, contender.side.policy)
     streams = [_bind(graph, partitions, compiled, each) for each in inputs]
+    calls = [_call(library, *each) for each in zip(partitions, compiled, streams[0], strict=True)]
     alone = tuple(_work(library, [[s[i]] for s in streams]) for i in range(len(partitions)))
-    return Built(contender.label, partitions, compiled, _work(library, streams), alone)
+    return Built(contender.label, partitions, compiled, _work(library, streams), alone, tuple(c for c in calls if c is not None))
 
 
 def need_in_process(library: Library, cold: ColdCache, streams: int) -> None:
@@ -72,6 +77,11 @@ def _bind(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Comp
         step = c.bind([arrays[t.id] for t in p.inputs], [arrays[t.id] for t in p.outputs])
         found.append((step, tuple((t, arrays[t.id]) for t in (*p.inputs, *p.outputs))))
     return found
+
+
+def _call(library: Library, p: Partition, compiled: Compiled, step: tuple[Bound, Data]) -> Callable[[], None] | None:
+    arrays = [array for _, array in step[1]]
+    return library.caller(p, compiled, arrays[: len(p.inputs)], arrays[len(p.inputs) :])
 
 
 def _work(library: Library, streams: Sequence[Sequence[tuple[Bound, Data]]]) -> Work:

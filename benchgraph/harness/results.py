@@ -92,11 +92,20 @@ class PartitionTiming:
 
 @dataclass(frozen=True)
 class PolicyTiming:
-    """The whole graph under one policy, as one native call, and its partitions one by one."""
+    """The whole graph under one policy, as one native call, and its partitions one by one.
+
+    called: the same executions asked for from Python, partition by partition; None where that does not show.
+    """
 
     policy: str
     timing: Timing
     partitions: tuple[PartitionTiming, ...]
+    called: Timing | None = None
+
+    @property
+    def execute_s(self) -> float | None:
+        """What asking for an execution from Python adds to the native call, both at their best."""
+        return None if self.called is None else self.called.min_s - self.timing.min_s
 
     @property
     def compile_s(self) -> float:

@@ -63,6 +63,26 @@ class Cold:
         return seconds(self.chain, 1, self.clock)
 
 
+@dataclass(frozen=True)
+class Called:
+    """Executions that a Python program asks for one by one; each is all steps in order."""
+
+    steps: Sequence[Callable[[], None]]
+    times: int
+    clock: Callable[[], float]
+
+    @property
+    def executions(self) -> int:
+        return self.times
+
+    def sample(self) -> float:
+        started = self.clock()
+        for _ in range(self.times):
+            for step in self.steps:
+                step()
+        return (self.clock() - started) / self.times
+
+
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:
     """Execute once to warm up (constants are computed then), then double the executions until a sample lasts MIN_SAMPLE_S.
 

@@ -153,6 +153,7 @@ def _policy(t: PolicyTiming, r: Result) -> Json:
         "samples_s": list(t.timing.samples_s),
         "executions_per_sample": t.timing.times,
         "compile_s": t.compile_s,
+        **({} if t.called is None else {"called": {"samples_s": list(t.called.samples_s), "executions_per_sample": t.called.times}}),
         **_roofline(r.roofline(t)),
         "partitions": [_partition(p, r) for p in t.partitions],
     }
@@ -244,7 +245,7 @@ def _read_case(d: Json) -> CaseResult:
         bytes=d["bytes"],
         input_bytes=d["input_bytes"],
         accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
-        timings=tuple(PolicyTiming(policy, _read_timing(t), tuple(_read_partition(p) for p in t["partitions"])) for policy, t in timings),
+        timings=tuple(_read_policy(policy, t) for policy, t in timings),
         peak_samples=tuple(d["peak_samples"]),
         arithmetic=d.get("arithmetic", "f32"),
         arithmetic_samples=tuple(d.get("arithmetic_samples", ())),
@@ -269,6 +270,11 @@ def _read_partition(d: Json) -> PartitionTiming:
     return PartitionTiming(
         d["id"], d["kind"], tuple(d["ops"]), d["flops"], d["bytes"], d["compile_s"], _read_timing(d), d.get("is_warm", False)
     )
+
+
+def _read_policy(name: str, d: Json) -> PolicyTiming:
+    called = _read_timing(d["called"]) if "called" in d else None
+    return PolicyTiming(name, _read_timing(d), tuple(_read_partition(p) for p in d["partitions"]), called)
 
 
 def _read_timing(d: Json) -> Timing:

@@ -5,6 +5,9 @@ of each of the machine's roofs, in shuffled order, so that a change of frequency
 sampled the same way afterwards. A hot sample is as many executions as last MIN_SAMPLE_S, whose data stay in cache as they fall; a cold one
 a single execution, before which the data are flushed (cold.py). With streams, several executions run at the same time (streams.py).
 
+What `execute` from Python costs is sampled in the same rounds, where executions are so short that it shows (MOST_CALLED_S), and never mixed
+with the above: the same steps asked for one by one, through the library's API.
+
 The roofs are the arithmetic peak, in what the graph's products are in (arithmetic.py), and the bandwidth at which the machine reads as
 many bytes as the case, or the partition, must move at least: hot data of that size may lie in a cache, and the probe then reads that cache.
 Cold data cannot, so the roof for `all` is memory's. Where only a part is cold (`wei`), the roof is that of hot data, which is too high
@@ -15,9 +18,10 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import islice, repeat
 
 from benchgraph.core.config import override
 from benchgraph.core.target import current
@@ -33,12 +37,14 @@ from benchgraph.harness.distrust import distrust
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import Rounds, Sampler, calibrate, interleave, warmed
+from benchgraph.harness.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, interleave, warmed
 from benchgraph.harness.streams import threads_per_stream
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import uniform
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
+MOST_CALLED_S = 1e-3  # longer executions vary by more than a call from Python costs
+CALLED_SHARE = 4  # a sample of calls from Python has so many times fewer executions
 WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single partitions
 
 
@@ -128,27 +134,43 @@ class _Session:
         """Wholes in interleaved rounds, then single partitions likewise. nbytes: what the whole graph must move."""
         several = [b for b in built if len(b.partitions) > 1]
         share = WHOLE_SHARE if several else 1.0
-        wholes = self._sampled([b.whole for b in built], [nbytes], budget_s * share)
+        wholes, called = self._sampled([b.whole for b in built], [nbytes], budget_s * share, [b.calls for b in built])
         work = [w for b in several for w in b.alone]
-        alone = iter(self._sampled(work, [traffic(p) for b in several for p in b.partitions], budget_s * (1 - share)) if work else ())
+        sizes = [traffic(p) for b in several for p in b.partitions]
+        alone = iter(self._sampled(work, sizes, budget_s * (1 - share))[0] if work else ())
         found = []
-        for b, whole in zip(built, wholes, strict=True):  # a partition that is the whole graph takes the whole's timing
-            found.append(policy_timing(b, whole, [next(alone) for _ in b.alone] if len(b.alone) > 1 else [whole] * len(b.alone)))
+        for b, whole, calls in zip(built, wholes, called, strict=True):  # a partition that is the whole graph takes the whole's timing
+            parts = [next(alone) for _ in b.alone] if len(b.alone) > 1 else [whole] * len(b.alone)
+            found.append(policy_timing(b, whole, parts, calls))
         return found
 
-    def _sampled(self, work: Sequence[Work], sizes: Sequence[int], budget_s: float) -> list[Timing]:
-        """Timings of all work, interleaved with samples of the peak and of the bandwidths at these sizes."""
+    def _sampled(
+        self, work: Sequence[Work], sizes: Sequence[int], budget_s: float, calls: Sequence[Sequence[Callable[[], None]]] = ()
+    ) -> tuple[list[Timing], list[Timing | None]]:
+        """Timings of all work, and of the calls from Python that stand for some of it, None where they would not show; interleaved with
+        samples of the peak and of the bandwidths at these sizes."""
         samplers = [self._sampler(w) for w in work]
+        called = [self._called(s, steps) for s, steps in zip(samplers, calls, strict=False)]
         probes = [self.bench.probe(self.threads, name) for name in dict.fromkeys(("f32", self.arithmetic))]
         streams = self.bench.bandwidth(self.threads, [sys.maxsize] if self.cold.what == "all" else [n * self.streams for n in sizes])
-        sources = [*(s.sample for s in samplers), *(p.sample for p in probes), *(s.sample for s in streams)]
-        samples = interleave(sources, Rounds(budget_s, self.fixed, self.bench.clock), self.rng)
-        peaks, bandwidths = samples[len(samplers) :][: len(probes)], samples[len(samplers) + len(probes) :]
+        kinds = samplers, [c for c in called if c is not None], probes, streams
+        samples = interleave([source.sample for kind in kinds for source in kind], Rounds(budget_s, self.fixed, self.bench.clock), self.rng)
+        hot, python, peaks, bandwidths = (list(islice(each, len(kind))) for each, kind in zip(repeat(iter(samples)), kinds, strict=False))
         self.peaks += peaks[0]
         self.arithmetic_peaks += [x for found in peaks[1:] for x in found]
         for probe, found in zip(streams, bandwidths, strict=True):
             self.bandwidths.setdefault(probe.nbytes, []).extend(found)
-        return [Timing(found, s.executions) for found, s in zip(samples, samplers, strict=False)]
+        from_python = iter(python)
+        return (
+            [Timing(found, s.executions) for found, s in zip(hot, samplers, strict=True)],
+            [None if c is None else Timing(next(from_python), c.executions) for c in called],
+        )
+
+    def _called(self, native: Sampler, steps: Sequence[Callable[[], None]]) -> Called | None:
+        """A quarter of the executions that a sample of the native call has."""
+        if not steps or self.cold.is_made or self.streams > 1 or native.executions * MOST_CALLED_S < MIN_SAMPLE_S:
+            return None
+        return Called(steps, max(native.executions // CALLED_SHARE, 1), self.bench.clock)
 
     def _sampler(self, work: Work) -> Sampler:
         if not self.cold.is_made:
@@ -157,10 +179,10 @@ class _Session:
         return warmed(work.chain, evict, self.bench.clock)
 
 
-def policy_timing(built: Built, whole: Timing, alone: Sequence[Timing]) -> PolicyTiming:
-    """alone: of every partition."""
+def policy_timing(built: Built, whole: Timing, alone: Sequence[Timing], called: Timing | None = None) -> PolicyTiming:
+    """alone: of every partition. called: of the whole, asked for from Python."""
     parts = [
         PartitionTiming(i, p.kind, tuple(op.id for op in p.ops), flops(p.ops), traffic(p), c.compile_s, timing, c.is_warm)
         for i, (p, c, timing) in enumerate(zip(built.partitions, built.compiled, alone, strict=True))
     ]
-    return PolicyTiming(built.label, whole, tuple(parts))
+    return PolicyTiming(built.label, whole, tuple(parts), called)

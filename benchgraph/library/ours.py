@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchgraph.compile import SWITCHES, compile_partition
 from benchgraph.core.config import config
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
+from benchgraph.library.compiled_partition import CompiledPartition
+from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.protocol import Bound, Chain, Compiled
+from benchgraph.library.tensor import Tensor
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Array, Executable, chain
@@ -33,9 +37,27 @@ class Benchgraph:
         verbose.log_compilation(partition, executable, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
 
+    def caller(
+        self, partition: Partition, compiled: Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Callable[[], None] | None:
+        executable = compiled.executable if isinstance(compiled, _Logged) else compiled
+        assert isinstance(executable, Executable)
+        engine = Engine()
+        stream = Stream(engine)
+        made = CompiledPartition(partition, _ids(partition.inputs), _ids(partition.outputs), executable, engine)
+        ins, outs = (
+            [Tensor(t, engine, array) for t, array in zip(ports, arrays, strict=True)]
+            for ports, arrays in ((partition.inputs, inputs), (partition.outputs, outputs))
+        )
+        return lambda: made.execute(stream, ins, outs)
+
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """One native call, of which the verbose log therefore says nothing."""
         return chain([step.call if isinstance(step, verbose.Logged) else step for step in steps])
+
+
+def _ids(ports: Sequence[LogicalTensor]) -> tuple[int, ...]:
+    return tuple(t.id for t in ports)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -58,6 +58,11 @@ class Library(Protocol):
 
     def compile(self, partition: Partition) -> Compiled:
         """Compile a supported partition. Raises Unimplemented for one that is not."""
+
+    def caller(
+        self, partition: Partition, compiled: Compiled, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]
+    ) -> Callable[[], None] | None:
+        """One execution as a user's Python program asks for it, through the API, on arrays as `bind` takes them; None: nobody does."""
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """Several bound partitions as one native call, so that timing sees no interpreter between them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -97,6 +97,12 @@ class OneDnn:
     def _ask(self, part: int, ins: tuple[messages.Tensor, ...], outs: tuple[messages.Tensor, ...]) -> messages.Compiled:
         found: messages.Compiled = self.process.ask("compile", part, ins, outs)
         return found
+
+    def caller(
+        self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Callable[[], None] | None:
+        """None: it executes in a process without Python programs."""
+        return None
 
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
         """The steps as one native loop in oneDNN's process, on memory there. Raises InvalidArguments for what is not bound by this."""

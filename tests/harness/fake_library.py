@@ -24,6 +24,7 @@ from benchgraph.ops.spec import Call
 from benchgraph.partition.ir import Partition, Policy
 
 OP_S = 0.002  # per op and execution, the same for every kind
+PYTHON_S = 0.0005  # that an execution takes longer when Python asks for it
 CALL_S = 0.001  # per partition and execution on top, so that fewer partitions are faster
 COMPILE_S = 0.5
 EVICT_S = 0.25  # that making data cold takes
@@ -93,6 +94,17 @@ class FakeLibrary:
         self.clock.advance(COMPILE_S)
         self.threads.append(current().cores)
         return Compiled(self, partition)
+
+    def caller(
+        self, partition: Partition, compiled: Compiled, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+    ) -> Callable[[], None] | None:
+        """As a native call, and what Python takes for it."""
+        step = compiled.bind(inputs, outputs)
+
+        def call() -> None:
+            self.clock.advance(PYTHON_S + step.cost_s)
+
+        return call
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         return Chain(self, tuple(steps))

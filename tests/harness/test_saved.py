@@ -27,7 +27,7 @@ MEASURED = Result(
     bytes=40,
     input_bytes=24,
     accuracy=(Accuracy("partition 0 (chain)", 5, "f32", 7, 0, 1e-7, 2e-7, 1.0, 3e-8, 0.25, "fused"),),
-    timings=(PolicyTiming("fused", TIMING, (PART,)), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
+    timings=(PolicyTiming("fused", TIMING, (PART,), TIMING), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
     peak_samples=(16e9, 15e9),
     bandwidth_samples={40: (5e9, 4e9), 64: (3e9,)},
     cold_cache="all+tlb:1G",

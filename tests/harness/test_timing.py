@@ -23,6 +23,7 @@ from tests.harness.fake_library import (
     MEMORY_BYTES,
     OP_S,
     PEAK,
+    PYTHON_S,
     Clock,
     FakeLibrary,
     fake_bench,
@@ -125,6 +126,23 @@ def test_times_are_exact_on_a_fake_clock() -> None:
 def test_the_only_partition_takes_the_samples_of_the_whole() -> None:
     fused = run(Clock(), policy=("fused",), fix_times_per_prb=2).timings[0]
     assert [p.timing for p in fused.partitions] == [fused.timing]
+
+
+def test_what_python_adds_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.timing.MOST_CALLED_S", 1.0)
+    fused, apart = run(Clock(), policy=("fused", "one_op_each")).timings
+    assert fused.called is not None
+    assert (fused.timing.times, fused.called.times) == (4, 1)
+    assert fused.timing.min_s == pytest.approx(CALL_S + 2 * OP_S)
+    assert fused.execute_s == pytest.approx(PYTHON_S)
+    assert apart.execute_s == pytest.approx(2 * PYTHON_S)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cold_cache": "all"}, {"num_streams": 2}], ids=str)
+def test_it_is_not_told_where_it_does_not_show(settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    if settings:
+        monkeypatch.setattr("benchgraph.harness.timing.MOST_CALLED_S", 1.0)
+    assert [t.execute_s for t in run(Clock(), policy=("fused",), **settings).timings] == [None]
 
 
 def test_costs_come_from_the_op_table() -> None:

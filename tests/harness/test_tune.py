@@ -250,6 +250,9 @@ class Timed:
     def compile(self, partition: Partition) -> Compiled:
         return Compiled(partition.options.forced[0])
 
+    def caller(self, partition: Partition, compiled: Compiled, inputs: Sequence[object], outputs: Sequence[object]) -> None:
+        """Nobody asks from Python."""
+
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         (step,) = steps
         assert isinstance(step, Compiled)

@@ -50,6 +50,13 @@ times over those of fused, with 95 % intervals within this run: one_op_each 2.00
 warning: noise"""
 
 
+def test_what_python_adds_stands_beside_the_table() -> None:
+    first, *rest = RESULT.timings
+    asked = replace(first, called=timing(0.9021, 1.1))
+    text = render(replace(CASE, result=replace(RESULT, timings=(asked, *rest))))
+    assert "\nexecute from Python adds to these native calls, in microseconds: fused 2.1\n" in text
+
+
 def test_what_was_read_from_disk_is_not_shown_as_compiled() -> None:
     first, *rest = RESULT.timings
     warm = replace(first, partitions=tuple(replace(part, is_warm=True) for part in first.partitions))
