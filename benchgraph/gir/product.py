@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from math import prod
 
@@ -166,6 +167,30 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
 def group_of(g: Graph, op: Op) -> int:
     """Elements of k that a product's dot products take at a time."""
     return next(group for (src, _, _), group in GROUPS.items() if src is g.value(op.ins[0]).dtype)
+
+
+class OneColumn(Enum):
+    """How a product of one column goes in vectors. folded: along k, which steps from element to element in src and wei. turned: along rows,
+    which do so in src and the result."""
+
+    folded = "folded"
+    turned = "turned"
+
+
+def one_column(g: Graph, op: Op) -> OneColumn | None:
+    """None for several columns, sums over more than k, and operands that lie otherwise."""
+    p = product(g, op)
+    if p.call.outs[0].shape[-1] != 1 or not (p.is_row_wise and p.has_wei_per_batch):
+        return None
+    src, wei = (buffer_axes(g, v, index, (M, K)) for v, index in zip(op.ins, p.operands, strict=True))
+    if src is None or wei is None:
+        return None
+    if has_unit_stride(g, op.ins[0], src[1]) and has_unit_stride(g, op.ins[1], wei[1]):
+        return OneColumn.folded
+    dst = result_axes(g, op)
+    is_dense = dst is not None and dst[0][1] == 1 and has_unit_stride(g, op.outs[0], dst[0]) and has_unit_stride(g, op.ins[0], src[0])
+    is_f32 = all(g.value(g.root(v)).dtype is DType.f32 for v in (*op.ins, *op.outs))
+    return OneColumn.turned if is_dense and is_f32 else None
 
 
 def acc_dtype(g: Graph, op: Op) -> DType:

@@ -28,6 +28,7 @@ from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
@@ -156,6 +157,8 @@ class GemmNest:
         pieces = panels_of(self.node, stage)
         if pieces:
             return self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns)
+        if (column := made_as_one_column(self, stage.ops[0])) is not None:
+            return self.before_post_ops(stage, column)
         return self.before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
 
     def before_post_ops(
@@ -203,7 +206,7 @@ class GemmNest:
         is_whole = binary(BinOp.le, add(mul(self.mo, self.mb), self.mb), Const(self.m))
         return If(is_whole, body(self.mb), body(tail))
 
-    def _start(self, no: Expr, nb: int) -> tuple[Coord, ...]:
+    def start(self, no: Expr, nb: int) -> tuple[Coord, ...]:
         """Where the task's rows and a block of columns begin in a product."""
         return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
@@ -218,7 +221,7 @@ class GemmNest:
         part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
-        start, first = self._start(no, nb), part.begins_in(kb)
+        start, first = self.start(no, nb), part.begins_in(kb)
         a, b = (self.operand(op, p, port, start, first) for port in (0, 1))
         extents = tuple(extent for _, extent in p.batch)
         if kb < k:
@@ -246,14 +249,14 @@ class GemmNest:
 
     def scratch_of(self, op: Op) -> Tensor | None:
         """A temporary for a result whose rows or columns the microkernel cannot step along."""
-        if self.result(op, self._start(ZERO, 1)) is not None:
+        if self.result(op, self.start(ZERO, 1)) is not None:
             return None
         return self.storage.scratch(self.g.value(op.outs[0]), acc_dtype(self.g, op))
 
     def target(self, op: Op, no: Expr, nb: int, scratch: Tensor | None) -> tuple[Slice, Callable[[int, int], Stmt]]:
         """Where the microkernel writes, and what brings so many rows and columns of a scratch, element by element, to where they belong."""
         if scratch is None:
-            acc = self.result(op, self._start(no, nb))
+            acc = self.result(op, self.start(no, nb))
             assert acc is not None
             return acc, lambda rows, width: seq()
         v, held = self.g.value(op.outs[0]), scratch

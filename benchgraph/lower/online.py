@@ -51,7 +51,7 @@ class OnlineNest(GemmNest):
         self.domain: Domain = domain
         result = self.g.value(found.values.ops[0].outs[0])
         self.columns = result.shape[-1]
-        self.acc: Tensor | None = None if self.result(found.values.ops[0], self._start(ZERO, 1)) else storage.scratch(result, DType.f32)
+        self.acc: Tensor | None = None if self.result(found.values.ops[0], self.start(ZERO, 1)) else storage.scratch(result, DType.f32)
         per_row = self.g.value(found.maximum.outs[0])
         self.before, self.factor = storage.scratch(per_row, DType.f32), storage.scratch(per_row, DType.f32)
 
@@ -169,7 +169,7 @@ class OnlineNest(GemmNest):
     def _added(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
         op, nb = self.plan.values.ops[0], self.plan.values.nb
-        p, start = product(self.g, op), self._start(no, nb)
+        p, start = product(self.g, op), self.start(no, nb)
         a, b = (self.operand(op, p, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
         acc = self.result(op, start)
         if self.acc is not None:

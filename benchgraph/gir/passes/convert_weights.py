@@ -22,7 +22,7 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
 from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
-from benchgraph.gir.product import product
+from benchgraph.gir.product import one_column, product
 from benchgraph.gir.schedule import MOST_ROWS, PANEL_ROWS, columns_per_call
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -73,7 +73,7 @@ def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fus
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
     """A matrix that a product without batch entries and taps sums over the rows of."""
-    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction:
+    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction or one_column(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape

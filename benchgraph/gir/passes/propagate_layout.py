@@ -19,7 +19,7 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
-from benchgraph.gir.product import K, group_of, operand_axes, product
+from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
 from benchgraph.tir.ir import PACKED_FROM
@@ -30,7 +30,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and spec(op.kind).is_contraction:
+        if isinstance(op, Op) and spec(op.kind).is_contraction and one_column(g, op) is not OneColumn.folded:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
@@ -118,7 +118,7 @@ def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout) -> 
         for user in g.consumers[id]:
             assert isinstance(user, Op)
             if spec(user.kind).is_contraction:
-                if user.ins[1] == id or product(g, user).operands[0][-1] != K:
+                if user.ins[1] == id or product(g, user).operands[0][-1] != K or one_column(g, user) is OneColumn.folded:
                     return None
                 feeds_one = True
             elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:

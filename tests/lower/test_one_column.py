@@ -1,0 +1,198 @@
+"""Products of one column: right however their operands lie, and in vectors along k or along rows, not one lane wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target, current
+from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.product import OneColumn, one_column
+from benchgraph.gir.verify import verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph as ApiGraph
+from benchgraph.lower import lower
+from benchgraph.ops import spec
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.ir import Brgemm, Ramp, Store
+from benchgraph.tir.visit import exprs, loads_of, walk
+
+AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
+
+# How a matrix [.., m, k] lies: its strides.
+LIES = {
+    "rows": lambda m, k: (k, 1),
+    "rows apart": lambda m, k: (k + 3, 1),
+    "columns": lambda m, k: (1, m),
+    "columns apart": lambda m, k: (1, m + 5),
+    "neither": lambda m, k: (2 * k + 1, 2),
+}
+
+
+def lying(shape: Shape, how: str) -> Shape:
+    """The strides of a stack of matrices, one matrix behind the other."""
+    *batch, m, k = shape
+    rows, columns = LIES[how](m, k)
+    step = (m - 1) * rows + (k - 1) * columns + 1
+    return (*(step * s for s in dense_strides(tuple(batch))), rows, columns)
+
+
+def layer(
+    b: GraphBuilder,
+    m: int,
+    k: int,
+    *,
+    batch: Shape = (),
+    shared: bool = False,
+    stored: DType = DType.f32,
+    src: str = "rows",
+    wei: str = "rows",
+    constant: bool = False,
+    post: str = "",
+) -> None:
+    """[*batch, m, k] x [*batch, k, 1], or x [k, 1]. stored: u8 stands for u8 by s8."""
+
+    def matrix(shape: Shape, dtype: DType, how: str, *, is_constant: bool = False) -> LogicalTensor:
+        make = b.constant if is_constant else b.input
+        x = make(shape, dtype, strides=lying(shape, how))
+        return x if dtype.is_float else b.op("Dequantize", x, scales=(0.25,), zps=(3,) if dtype is DType.u8 else (0,))
+
+    heads = (1,) * len(batch) if shared else batch
+    x = matrix((*batch, m, k), stored, src)
+    w = matrix((*heads, k, 1), DType.s8 if stored is DType.u8 else stored, wei, is_constant=constant)
+    y = b.op("MatMul", x, w)
+    if post == "sigmoid":
+        b.op("Sigmoid", b.op("Add", y, b.input((1,), y.dtype)))
+    elif post == "per row":
+        b.op("Multiply", y, b.input((m, 1), y.dtype))
+    elif post == "transposed":
+        b.op("StaticTranspose", y, order=(*range(len(batch)), len(batch) + 1, len(batch)))
+
+
+def built(**options: object) -> ApiGraph:
+    b = GraphBuilder()
+    layer(b, **options)  # type: ignore[arg-type]
+    return b.graph()
+
+
+def the_partition(graph: ApiGraph) -> Partition:
+    (partition,) = (p for p in partitions(graph, Policy.fused) if p.is_supported)
+    return partition
+
+
+def random(t: LogicalTensor, rng: np.random.Generator) -> np.ndarray:
+    """Numbers for a tensor, lying as it says."""
+    shape, strides = t.known_shape, t.known_strides
+    size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    held = np.full(size, 77).astype(t.dtype.numpy)
+    view = np.lib.stride_tricks.as_strided(held, shape, tuple(s * held.itemsize for s in strides))
+    least = -9 if t.dtype is DType.s8 else 0
+    view[...] = (rng.normal(size=shape) if t.dtype.is_float else rng.integers(least, 9, shape)).astype(t.dtype.numpy)
+    return view
+
+
+def assert_right(graph: ApiGraph, target: Target) -> None:
+    partition, rng = the_partition(graph), np.random.default_rng(5)
+    data = {t.id: random(t, rng) for t in partition.inputs}
+    (dst,) = partition.outputs
+    out = np.full(dst.known_shape, 7, dst.dtype.numpy)
+    compile_partition(partition, target).bind([data[t.id] for t in partition.inputs], [out])()
+    exact = {id: a.astype(np.float64) if graph.tensors[id].dtype.is_float else a for id, a in data.items()}
+    assert compare(out, evaluate(graph, exact)[dst.id], dst.dtype, tolerance(graph)).ok
+
+
+@given(
+    m=st.integers(1, 70),
+    k=st.one_of(st.integers(1, 70), st.sampled_from([479, 1024, 1030])),
+    batch=st.sampled_from([(), (2,), (2, 3)]),
+    shared=st.booleans(),
+    stored=st.sampled_from([DType.f32, DType.bf16, DType.u8]),
+    src=st.sampled_from(list(LIES)),
+    wei=st.sampled_from(list(LIES)),
+    constant=st.booleans(),
+    post=st.sampled_from(["", "sigmoid", "per row", "transposed"]),
+)
+@settings(max_examples=25, derandomize=True)
+def test_however_operands_lie_the_product_is_right(**options: object) -> None:
+    assert_right(built(**options), NARROW)
+
+
+# ---- the form that it takes --------------------------------------------------------------------------------------------
+
+
+def scheduled(graph: ApiGraph, target: Target) -> Graph:
+    g = from_partition(the_partition(graph))
+    for p in PIPELINE:
+        g = p.fn(g, target)
+        verify(g)
+    return g
+
+
+def forms(g: Graph) -> Iterator[OneColumn | None]:
+    return (one_column(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).is_contraction)
+
+
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [
+        ({}, OneColumn.folded),
+        ({"src": "rows apart"}, OneColumn.folded),
+        ({"constant": True}, OneColumn.folded),
+        ({"stored": DType.u8}, OneColumn.folded),
+        ({"stored": DType.u8, "constant": True, "post": "sigmoid"}, OneColumn.folded),
+        ({"stored": DType.bf16}, OneColumn.folded),
+        ({"batch": (2, 3), "shared": True}, OneColumn.folded),
+        ({"src": "columns"}, OneColumn.turned),
+        ({"src": "columns apart", "batch": (2,)}, OneColumn.turned),
+        ({"src": "neither"}, None),
+    ],
+    ids=str,
+)
+def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: OneColumn | None) -> None:
+    assert list(forms(scheduled(built(m=33, k=48, **options), replace(AVX512, emulated=frozenset({DType.bf16}))))) == [form]
+
+
+@pytest.mark.parametrize("stored", [DType.f32, DType.u8])
+def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
+    """And no microkernel is called, whose vectors would hold one column."""
+    g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
+    main = tir_passes.run(lower(g).module, AVX512).main
+    assert not any(isinstance(s, Brgemm) for s in walk(main.body))
+    src = main.params[0].name
+    read = [load for s in walk(main.body) for e in exprs(s) for load in loads_of(e) if load.tensor.name == src]
+    assert {load.index[0].lanes if isinstance(load.index[0], Ramp) else 1 for load in read} == {AVX512.lanes}
+    sums = {s.tensor.name for s in walk(main.body) if isinstance(s, Store) and any(load in read for load in loads_of(s.value))}
+    assert len(sums) >= 4
+
+
+def test_a_turned_product_has_rows_for_columns() -> None:
+    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).module.main
+    (call,) = (s for s in walk(main.body) if isinstance(s, Brgemm))
+    assert (call.m, call.n, call.k) == (1, 32, 48)
+
+
+def test_what_is_read_whole_is_not_cut_into_blocks() -> None:
+    """The layers before a narrow last one hand it rows."""
+    b = GraphBuilder()
+    x = b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 128))))
+    x = b.op("ReLU", b.op("MatMul", x, b.constant((128, 128))))
+    b.op("MatMul", x, b.constant((128, 1)))
+    g = scheduled(b.graph(), AVX512)
+    assert list(forms(g)) == [None, None, OneColumn.folded]
+    assert sum(isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs) for n in g.nodes) == 1
+    assert_right(b.graph(), AVX512)
