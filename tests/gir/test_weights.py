@@ -107,6 +107,61 @@ def test_constant_weights_are_converted_by_init() -> None:
     assert stage.parameters.ks == 0
 
 
+SMALL = replace(TARGET, l2_bytes=16 << 10)  # caches that hold no weights here
+
+
+def constant_s4(b: GraphBuilder, rows: int = 1) -> None:
+    groups = (8, 1024)
+    ins = b.constant((256, 1024), DType.s4), b.constant(groups), b.constant(groups, DType.s4)
+    b.op("MatMul", b.input((rows, 256)), b.op("DynamicDequantize", *ins, qtype="per_group", group_shape=(32, 1)))
+
+
+def constant_f16(b: GraphBuilder, rows: int = 1) -> None:
+    b.op("MatMul", b.input((rows, 256), DType.f16), b.constant((1024, 256), DType.f16), transpose_b=True)
+
+
+def constant_s8(b: GraphBuilder, rows: int = 1) -> None:
+    wei = b.op("Dequantize", b.constant((256, 1024), DType.s8), qtype="per_channel", axis=1, scales=(0.5,) * 1024, zps=(3,) * 1024)
+    b.op("MatMul", b.input((rows, 256)), wei)
+
+
+CONSTANT = (constant_s4, constant_f16, constant_s8)
+
+
+@pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
+def test_large_constant_weights_stay_narrow(build: Build, golden) -> None:
+    golden(print_gir(scheduled(build, SMALL)))
+
+
+@pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
+def test_what_init_keeps_of_large_weights_is_a_byte_or_two(build: Build) -> None:
+    g = scheduled(build, SMALL)
+    kept = [g.value(v) for n in nests(g) for v in n.outs if g.value(v).is_constant and g.value(v).type.elements == 256 * 1024]
+    assert [v.dtype.bits for v in kept] == [16 if build is constant_f16 else 8]
+    assert all(v.layout.blocks for v in kept)
+
+
+@pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("rows", "target"), [(1, TARGET), (129, SMALL), (8, replace(SMALL, cores=8))], ids=["L2", "rows", "cores"]
+)
+def test_other_constant_weights_are_widened_once(build: Callable[..., None], rows: int, target: Target) -> None:
+    (stage,) = kernels(scheduled(lambda b: build(b, rows), target))
+    assert stage.parameters is not None
+    assert stage.parameters.ks == 0
+
+
+def test_constant_weights_with_scales_that_change_are_no_constants() -> None:
+    """Nothing is packed beforehand but what is constant to the last operand."""
+
+    def build(b: GraphBuilder) -> None:
+        ins = b.constant((256, 1024), DType.s8), b.input((1024,))
+        b.op("MatMul", b.input((1, 256)), b.op("DynamicDequantize", *ins, qtype="per_channel", axis=1))
+
+    g = scheduled(build, SMALL)
+    assert not [v for n in nests(g) for v in n.outs if g.value(v).is_constant and g.value(v).dtype is DType.s8]
+
+
 def test_weights_that_others_read_too_are_made_once_for_all() -> None:
     """The wide weights leave the partition; no piece of them would."""
 

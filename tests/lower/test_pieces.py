@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,9 +93,16 @@ def s4_groups_transposed(b: GraphBuilder, k: int, n: int, group: int) -> Logical
     )
 
 
-def graph(name: str, m: int, groups: int, group: int, n: int) -> Graph:
+class Constants(GraphBuilder):
+    """Takes every input but src for a constant."""
+
+    def input(self, *args: Any, **options: Any) -> LogicalTensor:
+        return self.constant(*args, **options) if self._tensors else super().input(*args, **options)
+
+
+def graph(name: str, m: int, groups: int, group: int, n: int, *, constant: bool = False) -> Graph:
     weights, dtype, transposed = KINDS[name]
-    b = GraphBuilder()
+    b = Constants() if constant else GraphBuilder()
     k = groups * group
     product = b.op("MatMul", b.input((m, k), dtype), weights(b, k, n, group), transpose_b=transposed)
     b.op("ReLU", product)
@@ -139,6 +147,19 @@ def assert_right(g: Graph, target: Target) -> None:
 )
 def test_every_shape_is_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     assert_right(graph(name, m, groups, group, n), replace(host(), cores=cores))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=5, deadline=None)
+@given(
+    m=st.sampled_from([1, 2, 7, 70]),
+    groups=st.integers(1, 9),
+    group=st.sampled_from([1, 2, 8, 48, 96]),
+    n=st.sampled_from([1, 16, 50, 64, 130, 600]),
+    cores=st.sampled_from([1, 2, 3]),
+)
+def test_constants_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
+    assert_right(graph(name, m, groups, group, n, constant=True), replace(host(), cores=cores, l2_bytes=256))
 
 
 @pytest.mark.parametrize("name", KINDS)

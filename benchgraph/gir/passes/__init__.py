@@ -12,6 +12,7 @@ from benchgraph.gir.passes.fold_constants import fold_constants
 from benchgraph.gir.passes.fuse_coarse import fuse_coarse
 from benchgraph.gir.passes.fuse_fine import fuse_fine
 from benchgraph.gir.passes.hoist_division import hoist_division
+from benchgraph.gir.passes.keep_narrow import keep_narrow
 from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
@@ -40,6 +41,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
+    Pass("keep-narrow", keep_narrow, needs=_CONST, switch="convert-weights"),
     Pass("defer-scaling", defer_scaling, needs=_CONST, switch="defer"),
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
     Pass("settle-borders", settle_borders, needs=frozenset({"views"}), gives=frozenset({"settled"})),

@@ -23,13 +23,9 @@ from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
 from benchgraph.gir.product import one_column, product
-from benchgraph.gir.schedule import MOST_ROWS, PANEL_ROWS, columns_per_call
+from benchgraph.gir.schedule import MOST_TIMES, PANEL_ROWS, columns_per_call, times_converted
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
-
-# How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
-# 10 GB/s; converting one element 0.1 to 0.2 ns.
-MOST_TIMES = 4
 
 
 def convert_weights(g: Graph, target: Target) -> Graph:
@@ -98,4 +94,4 @@ def _times(g: Graph, node: Fused, target: Target) -> int:
     kernels = [s for s in node.stages if spec(s.ops[0].kind).is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
-    return 1 if is_tiled else max(ceil(rows[-1] / MOST_ROWS), min(target.cores, rows[-1]))
+    return 1 if is_tiled else times_converted(rows[-1], target)

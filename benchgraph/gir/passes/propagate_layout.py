@@ -19,6 +19,7 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
+from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
@@ -35,7 +36,9 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             if operand_axes(g, op, 0) is None:
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
             panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), group_of(g, op))
-            if g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
+            if (way := kept(g, wei)) is not None:
+                wei = pack(g, values, nodes, way, wei, panels)
+            elif g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
                 elif (narrow := _conversion_behind(g, wei)) is not None:

@@ -1,0 +1,97 @@
+"""Constant weights that are kept narrow (gir/passes/keep_narrow.py): their packing, in panels of their own dtype, once, by init.
+
+%3: f32[K,N] = TypeCast(%1: s8[K,N] constant)           %5: s8[K,N] Ba64b = Reorder(%1)  constant
+%4 = MatMul(%0, %3)                              ->     %3: f32[K,N] Ba64b = TypeCast(%5)
+                                                        %4 = MatMul(%0, %3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout
+from benchgraph.gir.build import CONVERT, COPY
+from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Elementwise
+
+_WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # what stands for a dtype of which nothing writes single elements
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The first op of the way from narrow constants to weights, and all that the way makes."""
+
+    first: Op
+    made: tuple[int, ...]
+
+
+def kept(g: Graph, wei: int) -> Kept | None:
+    """How f32 weights that are not constant are made of narrow constants alone; None when they are not, or not in a way that is packed."""
+    id, made, wide = wei, list[int](), g.value(g.root(wei))
+    first: Op | None = None
+    while not g.value(g.root(id)).is_constant:
+        makers = [op for op in g.nodes if isinstance(op, Op) and any(g.root(v) == g.root(id) for v in op.outs)]
+        if len(makers) != 1 or not isinstance(spec(makers[0].kind).lower, Elementwise):
+            return None
+        (first,) = makers
+        if not all(g.value(g.root(v)).is_constant for v in first.ins[1:]):
+            return None
+        made.append(first.outs[0])
+        id = first.ins[0]
+    src = g.value(g.root(id))
+    if first is None or wide.dtype is not DType.f32 or src.dtype.bits >= DType.f32.bits or src.shape != wide.shape:
+        return None
+    is_in_place = g.value(wei).view is None or (len(made) == 1 and first.kind == CONVERT and id == src.id)
+    return Kept(first, tuple(made)) if is_in_place else None
+
+
+def pack(g: Graph, values: dict[int, Value], nodes: list[Node], way: Kept, wei: int, panels: Layout) -> int:
+    """The weights in panels, made of a narrow copy in panels. Changes values, and nodes, which hold the way already."""
+    at = next(i for i, node in enumerate(nodes) if node == way.first)
+    if g.value(wei).view is not None:
+        return _transposed(g, values, nodes, at, way, wei, panels)
+    src = way.first.ins[0]
+    copy = _copied(values, nodes, at, g.root(src), panels)
+    nodes[at + 1] = replace(way.first, ins=(_seen_through(values, src, copy), *way.first.ins[1:]))
+    for v in (g.root(wei), *way.made):
+        if values[v].view is None and values[v].shape == values[g.root(wei)].shape:
+            values[v] = replace(values[v], layout=panels)
+    return wei
+
+
+def _transposed(g: Graph, values: dict[int, Value], nodes: list[Node], at: int, way: Kept, wei: int, panels: Layout) -> int:
+    """Of a conversion that the product reads through a transposition, which the copy then does."""
+    narrow = _seen_through(values, wei, way.first.ins[0], values[way.first.ins[0]].dtype)
+    copy = _copied(values, nodes, at, narrow, panels)
+    new = max(values) + 1
+    values[new] = replace(values[g.root(wei)], id=new, shape=values[wei].shape, layout=panels)
+    nodes[at + 1] = Op(CONVERT, (copy,), (new,), Attrs())
+    return new
+
+
+def _copied(values: dict[int, Value], nodes: list[Node], at: int, src: int, layout: Layout) -> int:
+    """A constant copy in this layout, made before node `at`."""
+    v, new = values[src], max(values) + 1
+    values[new] = Value(new, _WRITTEN.get(v.dtype, v.dtype), v.shape, layout, Constness.runtime)
+    nodes.insert(at, Op(CONVERT if v.dtype in _WRITTEN else COPY, (src,), (new,), Attrs()))
+    return new
+
+
+def _seen_through(values: dict[int, Value], id: int, base: int, dtype: DType | None = None) -> int:
+    """Another buffer through the views of a value, or the buffer itself where there are none."""
+    for v in reversed(tuple(_views(values, id))):
+        assert v.view is not None
+        new = max(values) + 1
+        values[new] = replace(v, id=new, dtype=dtype or values[base].dtype, constness=Constness.runtime, view=replace(v.view, base=base))
+        base = new
+    return base
+
+
+def _views(values: dict[int, Value], id: int) -> Iterator[Value]:
+    while (view := values[id].view) is not None:
+        yield values[id]
+        id = view.base

@@ -1,0 +1,93 @@
+"""keep-narrow: large constant weights stay as narrow as they are stored, where few rows are multiplied by them.
+
+%2: f32[K,N] = TypeCast(%1: s8[K,N] constant)  constant            %2: f32[K,N] = TypeCast(%1)
+%3: f32[K,N] = Multiply(%2, %s: f32[N])        constant     ->     %3: f32[K,N] = Multiply(%2, %s)
+%4 = MatMul(%0, %3)                                                %4 = MatMul(%0, %3)
+
+Widened by init, weights that no cache holds come from memory at every execution, four bytes for what were one or two. So what widens them
+is computed at every execution instead: convert-weights makes it a part of the product, and propagate-layout packs the narrow weights by
+init, s4 and u4 as s8 and u8, since nothing writes two numbers to a byte. Their scales and zero points are still prepared by init.
+
+Measured on one thread of a Cascade Lake core that others use too, K = 4096, times of weights widened by init over these, minima of 11:
+
+    N, dtype                  1 row   6 rows   12 rows   32 rows   128 rows
+    4096, f16                  2.20     1.12      1.16      1.44       2.23
+    4096, s8 per channel       3.84     1.58      1.14      1.48       1.45
+    4096, s4 by 32 rows        1.06     0.78      1.11      1.23       1.91
+    512, f16                   1.22               1.07                 1.20
+    512, s8 per channel        1.51               1.65                 1.13
+    512, s4 by 32 rows         1.45               1.32                 1.16
+
+Left alone: weights that anything else reads, and products with so many blocks of rows that convert-weights would not take the conversion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.gir.ir import Constness, Graph, Op
+from benchgraph.gir.product import one_column, product
+from benchgraph.gir.schedule import F32_BYTES, MOST_TIMES, times_converted
+from benchgraph.ops import spec
+from benchgraph.ops.affine import unit_steps
+from benchgraph.ops.spec import Elementwise, Movement
+
+# Rows up to which weights are widened at every execution: as far as was measured.
+MOST_KEPT_ROWS = 128
+
+
+def keep_narrow(g: Graph, target: Target) -> Graph:
+    ways = [way for op in g.nodes if isinstance(op, Op) and (way := _way(g, op, target)) is not None]
+    wide = {v for way in ways for op in way for v in op.outs}
+    return g.changed({v: replace(g.value(v), constness=Constness.variable) for v in wide})
+
+
+def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
+    """The ops from narrow constants to the weights of a product that is worth it, in order."""
+    if not spec(op.kind).is_contraction or not _is_worth_it(g, op, target):
+        return None
+    wei = g.value(op.ins[1])
+    ops: list[Op] = []
+    id, reader = wei.id, op
+    while isinstance(maker := g.producer.get(id), Op):
+        row = spec(maker.kind)
+        is_alone = g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id not in g.outs and len(maker.outs) == 1
+        if not (is_alone and isinstance(row.lower, Elementwise | Movement) and g.value(maker.ins[0]).type.elements == wei.type.elements):
+            return None
+        ops.insert(0, maker)
+        id, reader = maker.ins[0], maker
+    src = g.value(id)
+    if not (ops and src.is_constant and src.dtype.bits < DType.f32.bits and g.consumers[id] == (reader,)):
+        return None
+    return tuple(ops) if _can_be_packed(g, ops, is_in_place=src.shape == wei.shape) else None
+
+
+def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
+    """One matrix of constant f32 weights that the cores' own caches do not hold, and few rows."""
+    p, wei = product(g, op), g.value(op.ins[1])
+    *batch, m, n = p.call.outs[0].shape
+    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and one_column(g, op) is None
+    is_large = wei.type.elements * F32_BYTES > target.cores * target.l2_bytes
+    return (
+        is_plain
+        and wei.is_constant
+        and wei.dtype is DType.f32
+        and is_large
+        and m <= MOST_KEPT_ROWS
+        and times_converted(m, target) <= MOST_TIMES
+    )
+
+
+def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
+    """Whether rows of the weights are rows of what they are made from; or whether a conversion is all there is but for a transposition."""
+    moves = [op for op in ops if spec(op.kind).is_movement]
+    straight = all(_keeps_columns(g, op) for op in moves)
+    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and spec(ops[0].kind).converts)
+
+
+def _keeps_columns(g: Graph, op: Op) -> bool:
+    src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
+    return unit_steps(op.kind, op.attrs, src, dst, inverse=False)[-1] == len(src) - 1
