@@ -142,9 +142,7 @@ def test_what_init_keeps_of_large_weights_is_a_byte_or_two(build: Build) -> None
 
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(
-    ("rows", "target"), [(1, TARGET), (129, SMALL), (8, replace(SMALL, cores=8))], ids=["L2", "rows", "cores"]
-)
+@pytest.mark.parametrize(("rows", "target"), [(1, TARGET), (129, SMALL), (8, replace(SMALL, cores=8))], ids=["L2", "rows", "cores"])
 def test_other_constant_weights_are_widened_once(build: Callable[..., None], rows: int, target: Target) -> None:
     (stage,) = kernels(scheduled(lambda b: build(b, rows), target))
     assert stage.parameters is not None
