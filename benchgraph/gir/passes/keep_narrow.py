@@ -29,7 +29,7 @@ from math import prod
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Op
-from benchgraph.gir.product import one_column, product
+from benchgraph.gir.product import product
 from benchgraph.gir.schedule import F32_BYTES, MOST_TIMES, times_converted
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
@@ -66,10 +66,10 @@ def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
 
 
 def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
-    """One matrix of constant f32 weights that the cores' own caches do not hold, and few rows."""
+    """One matrix, no column, of constant f32 weights that the cores' own caches do not hold, and few rows."""
     p, wei = product(g, op), g.value(op.ins[1])
     *batch, m, n = p.call.outs[0].shape
-    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and one_column(g, op) is None
+    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and n > 1
     is_large = wei.type.elements * F32_BYTES > target.cores * target.l2_bytes
     return (
         is_plain
