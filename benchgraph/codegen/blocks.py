@@ -9,7 +9,7 @@ from benchgraph.codegen.intrinsics import I1, I32, I64, VOID, call, lanes_of, ma
 
 
 def loop(
-    builder: ir.IRBuilder, count: int, carried: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+    builder: ir.IRBuilder, count: int | ir.Value, carried: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
     """Run body(i, carried) for i in 0 .. count - 1, each time with what the time before returned; gives the last result. 1 <= count."""
     if count == 1:
@@ -21,7 +21,7 @@ def loop(
     index, phis = builder.phi(I64), [builder.phi(value.type) for value in carried]
     results = body(index, [*phis])
     following = builder.add(index, I64(1), flags=("nuw", "nsw"))
-    builder.cbranch(builder.icmp_unsigned("!=", following, I64(count)), head, after)
+    builder.cbranch(builder.icmp_unsigned("!=", following, I64(count) if isinstance(count, int) else count), head, after)
     for phi, first, later in zip([index, *phis], [I64(0), *carried], [following, *results], strict=True):
         phi.add_incoming(first, before)
         phi.add_incoming(later, builder.block)

@@ -120,8 +120,9 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
     for division in fixed_divisions(s):
         evaluate(f, division)
     if is_entered is None:
+        names = {memory.name for memory in changed}
         for load in fixed_loads(s):
-            if not any(f.memory(read.tensor).may_overlap(memory) for read in loads_of(load) for memory in changed):
+            if all(names.isdisjoint(f.memory(read.tensor).overlaps or names) for read in loads_of(load)):
                 evaluate(f, load)
     before = b.block
     body, after = (b.append_basic_block(f"{s.var.name}.{part}", changed) for part in ("body", "end"))

@@ -63,8 +63,8 @@ class Frame:
     """The state of emitting one LLVM function.
 
     argv: the array of parameter and arena pointers. variables: loop variables in scope. registers: their allocas. bases: parameter or
-    arena name -> pointer. memories: parameter or arena name -> what accesses to it touch. is_task: inside a parallel loop, where a
-    further parallel loop runs serially.
+    arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch. is_task: inside a parallel loop,
+    where a further parallel loop runs serially.
     """
 
     builder: ir.IRBuilder
@@ -203,7 +203,11 @@ class Frame:
         return self.builder.gep(splat(self.builder, at, lanes), [steps], source_etype=memory_type(t.dtype)), False
 
     def memory(self, t: Tensor) -> ir.Memory:
-        return ir.Memory(t.name, frozenset([t.name])) if t.scope is Scope.register else self.memories[_base(t)]
+        if t.scope is not Scope.register:
+            return self.memories[_base(t)]
+        if t.name not in self.memories:
+            self.memories[t.name] = ir.Memory(t.name, frozenset([t.name]))
+        return self.memories[t.name]
 
     def _mask(self, mask: ir.Value | None, lanes: int) -> ir.Value:
         if mask is None:

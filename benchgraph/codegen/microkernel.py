@@ -150,17 +150,52 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     known = module.functions.get(kernel.name)
     if known is not None:
         return known
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR]), kernel.name)
+    function, builder = _begun(module, kernel.name)
+    if kernel.batch:
+        builder.call(_counting(module, kernel, target), [*function.args, I64(kernel.batch[0][0])], tail=True)
+    else:
+        _Emitter(builder, kernel, target).emit(*function.args)
+    builder.ret_void()
+    return function
+
+
+def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
+    """The function void (ptr src, ptr wei, ptr acc, i64 count) of this kernel for count entries along the first axis of its batch.
+
+    The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
+    """
+    streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
+    name = kernel.name.replace(f"_b{kernel.batch[0][0]}_", "_bn_", 1) + streamed
+    known = module.functions.get(name)
+    if known is not None:
+        return known
+    function, builder = _begun(module, name, I64)
+    *operands, count = function.args
+    _Emitter(builder, kernel, target, count).emit(*operands)
+    builder.ret_void()
+    return function
+
+
+def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
+    return register_tiles(kernel.n, target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride)
+
+
+def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
+    """Whether what a tile of rows reads of wei, along all of batch and K, is half of a first-level cache or more."""
+    elements = panels.columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
+    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
+
+
+def _begun(module: ir.Module, name: str, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
+    """An internal function of src, wei, acc and more, and a builder at its entry."""
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, *more]), name)
     function.linkage = "internal"
     function.attributes.add("noinline")  # a caller with loops of its own would take registers from these
     function.attributes.add("nounwind")
-    for argument, name in zip(function.args, ("src", "wei", "acc"), strict=True):
-        argument.name = name
+    for argument, called in zip(function.args, ("src", "wei", "acc"), strict=False):
+        argument.name = called
         argument.add_attribute("noalias")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _Emitter(builder, kernel, target).emit(*function.args)
-    builder.ret_void()
-    return function
+    return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 
 def _canonical(kernel: Kernel) -> Kernel:
@@ -182,14 +217,17 @@ def _canonical(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True)
 class _Emitter:
+    """count: entries along the first axis of the batch."""
+
     builder: ir.IRBuilder
     kernel: Kernel
     target: Target
+    count: ir.Value | None = None
 
     def emit(self, src: ir.Value, wei: ir.Value, acc: ir.Value) -> None:
         column = 0
         kernel = self.kernel
-        for panels in register_tiles(kernel.n, self.target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride):
+        for panels in _panels(kernel, self.target):
             repeat(self.builder, panels.count, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
 
@@ -225,13 +263,14 @@ class _Emitter:
             places = self.element(SRC, src, self.affine(b, src_stride)), self.element(WEI, wei, self.affine(b, wei_stride))
             return self.batch(axes[1:], tile, *places, sums)
 
-        return loop(self.builder, extent, sums, entry)
+        is_first = len(axes) == len(self.kernel.batch)
+        return loop(self.builder, self.count if is_first and self.count is not None else extent, sums, entry)
 
     def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
         kernel, group = self.kernel, self.kernel.group
         groups, rest = divmod(kernel.k, group)
-        streams = self.panel_bytes(panels) >= self.target.l1_bytes // 2
+        streams = _streams(kernel, panels, self.target)
         unroll = min(groups, 2 if panels.vectors > 1 and is_native(kernel.dtypes, self.target.isa) else 1)
 
         def steps(sizes: Sequence[int], i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
@@ -249,12 +288,6 @@ class _Emitter:
         if whole:
             sums = loop(self.builder, whole, sums, partial(steps, [group] * unroll))
         return steps([group] * odd + [rest] * bool(rest), I64(whole), sums)
-
-    def panel_bytes(self, panels: Panels) -> int:
-        """What a tile of rows reads of wei, along all of batch and K."""
-        kernel = self.kernel
-        elements = panels.columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
-        return kernel.dtypes[WEI].nbytes(elements)
 
     def prefetch(self, panels: Panels, wei: ir.Value) -> None:
         """The row of wei that comes AHEAD of this one, into the first-level cache; beyond the last it is harmless."""

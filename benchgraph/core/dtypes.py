@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -28,26 +29,26 @@ class DType(Enum):
     u4 = "u4"
     boolean = "boolean"
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Width of one element in bits; 0 for undef."""
         return _BITS[self]
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         return self in _FLOATS
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         """True for s4 to s64 and u4, u8; boolean is neither float nor integer."""
         return self in _INT_RANGE
 
-    @property
+    @cached_property
     def is_packed(self) -> bool:
         """True for s4 and u4: two elements share a byte of memory, which numpy cannot address (core/arrays.py packs and unpacks)."""
         return self.bits == 4
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype:
         """The numpy dtype of one element; s4 and u4 take a byte each there (int8, uint8)."""
         if self is DType.undef:

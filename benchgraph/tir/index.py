@@ -23,7 +23,7 @@ _EXACT_F32 = 2**24  # integers up to this are f32 values
 def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
     """An expression with the same value for all variables in their ranges; e itself when nothing is simpler."""
     new = _rule(map_parts(e, lambda p: simplify_expr(p, ranges)), ranges)
-    return e if new == e else new
+    return e if new is e or new == e else new
 
 
 def _rule(e: Expr, ranges: Ranges) -> Expr:

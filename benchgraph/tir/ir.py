@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -104,11 +105,11 @@ class BinOp(Enum):
     mul_high = "mul_high"
     mul_low = "mul_low"
 
-    @property
+    @cached_property
     def is_comparison(self) -> bool:
         return self in _COMPARISONS
 
-    @property
+    @cached_property
     def is_infix(self) -> bool:
         return self not in (BinOp.min, BinOp.max, BinOp.mul_high, BinOp.mul_low)
 

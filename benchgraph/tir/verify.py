@@ -191,7 +191,6 @@ def _named(t: tuple[DType, int]) -> str:
 def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
     for p in parts(e):
         _expr(s, p, scope)
-    text = print_tir(e)
     match e:
         case Var():
             if e.name not in scope.ranges:
@@ -205,40 +204,40 @@ def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
             _unary(s, e, scope)
         case Cast():
             if e.dtype is DType.undef or e.dtype in _PACKED:
-                _fail(s, scope, f"`{text}` casts to {e.dtype.value}, which nothing computes in or stores")
+                _fail(s, scope, f"`{print_tir(e)}` casts to {e.dtype.value}, which nothing computes in or stores")
         case Select():
             cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
             if a != b or cond != (DType.boolean, a[1]):
-                _fail(s, scope, f"`{text}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
+                _fail(s, scope, f"`{print_tir(e)}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
         case Load():
             lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
             _mask(s, e.mask, lanes, scope)
         case Ramp():
             if e.lanes < 2 or type_of(e.base) not in ((INDEX, 1), (DType.s32, 1)):
-                _fail(s, scope, f"the ramp `{text}` needs a scalar s64 or s32 base and at least two lanes")
+                _fail(s, scope, f"the ramp `{print_tir(e)}` needs a scalar s64 or s32 base and at least two lanes")
         case Broadcast():
             if e.lanes < 2 or type_of(e.a)[1] != 1:
-                _fail(s, scope, f"the broadcast `{text}` needs a scalar and at least two lanes")
+                _fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
         case ReduceLanes():
             if e.op not in _FOLDS or type_of(e.a)[1] < 2:
-                _fail(s, scope, f"`{text}` needs a vector and one of add, mul, min, max")
+                _fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
 
 
 def _binary(s: Stmt, e: Binary, scope: _Scope) -> None:
-    a, b, text = type_of(e.a), type_of(e.b), print_tir(e)
+    a, b = type_of(e.a), type_of(e.b)
     if a != b:
-        _fail(s, scope, f"the operands of `{text}` are {_named(a)} and {_named(b)}")
+        _fail(s, scope, f"the operands of `{print_tir(e)}` are {_named(a)} and {_named(b)}")
     dtype = a[0]
     if (dtype is DType.boolean) != (e.op in (BinOp.and_, BinOp.or_)) and e.op not in (BinOp.eq, BinOp.ne):
-        _fail(s, scope, f"`{text}` does not work on {dtype.value}")
+        _fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
     if e.op is BinOp.div and not dtype.is_float:
-        _fail(s, scope, f"`{text}` divides {dtype.value}; / is for floats")
+        _fail(s, scope, f"`{print_tir(e)}` divides {dtype.value}; / is for floats")
     if e.op in _S64_ONLY and dtype is not INDEX:
-        _fail(s, scope, f"`{text}` is for s64, not {dtype.value}")
+        _fail(s, scope, f"`{print_tir(e)}` is for s64, not {dtype.value}")
     if e.op in (BinOp.floordiv, BinOp.mod) and bounds(e.b, scope.ranges)[1] <= 0:
-        _fail(s, scope, f"the divisor of `{text}` is not positive")
+        _fail(s, scope, f"the divisor of `{print_tir(e)}` is not positive")
     if dtype in _STORAGE_ONLY:
-        _fail(s, scope, f"`{text}` computes in {dtype.value}; cast to f32 first")
+        _fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")
 
 
 def _unary(s: Stmt, e: Unary, scope: _Scope) -> None:

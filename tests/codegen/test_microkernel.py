@@ -251,6 +251,16 @@ def test_a_kernel_is_defined_once_per_module() -> None:
     assert define(module, replace(kernel, accumulate=True), host()) is not first
 
 
+def test_kernels_that_differ_in_how_many_entries_a_batch_has_share_their_code() -> None:
+    """What is fetched ahead is not the same for few and for many."""
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
+    module = ir.Module()
+    for count in (2, 3, 2, 50, 60):
+        define(module, dense(6, 16, 8, count), target)
+    assert len([f for f in module.functions.values() if "_bn_" in f.name]) == 2
+    assert str(module).count("tail call") == 4
+
+
 def test_a_batch_that_continues_along_k_is_a_longer_k() -> None:
     module = ir.Module()
     blocked = Kernel(4, 16, 8, batch=((3, 8, 128),), src_row_stride=24, wei_row_stride=16, acc_row_stride=16)

@@ -95,12 +95,15 @@ class IRBuilder:
         self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}", memory)
         self.block.read[_load(value.type, pointer, align)] = value, memory
 
-    def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE) -> Value:
-        """A function with a result is an intrinsic, which may read this memory; one without writes it."""
+    def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE, *, tail: bool = False) -> Value:
+        """A function with a result is an intrinsic, which may read this memory; one without writes it.
+
+        tail: it is the last thing that this function does, and gets no address of a slot.
+        """
         result = function.function_type.return_type
         if result != VOID:
             return self._read(result, _call(result, function.ref, args), memory)
-        self._written(_call(result, function.ref, args), memory)
+        self._written("tail " * tail + _call(result, function.ref, args), memory)
         return Value(VOID, "")
 
     def asm(self, type: FunctionType, text: str, constraints: str, args: Sequence[Value]) -> Value:

@@ -23,8 +23,8 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import For, Func, If, Overwrite, Seq, Stmt, Store, Tensor
-from benchgraph.tir.regions import Access, accesses, extent, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names
+from benchgraph.tir.regions import Access, accesses, accesses_of, extent, inner_names, is_partitioned
+from benchgraph.tir.visit import bound_names, tensor_names
 
 BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
 
@@ -49,6 +49,8 @@ def _are_alike(a: Tensor, b: Tensor) -> bool:
 
 def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
     """True when no load from src in s follows a store to dst on the same element, if both begin at one address."""
+    if not {src, dst} <= tensor_names(s):
+        return True
     loads, stores = _touching(s, src, dst, ranges)
     if not loads or not stores:
         return True
@@ -66,8 +68,8 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
 
 def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
     """(loads from src, stores to dst) inside s."""
-    found = [a for a in accesses(s, ranges) if a.tensor.name == (dst if a.is_store else src)]
-    return [a for a in found if not a.is_store], [a for a in found if a.is_store]
+    loads = [a for a in accesses_of(src, s, ranges) if not a.is_store]
+    return loads, [a for a in accesses_of(dst, s, ranges) if a.is_store]
 
 
 def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
