@@ -22,8 +22,24 @@ _EXACT_F32 = 2**24  # integers up to this are f32 values
 
 def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
     """An expression with the same value for all variables in their ranges; e itself when nothing is simpler."""
-    new = _rule(map_parts(e, lambda p: simplify_expr(p, ranges)), ranges)
+    if isinstance(e, Var | Const):
+        return e
+    new = _sum(e, ranges) or _rule(map_parts(e, lambda p: simplify_expr(p, ranges)), ranges)
     return e if new is e or new == e else new
+
+
+def _sum(e: Expr, ranges: Ranges) -> Expr | None:
+    """A sum of products with numbers, simplified as a whole: term by term, and not each of the sums that it is made of. None for others."""
+    if not isinstance(e, Binary) or e.op not in (BinOp.add, BinOp.sub, BinOp.mul) or type_of(e.a) != (INDEX, 1):
+        return None
+    form = linear(e)
+    if e in form.terms:
+        return None
+    total = Linear({a: k for a, k in form.terms.items() if isinstance(a, Var)}, form.constant)
+    for atom, k in form.terms.items():
+        if not isinstance(atom, Var):
+            total = total.plus(linear(simplify_expr(atom, ranges)), k)
+    return to_expr(_recombine(total, ranges), ranges)
 
 
 def _rule(e: Expr, ranges: Ranges) -> Expr:

@@ -274,12 +274,15 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
     """s with tensors exchanged by name wherever they are declared or accessed; indices stay."""
 
     def expr(e: Expr) -> Expr:
+        if not reads_memory(e):
+            return e
+        e = map_parts(e, expr)
         return replace(e, tensor=new[e.tensor.name]) if isinstance(e, Load) and e.tensor.name in new else e
 
     def piece(p: Slice | Flat) -> Slice | Flat:
         return replace(p, tensor=new.get(p.tensor.name, p.tensor))
 
-    s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), lambda e: rewrite(e, expr))
+    s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), expr)
     match s:
         case Store() | Alloc() | Prefetch() if s.tensor.name in new:
             return replace(s, tensor=new[s.tensor.name])

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import reach
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
 from benchgraph.tir.regions import position
-from benchgraph.tir.visit import map_children, map_exprs, map_parts
+from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
 
 
 def flatten_index(f: Func, target: Target) -> Func:
@@ -24,6 +25,7 @@ def flatten_index(f: Func, target: Target) -> Func:
     return f if params == f.params and body == f.body else replace(f, params=params, body=body)
 
 
+@remembered
 def _flat(t: Tensor) -> Tensor:
     if t.scope is Scope.register or (len(t.shape) == 1 and t.strides == (1,)):
         return t
@@ -51,6 +53,8 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
     s = map_children(s, lambda c: _stmt(c, within))
 
     def expr(e: Expr) -> Expr:
+        if not reads_memory(e):
+            return e
         e = map_parts(e, expr)
         return Load(_flat(e.tensor), _index(e.tensor, e.index, ranges), e.mask) if isinstance(e, Load) else e
 

@@ -238,6 +238,8 @@ def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges:
         return tuple(_minus(i, base, ranges) for i, base in zip(old, shift, strict=True))
 
     def expr(e: Expr) -> Expr:
+        if not any(load.tensor.name == name for load in loads_of(e)):
+            return e
         e = map_parts(e, expr)
         return Load(new, index(e.index), e.mask) if isinstance(e, Load) and e.tensor.name == name else e
 
