@@ -130,7 +130,7 @@ def piece(k: int, n: int, nb: int, unit: int, rows: int, target: Target, *, is_p
     panels = ceil(n / nb)
     widths = range(max(min(widest // nb, panels), 1), 0, -1)
     even = (w for w in widths if panels >= (1 - IDLE) * target.cores * ceil(ceil(panels / w) / target.cores) * w)
-    return ks, nb * next(even, 1)
+    return ks, nb * ceil(panels / ceil(panels / next(even, 1)))  # no wider than as many pieces need, so that they come out even
 
 
 @dataclass(frozen=True)

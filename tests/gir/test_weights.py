@@ -212,6 +212,12 @@ def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int
     assert ns == nb or 0.95 * cores * -(-pieces // cores) * (ns // nb) <= -(-n // nb), "a core has more to do than others"
 
 
+def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
+    """224 panels: 8 pieces of 28, not 7 of 29 and one of 21."""
+    _, ns = piece(4096, 14336, 64, 1, 1, TARGET, is_panel=False)
+    assert ns == 28 * 64
+
+
 def test_the_pass_can_be_left_out() -> None:
     switches = {p.switch for p in PIPELINE}
     assert {"convert-weights", "share-operands"} <= switches
