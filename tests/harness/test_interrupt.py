@@ -47,6 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for alarm in alarms:
         alarm.cancel()
+        alarm.join()
     for process in started:
         process.kill()
         process.communicate()
