@@ -262,7 +262,7 @@ def _spread(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value | None, strid
     lanes = value.type.count
     wide = shuffled(builder, value, poison(value.type), [i // stride for i in range(lanes * stride)])
     if mask is None:
-        return wide, ir.Constant(ir.VectorType(I1, lanes * stride), [i % stride == 0 for i in range(lanes * stride)])
+        return wide, ir.Constant(ir.VectorType(I1, lanes * stride), [int(i % stride == 0) for i in range(lanes * stride)])
     off = constant(mask.type, 0)
     return wide, shuffled(builder, mask, off, [lanes if i % stride else i // stride for i in range(lanes * stride)])
 
