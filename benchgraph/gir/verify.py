@@ -13,7 +13,7 @@ class GirError(BenchgraphError):
 
 
 def verify(g: Graph) -> None:
-    """Values are defined before use and written once, whole or in parts, movements convert nothing, and views end in values with buffers."""
+    """Values are defined before use, written once, whole or in parts; movements convert nothing; views end in values with buffers."""
     for v in g.values:
         if v.literal is not None and v.dtype.is_packed:
             raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
