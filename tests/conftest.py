@@ -15,6 +15,9 @@ from hypothesis import settings
 # disk cache takes a directory of its own.
 os.environ["BENCHGRAPH_DISK_CACHE_CAPACITY"] = "0"
 
+# Most graphs of tests are too small to be worth two threads, whose mistakes they are to find all the same.
+os.environ["BENCHGRAPH_PARALLEL"] = "always"
+
 settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("untimed")
 

@@ -24,6 +24,7 @@ from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensors, variables, walk
+from benchgraph.tir.work import pays_in_parallel
 
 PARALLEL = "benchgraph_parallel"
 SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
@@ -147,8 +148,12 @@ def _parallel(f: Frame, s: For) -> None:
     context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
+    extent = evaluate(f, s.extent)
+    if not pays_in_parallel(s, f.target):
+        f.builder.call(body, [argument, I64(0), extent, I64(0)])
+        return
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
-    f.builder.call(run, [body, argument, evaluate(f, s.extent)])
+    f.builder.call(run, [body, argument, extent])
 
 
 def _captured(f: Frame, s: For) -> list[tuple[str, ir.Value]]:

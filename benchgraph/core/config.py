@@ -105,6 +105,7 @@ class Config:
     verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))
     threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
     runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
+    parallel: str = field(default="auto", metadata=_choice("whether threads share loops too short for that to pay", "auto", "always"))
     isa: str = field(default="auto", metadata=_choice("instruction set", *ISA_CHOICES))
     compiled_partition_cache_capacity: int = field(
         default=1024,

@@ -24,7 +24,7 @@ class Target:
     """What schedules and code generation may know of the machine.
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
-    machine that has them, from plain instructions (tests).
+    machine that has them, from plain instructions (tests). shares_all: threads share loops that are too short for it as well (tests).
     """
 
     isa: Isa
@@ -32,6 +32,7 @@ class Target:
     l2_bytes: int
     cores: int
     emulated: frozenset[DType] = frozenset()
+    shares_all: bool = False
 
     @property
     def lanes(self) -> int:
@@ -116,8 +117,9 @@ def host() -> Target:
 
 
 def current() -> Target:
-    """The host, narrowed by BENCHGRAPH_ISA and BENCHGRAPH_THREADS. Raises Unimplemented for an ISA the CPU lacks."""
-    target, flags = host(), config()
+    """The host, narrowed by BENCHGRAPH_ISA, _THREADS and _PARALLEL. Raises Unimplemented for an ISA the CPU lacks."""
+    flags = config()
+    target = replace(host(), shares_all=flags.parallel == "always")
     if flags.threads:
         target = replace(target, cores=flags.threads)
     if flags.isa != "auto":

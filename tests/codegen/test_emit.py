@@ -255,7 +255,7 @@ def test_each_thread_counts_in_an_arena_of_its_own(runtime: str) -> None:
     seen = Tensor("seen", S64, (1,), (1,), Scope.thread, offset=8)
     count = Store(seen, (Const(0),), add(Load(seen, (Const(0),)), 1))
     func = Func("main", (), For(VAR_I, Const(tasks), count, LoopKind.parallel), shared_bytes=16, thread_bytes=16)
-    target = replace(host(), cores=threads)
+    target = replace(host(), cores=threads, shares_all=True)
     code = jit(emit(Module(func), target), target, runtime)
     shared, private = np.zeros(2, np.int64), np.zeros((threads, LINE_BYTES // 8), np.int64)
     argv = (ctypes.c_void_p * 2)(shared.ctypes.data, private.ctypes.data)

@@ -1,0 +1,59 @@
+"""How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads.
+
+Waking threads and waiting for them costs 1.8 us with two of them (GNU OpenMP, Cascade Lake at 2.5 GHz; an empty loop, best of 2,000 calls
+in a row), so a loop that is to save that much takes longer than REGION_NS by itself. Products of 32 x 256 by one column ran 3.2 times as
+fast on one thread, 64 x 256 1.5 times, 128 x 256 alike (`benchgraph tune --threads=2 --matmul 32x256:256x1`).
+"""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+from benchgraph.core.target import Target
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Scope, Stmt, Store, Unary, Var
+from benchgraph.tir.visit import children, parts
+
+REGION_NS = 1800.0
+STEP_NS = 0.2  # one instruction on a vector, two of which begin in a cycle
+FUNCTION = 15  # instructions of exp; others take more
+MACS_PER_NS = 4.0  # of one lane's group of 32 bits, two instructions in a cycle
+BYTES_PER_NS = 32.0  # of weights, from a second-level cache
+CALL_NS = 10.0  # of a microkernel, its tiles' ends included
+
+
+def pays_in_parallel(loop: For, target: Target) -> bool:
+    """Whether sharing a loop out among all cores saves more time than it costs."""
+    return target.shares_all or nanoseconds(loop, target) * (1 - 1 / target.cores) > REGION_NS
+
+
+def nanoseconds(s: Stmt, target: Target) -> float:
+    """Of data in cache; inf where an extent is not known."""
+    match s:
+        case For():
+            extent = constant(s.extent)
+            return inf if extent is None else extent * nanoseconds(s.body, target)
+        case If():
+            return max((nanoseconds(branch, target) for branch in children(s)), default=0.0)
+        case Store():
+            return STEP_NS * (_steps(s.value) + (s.tensor.scope is not Scope.register))
+        case Brgemm():
+            macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
+            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS)
+        case Pack():
+            return CALL_NS + STEP_NS * s.k * s.n / target.lanes
+        case _:
+            return sum(nanoseconds(c, target) for c in children(s))
+
+
+def _steps(e: Expr) -> int:
+    """Instructions, but for those that find out where elements lie."""
+    match e:
+        case Load():
+            return int(e.tensor.scope is not Scope.register)
+        case Const() | Var():
+            return 0
+        case Unary():
+            return FUNCTION + _steps(e.a)
+        case _:
+            return 1 + sum(map(_steps, parts(e)))

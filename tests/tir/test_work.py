@@ -1,0 +1,50 @@
+"""What is too short to be shared out among threads, and that it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.codegen.emit import PARALLEL, emit
+from benchgraph.core.config import override
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target, current
+from benchgraph.tir.build import f32
+from benchgraph.tir.ir import Const, For, Func, LoopKind, Module, Scope, Store, Tensor, Var
+from benchgraph.tir.work import REGION_NS, STEP_NS, nanoseconds, pays_in_parallel
+
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+EVEN = int(2 * REGION_NS / STEP_NS)  # stores of a constant that two threads and one take equally long for
+
+
+def loop(extent: int) -> For:
+    i = Var("i")
+    return For(i, Const(extent), Store(filled(extent), (i,), f32(1.0)), LoopKind.parallel)
+
+
+def filled(extent: int) -> Tensor:
+    return Tensor("dst", DType.f32, (extent,), (1,), Scope.param)
+
+
+def test_time_grows_with_extents() -> None:
+    assert nanoseconds(loop(200), TARGET) == pytest.approx(100 * nanoseconds(loop(2), TARGET))
+    assert nanoseconds(replace(loop(2), extent=Var("n")), TARGET) == float("inf")
+
+
+@pytest.mark.parametrize(("extent", "cores", "pays"), [(EVEN - 1, 2, False), (EVEN + 1, 2, True), (EVEN - 1, 4, True), (10**9, 1, False)])
+def test_a_loop_is_shared_out_where_that_saves_more_than_it_costs(extent: int, cores: int, pays: bool) -> None:
+    assert pays_in_parallel(loop(extent), replace(TARGET, cores=cores)) is pays
+
+
+def test_tests_share_out_everything() -> None:
+    assert current().shares_all
+    with override(parallel="auto"):
+        assert not current().shares_all
+    assert pays_in_parallel(loop(1), replace(TARGET, shares_all=True))
+
+
+@pytest.mark.parametrize(("extent", "calls"), [(8, 0), (2 * EVEN, 1)])
+def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, calls: int) -> None:
+    text = emit(Module(Func("main", (filled(extent),), loop(extent))), TARGET)
+    assert str(text).count(f'call void @"{PARALLEL}"(') == calls
