@@ -59,10 +59,21 @@ def notes(case: CaseResult) -> list[str]:
     intervals = in_turns([(first.timing.samples_s, t.timing.samples_s) for t in others])
     said = [f"{t.policy} {ratio(t, first)}{_interval(found)}" for t, found in zip(others, intervals, strict=True)]
     told = [f"times over those of {first.policy}, with 95 % intervals within this run: {', '.join(said)}"] if said else []
-    asked = [f"{t.policy} {t.execute_s * 1e6:.1f}" for t in case.result.timings if t.execute_s is not None]
-    if asked:
+    if asked := _asked(case):
         told.append(f"execute from Python adds to these native calls, in microseconds: {', '.join(asked)}")
     return [*told, *(f"warning: {w}" for w in case.result.warnings)]
+
+
+def _asked(case: CaseResult) -> list[str]:
+    """What Python adds under every policy, with the interval of the ratio of both times in the rounds of this run."""
+    called = [(t, t.called) for t in case.result.timings if t.called is not None]
+    intervals = in_turns([(t.timing.samples_s, c.samples_s) for t, c in called])
+    said = []
+    for (t, _), found in zip(called, intervals, strict=True):
+        adds = (t.execute_s or 0.0) * 1e6
+        low, high = (0.0, 0.0) if found is None else ((side - 1) * t.timing.median_s * 1e6 for side in found)
+        said.append(f"{t.policy} {adds:.1f}" + ("" if found is None else f" ({low:.1f} to {high:.1f})"))
+    return said
 
 
 def _interval(found: tuple[float, float] | None) -> str:

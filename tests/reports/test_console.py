@@ -52,9 +52,16 @@ warning: noise"""
 
 def test_what_python_adds_stands_beside_the_table() -> None:
     first, *rest = RESULT.timings
-    asked = replace(first, called=timing(0.9021, 1.1))
+    asked = replace(first, called=timing(0.9, 1.0021, 1.5))
     text = render(replace(CASE, result=replace(RESULT, timings=(asked, *rest))))
     assert "\nexecute from Python adds to these native calls, in microseconds: fused 2.1\n" in text
+
+
+def test_what_python_adds_has_an_interval_after_enough_rounds() -> None:
+    native = tuple(1.0 + i % 3 / 100 for i in range(24))
+    asked = PolicyTiming("fused", timing(*native), (), timing(*(t * 1.002 for t in native)))
+    text = render(replace(CASE, result=replace(RESULT, timings=(asked,))))
+    assert "in microseconds: fused 2.0 (2.0 to 2.0)\n" in text
 
 
 def test_what_was_read_from_disk_is_not_shown_as_compiled() -> None:
