@@ -41,6 +41,8 @@ def kept(g: Graph, wei: int) -> Kept | None:
         if not all(g.value(g.root(v)).is_constant for v in first.ins[1:]):
             return None
         made.append(first.outs[0])
+        if g.root(made[-1]) in g.outs:  # that is why it is not constant, and its layout is the user's
+            return None
         id = first.ins[0]
     src = g.value(g.root(id))
     if first is None or wide.dtype is not DType.f32 or src.dtype.bits >= DType.f32.bits or src.shape != wide.shape:
