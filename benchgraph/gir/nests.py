@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from benchgraph.gir.ir import Fused, Graph
@@ -33,7 +33,7 @@ def reachable(nodes: Sequence[Fused]) -> list[set[int]]:
     return found
 
 
-def stays_acyclic(nodes: Sequence[Fused], i: int, j: int) -> bool:
+def _stays_acyclic(nodes: Sequence[Fused], i: int, j: int) -> bool:
     """No path from i to j runs through a third node, or the other way round."""
     reach = reachable(nodes)
     return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))
@@ -60,3 +60,19 @@ def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
     for i in range(len(nodes)):
         place(i)
     return tuple(done)
+
+
+def merged_in_pairs(g: Graph, nodes: list[Fused], merge: Callable[[list[Fused], int, int], Fused | str | None]) -> list[Fused]:
+    """The nodes when no pair can be merged any more. merge(nodes, i, j): nodes i and j, which reads something of i, as one; anything
+    else where they cannot be."""
+    changed = True
+    while changed:
+        changed = False
+        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
+            merged = merge(nodes, i, j)
+            if isinstance(merged, Fused) and _stays_acyclic(nodes, i, j):
+                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
+                nodes = list(in_order(with_borders(g, [*rest, merged])))
+                changed = True
+                break
+    return nodes

@@ -10,31 +10,21 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused
-from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
+from tests.gir.test_weights import scheduled
 
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 F32 = DType.f32
 
 
 def nests(build: Callable[[GraphBuilder], object]) -> list[Fused]:
     """The nests that run at every execution, of a graph that is one partition."""
-    b = GraphBuilder()
-    build(b)
-    (partition,) = partitions(b.graph(), Policy.fused)
-    g = from_partition(partition)
-    for p in PIPELINE:
-        g = p.fn(g, TARGET)
-        verify(g)
+    g = scheduled(build)
     return [n for n in g.nodes if isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs)]
 
 

@@ -19,7 +19,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
-from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
+from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
 from benchgraph.gir.product import one_column, product
@@ -29,17 +29,7 @@ from benchgraph.ops.spec import Reduction
 
 
 def convert_weights(g: Graph, target: Target) -> Graph:
-    nodes = [n for n in g.nodes if isinstance(n, Fused)]
-    changed = True
-    while changed:
-        changed = False
-        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
-            merged = _merged(g, nodes, i, j, target)
-            if merged is not None and stays_acyclic(nodes, i, j):
-                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
-                nodes = list(in_order(with_borders(g, [*rest, merged])))
-                changed = True
-                break
+    nodes = merged_in_pairs(g, [n for n in g.nodes if isinstance(n, Fused)], lambda nodes, i, j: _merged(g, nodes, i, j, target))
     return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
@@ -21,8 +21,9 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import in_order, stays_acyclic, with_borders
+from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.product import Index, K, M, N, group_of, product, root_index
+from benchgraph.gir.schedule import idle
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
 
@@ -35,17 +36,7 @@ MADE, AGAIN = 64, 0.25
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
-    nodes = [n for n in g.nodes if isinstance(n, Fused)]
-    changed = True
-    while changed:
-        changed = False
-        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
-            merged = _merged(g, nodes, i, j, target)
-            if isinstance(merged, Fused) and stays_acyclic(nodes, i, j):
-                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
-                nodes = list(in_order(with_borders(g, [*rest, merged])))
-                changed = True
-                break
+    nodes = merged_in_pairs(g, [n for n in g.nodes if isinstance(n, Fused)], lambda nodes, i, j: _merged(g, nodes, i, j, target))
     if is_recorded():
         _note_borders(g, nodes, target)
     return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
@@ -120,7 +111,7 @@ def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: 
 
 
 def _keep_busy(entries: int, target: Target) -> bool:
-    return entries / (ceil(entries / target.cores) * target.cores) >= BUSY
+    return idle(entries, target.cores) <= 1 - BUSY
 
 
 # ---- the same rows ---------------------------------------------------------------------------------------------------
