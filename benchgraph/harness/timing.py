@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import islice, repeat
+from itertools import islice
 
 from benchgraph.core.config import override
 from benchgraph.core.target import current
@@ -153,9 +153,11 @@ class _Session:
         called = [self._called(s, steps) for s, steps in zip(samplers, calls, strict=False)]
         probes = [self.bench.probe(self.threads, name) for name in dict.fromkeys(("f32", self.arithmetic))]
         streams = self.bench.bandwidth(self.threads, [sys.maxsize] if self.cold.what == "all" else [n * self.streams for n in sizes])
-        kinds = samplers, [c for c in called if c is not None], probes, streams
-        samples = interleave([source.sample for kind in kinds for source in kind], Rounds(budget_s, self.fixed, self.bench.clock), self.rng)
-        hot, python, peaks, bandwidths = (list(islice(each, len(kind))) for each, kind in zip(repeat(iter(samples)), kinds, strict=False))
+        asked = [c for c in called if c is not None]
+        sources = [*(s.sample for s in samplers), *(c.sample for c in asked), *(p.sample for p in probes), *(s.sample for s in streams)]
+        samples = iter(interleave(sources, Rounds(budget_s, self.fixed, self.bench.clock), self.rng))
+        counts = len(samplers), len(asked), len(probes), len(streams)
+        hot, python, peaks, bandwidths = (list(islice(samples, count)) for count in counts)
         self.peaks += peaks[0]
         self.arithmetic_peaks += [x for found in peaks[1:] for x in found]
         for probe, found in zip(streams, bandwidths, strict=True):
