@@ -5,20 +5,26 @@ A group fills the 32 bits of a lane, so both ways make vectors of lanes:
     rows of src dense        g rows are loaded, converted and interleaved      a vector is one group of neighbouring columns
     columns of src dense     groups lie ready in it, tiles are transposed      a vector is a column, then one group of the tile's columns
 
-GB/s of dst written, beside a loop that copies as many bytes, vector by vector; best of 25 samples of 0.4 ms, interleaved, warm, on one core
+Shuffles are what there is least of: one port of many processors has them. So elements that keep their width are loaded side by side, where
+an insertion from memory takes none, and permuted as they are; of a tile, one step of the transposition is done by the loads.
+
+GB/s of dst written, beside a loop that copies as many bytes, vector by vector; best of 56 samples of 1.1 ms, interleaved, warm, on one core
 of a Cascade Lake server (about 3 GHz, L1d 32 KiB, L2 1 MiB) that others use too:
 
     dst of 64 columns            copy   s8   u8->s8   bf16   f32->bf16   f16->f32   f32   f8_e4m3->bf16
-    k=64, rows dense, AVX-512     111   35       25     58          22         78   102              17
-    k=64, columns dense                 42       41     42          12         33    37              11
-    k=512, rows dense              35   25       22     34          12         32    19              15
-    k=512, columns dense                27       28     24           9         23    24              10
-    k=64, rows dense, AVX2         44   24       19     32          12         54    86               6
-    k=64, columns dense                 33       33     32           8         28    30               8
-    k=64, rows dense, portable     22   11       10     12           3          6    59               2
-    k=64, columns dense                 17       15     16           5          5    21               2
+    k=64, rows dense, AVX-512     109   66       51     60          22         82    99              15
+    k=64, columns dense                 56       51     57          13         33    56              10
+    k=512, rows dense              39   36       35     38          20         36    38              17
+    k=512, columns dense                30       30     29          12         22    28              11
+    k=64, rows dense, AVX2         73   33       33     49          10         55    73               6
+    k=64, columns dense                 48       45     49           9         26    49               7
+    k=512, rows dense              38   32       31     39           9         37    41               7
+    k=512, columns dense                22       21     19           8         12    18               8
+    k=64, rows dense, portable     45   25       25     43           5          2    42               1
+    k=64, columns dense                 25       25     25           5          2    25               1
 
-Interleaving 512 bits by shuffles instead: s8 24, bf16 53. Interleaving 256 bits by widening: s8 14, bf16 19; 128 bits: s8 4, bf16 14.
+Rows by widening and shifts, AVX-512: s8 34, u8->s8 26. Rows interleaved before they fill a vector: s8 21, bf16 33 for AVX2, 16 and 16 for
+portable. Tiles loaded column by column: 43 for AVX-512, 33 for AVX2.
 """
 
 from __future__ import annotations
@@ -30,11 +36,11 @@ from functools import partial
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, affine, load_first, repeat, store_first
 from benchgraph.codegen.convert import cast, memory_type
-from benchgraph.codegen.intrinsics import I16, I32, I64, PTR, VOID, constant, lanes_of, poison, same_lanes, shuffled, stack, vector
+from benchgraph.codegen.intrinsics import I8, I16, I32, I64, PTR, VOID, constant, lanes_of, poison, same_lanes, shuffled, stack, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 
-WIDE = 16  # lanes of the vectors that are interleaved by shifts: four widening loads there are faster than shuffles across 512 bits
+WIDE = 16  # lanes of the vectors that are interleaved by shifts where they are not permuted: widening loads are faster there than unpacks
 
 
 @dataclass(frozen=True)
@@ -92,26 +98,60 @@ class _Emitter:
         src = self.at_src(self.at_src(src, self.times(k, p.group * p.src_row_stride)), self.times(n, p.src_col_stride))
         return src, self.at_dst(self.at_dst(dst, self.times(k, p.dst_row_stride)), self.times(n, p.group))
 
-    def in_vectors(self, count: int, body: Callable[[ir.Value, int], None]) -> None:
-        """body(start, size) for each whole vector of `count` things, and for what is left."""
-        lanes = self.target.lanes
-        whole, rest = divmod(count, lanes)
-        if whole:
-            repeat(self.builder, whole, lambda i: body(affine(self.builder, i, lanes), lanes))
-        if rest:
-            body(I64(whole * lanes), rest)
+    def in_vectors(self, count: int, body: Callable[[ir.Value, int], None], *more: int) -> None:
+        """body(start, size) for `count` things: as often as it goes for each size in `more`, for a vector, and for what is left."""
+        start = 0
+        for size in (*more, self.target.lanes):
+            whole = (count - start) // size
+            if whole:
+                repeat(self.builder, whole, partial(self.step, body, start, size))
+            start += whole * size
+        if start < count:
+            body(I64(start), count - start)
+
+    def step(self, body: Callable[[ir.Value, int], None], start: int, size: int, i: ir.Value) -> None:
+        body(affine(self.builder, i, size, start), size)
+
+    @property
+    def keeps_width(self) -> bool:
+        """Whether elements are stored as they were loaded, or less 128."""
+        return self.packing.src in (self.packing.dst, DType.u8)
 
     # ---- rows of src are dense
 
     def dense_rows(self, src: ir.Value, dst: ir.Value) -> None:
         def group(rows: int, k: ir.Value) -> None:
-            self.in_vectors(self.packing.n, lambda n, used: self.interleaved(*self.place(src, dst, k, n), rows, used))
+            widths = self.widths if rows == self.packing.group else ()
+
+            def columns(n: ir.Value, used: int) -> None:
+                if used in widths:
+                    self.moved(*self.place(src, dst, k, n), used)
+                else:
+                    self.interleaved(*self.place(src, dst, k, n), rows, used)
+
+            self.in_vectors(self.packing.n, columns, *widths)
 
         groups, rest = divmod(self.packing.k, self.packing.group)
         if groups:
             repeat(self.builder, groups, partial(group, self.packing.group))
         if rest:
             group(rest, I64(groups))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many columns `moved` may take, most first. () where it is no faster than `interleaved`."""
+        lanes, group = self.target.lanes, self.packing.group
+        if not self.keeps_width or group == 1 or (lanes == WIDE and group == 2):
+            return ()
+        return (2 * lanes, lanes) if lanes == WIDE else (group * lanes,)
+
+    def moved(self, src: ir.Value, dst: ir.Value, used: int) -> None:
+        """One whole group of the first `used` columns, whose elements keep their width."""
+        p, lanes = self.packing, self.target.lanes
+        row = vector(memory_type(p.src), used)
+        rows = [self.builder.load(self.at_src(src, r * p.src_row_stride), typ=row, align=p.src.bits // 8) for r in range(p.group)]
+        for i, elements in enumerate(grouped(self.builder, rows, lanes)):
+            self.store(self.recentred(elements), self.at_dst(dst, i * lanes * p.group), lanes)
 
     def interleaved(self, src: ir.Value, dst: ir.Value, rows: int, used: int) -> None:
         """One group of the first `used` columns, of which src has so many rows."""
@@ -137,15 +177,32 @@ class _Emitter:
     def transposed(self, src: ir.Value, dst: ir.Value, columns: int, groups: int) -> None:
         """A tile of so many columns and groups."""
         lanes, group = self.target.lanes, self.packing.group
-        tile = self.by_columns(src, columns, lambda at: self.as_units(self.converted(at, groups * group, lanes * group)))
-        tile = transposed(self.builder, [*tile, *[poison(tile[0].type)] * (lanes - columns)])
+        if self.keeps_width and groups == lanes > 4:
+            tile = transposed(self.builder, self.in_halves(src, columns), exchanged=True)
+        else:
+            tile = self.by_columns(src, columns, lambda at: self.as_units(self.converted(at, groups * group, lanes * group)))
+            tile = transposed(self.builder, [*tile, *[poison(tile[0].type)] * (lanes - columns)])
         for k in range(groups):
             self.store(tile[k], self.place(src, dst, k, 0)[1], columns)
+
+    def in_halves(self, src: ir.Value, columns: int) -> list[ir.Value]:
+        """A vector for each column of a tile of whole ones, halves of those four apart exchanged."""
+        b, p = self.builder, self.packing
+        half = self.target.lanes * p.group // 2
+        type = vector(memory_type(p.src), half)
+
+        def part(column: int, side: int) -> ir.Value:
+            if column >= columns:
+                return poison(type)
+            return b.load(self.at_src(src, column * p.src_col_stride + side * half), typ=type, align=p.src.bits // 8)
+
+        pairs = ((part(n & ~4, n // 4 % 2), part(n | 4, n // 4 % 2)) for n in range(self.target.lanes))
+        return [self.as_units(self.recentred(joined(b, *pair))) for pair in pairs]
 
     def by_columns(self, src: ir.Value, columns: int, vector_at: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
         """A vector for each column. Conversions are long: they run in a loop, and their results pass through memory."""
         packing, b = self.packing, self.builder
-        if packing.src.bits == packing.dst.bits:
+        if self.keeps_width:
             return [vector_at(self.at_src(src, n * packing.src_col_stride)) for n in range(columns)]
         units = vector(I32, self.target.lanes)
         held = stack(b, ir.ArrayType(units, columns))
@@ -167,11 +224,15 @@ class _Emitter:
         source, dtype, isa = self.packing.src, self.packing.dst, self.target.isa
         loaded = self.load(vector(memory_type(source), lanes), at, used)
         if source is DType.u8:
-            return self.builder.xor(loaded, constant(loaded.type, 0x80))  # less 128
+            return self.recentred(loaded)
         if dtype is DType.bf16 and source.bits == 8:  # exact: the upper half of the f32
             single = self.builder.bitcast(cast(self.builder, loaded, source, DType.f32, isa), same_lanes(loaded, I32))
             return self.builder.trunc(self.builder.lshr(single, constant(single.type, 16)), same_lanes(loaded, I16))
         return cast(self.builder, loaded, source, dtype, isa)
+
+    def recentred(self, elements: ir.Value) -> ir.Value:
+        """u8 less 128; others as they are."""
+        return self.builder.xor(elements, constant(elements.type, 0x80)) if self.packing.src is DType.u8 else elements
 
     def load(self, type: ir.Type, at: ir.Value, used: int) -> ir.Value:
         """Elements that fill whole lanes are loaded as those, for which every level has masks."""
@@ -216,24 +277,79 @@ def interleaved(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
     return shuffled(builder, parts[0], parts[1], [i // 2 + count * (i % 2) for i in range(2 * count)])
 
 
-def transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+def joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Two vectors as one. Of values that were just loaded, the second is loaded into its place: that takes no shuffle."""
+    return shuffled(builder, a, b, range(lanes_of(a) + lanes_of(b)))
+
+
+def grouped(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
+    """Element 0 of each row, then element 1 of each ... in vectors of `lanes` groups. Of how many columns says `_Emitter.widths`."""
+    return _permuted(builder, rows) if lanes == WIDE else _unpacked(builder, rows)
+
+
+def _permuted(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Groups of four rows of bytes.
+
+    One permutation of 32 bits brings four columns of each row into each 128 bits, one of bytes within those makes groups of them. The
+    empty assembly between the two keeps LLVM from making one shuffle of them, which it would then take into more than a dozen pieces.
+    """
+    quads = lanes_of(rows[0]) // 4  # of columns
+    a, b = (builder.bitcast(joined(builder, *pair), vector(I32, 2 * quads)) for pair in (rows[:2], rows[2:]))
+    units, bytes = vector(I32, WIDE), vector(I8, 4 * WIDE)
+    results = []
+    for start in range(0, quads, 4):
+        quad = shuffled(builder, a, b, [row * quads + start + column for column in range(4) for row in range(4)])
+        kept = builder.asm(ir.FunctionType(units, [units]), "", "=v,0", [quad])
+        places = [block + 4 * row + column for block in range(0, 4 * WIDE, 16) for column in range(4) for row in range(4)]
+        results.append(shuffled(builder, builder.bitcast(kept, bytes), poison(bytes), places))
+    return results
+
+
+def _unpacked(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Groups of rows that each fill a vector of 128 or 256 bits: unpacks, then exchanges of 128 bits."""
+    parts = _within_blocks(builder, rows)
+    count, block = lanes_of(rows[0]), 128 // rows[0].type.element.width
+    if count == block:
+        return parts
+    masks = [[side * count + start + i for side in (0, 1) for i in range(block)] for start in range(0, count, block)]
+    return [shuffled(builder, parts[i], parts[i + 1], mask) for mask in masks for i in range(0, len(parts), 2)]
+
+
+def _within_blocks(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The groups of each 128 bits of the rows, in as many parts: the first ones of all 128 bits, then the next."""
+    if len(rows) == 1:
+        return [*rows]
+    half, type = len(rows) // 2, rows[0].type
+    wide = vector(ir.IntType(half * type.element.width), type.count // half)
+    parts = list[ir.Value]()
+    for pair in zip(_within_blocks(builder, rows[:half]), _within_blocks(builder, rows[half:]), strict=True):
+        a, b = (builder.bitcast(part, wide) for part in pair)
+        masks = (_unpack(wide.count, 128 // wide.element.width, side) for side in (0, 1))
+        parts += [builder.bitcast(shuffled(builder, a, b, mask), type) for mask in masks]
+    return parts
+
+
+def transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value], *, exchanged: bool = False) -> list[ir.Value]:
     """The columns of a square tile.
 
     Each step merges rows `distance` apart: that bit of a row's number becomes one of the lane's, and one of the lane's comes in its
     place. The first two steps are unpacks within 128 bits, the others exchange 128 bits as a whole.
+
+    exchanged: of rows four apart, the first came with the lower halves of both and the second with the upper ones, which is that step
+    done. It took the highest bit of a lane's number, the step that is left takes the one below: these change places in the end.
     """
     rows, lanes = list(rows), len(rows)
-    for distance in (d for d in (2, 1, 4, 8) if d < lanes):
-        halves = [_unpack(lanes, half) if distance < 4 else _exchange(lanes, half) for half in (0, 1)]
+    for distance in (d for d in (2, 1, 4, 8) if d < lanes and not (exchanged and d == 4)):
+        halves = [_unpack(lanes, 4, half) if distance < 4 else _exchange(lanes, half) for half in (0, 1)]
         for first in (r for r in range(lanes) if not r & distance):
             pair = rows[first], rows[first + distance]
             rows[first], rows[first + distance] = (shuffled(builder, *pair, half) for half in halves)
-    return rows
+    return [rows[r & ~12 | (r & 4) << 1 | (r & 8) >> 1] for r in range(lanes)] if exchanged and lanes > 8 else rows
 
 
-def _unpack(lanes: int, half: int) -> list[int]:
-    """Lanes of two vectors in turn, from the lower or the upper half of each 128 bits."""
-    return [side * lanes + block + 2 * half + i for block in range(0, lanes, 4) for i in (0, 1) for side in (0, 1)]
+def _unpack(lanes: int, block: int, half: int) -> list[int]:
+    """Lanes of two vectors in turn, from the lower or the upper half of each block, which is 128 bits."""
+    return [side * lanes + start + half * block // 2 + i for start in range(0, lanes, block) for i in range(block // 2) for side in (0, 1)]
 
 
 def _exchange(lanes: int, half: int) -> list[int]:

@@ -84,9 +84,9 @@ if host().isa.has_vnni:  # else quantised products are computed in f32
         """src as signed bytes, wei as unsigned ones."""
         return dot.dot(builder, b, a, acc, isa)
 
-    _interleaved = pack.interleaved
+    _grouped = pack.grouped
 
-    @in_place_of("benchgraph.codegen.pack.interleaved", "pattern/quantised_matmul_relu.json")
-    def groups_packed_backwards(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
+    @in_place_of("benchgraph.codegen.pack.grouped", "pattern/quantised_matmul_relu.json")
+    def groups_packed_backwards(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
         """The last row of a group comes first."""
-        return _interleaved(builder, parts[::-1])
+        return _grouped(builder, rows[::-1], lanes)
