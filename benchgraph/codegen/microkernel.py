@@ -68,9 +68,10 @@ operands in huge pages:
     64x512x13                        63.7  61.3  56.9             62.7  63.1       66.1  57.6                 63.8       76.1
 
 256x256x256 in packed panels reaches 95; 64x512x13 is bound by acc, 128 KiB that go to L2. K unrolled by 1, 2, 4 with VNNI, panels of 256:
-92, 95, 96; by 2 without an instruction it spills. vdpbf16ps (Zen 4 and newer, Sapphire Rapids) was not at hand: the loop for Zen 5 and
-Sapphire Rapids is that of f32, instruction for instruction (48 steps, 12 broadcasts, 8 loads, the counter), and LLVM-MCA 22 says that its
-cycles on Sapphire Rapids are those of its 48 products alone, for f32, bf16 and u8; it has no model of Zen 5 of its own.
+92, 95, 96; by 2 without an instruction it spills. vdpbf16ps (Zen 4 and newer, Sapphire Rapids) has never been timed: where a processor
+lacks it, tests run it by a trap (tests/bf16). The loop for Zen 5 and Sapphire Rapids is that of f32, instruction for instruction (48 steps,
+12 broadcasts, 8 loads, the counter), and LLVM-MCA 22 says that its cycles on Sapphire Rapids are those of its 48 products alone, for f32,
+bf16 and u8; it has no model of Zen 5 of its own.
 """
 
 from __future__ import annotations
