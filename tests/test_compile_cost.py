@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from sys import modules
 
 import pytest
 
+from benchgraph.codegen import ir
 from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import host
@@ -20,14 +24,19 @@ from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import index, regions, work
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir import regions
+from benchgraph.tir.build import add, mul
+from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Module, Scope, Seq, Store, Var, tensor
+from benchgraph.tir.passes.flatten_index import flatten_index
+from benchgraph.tir.passes.shrink_tensors import shrink_tensors
+from benchgraph.tir.passes.simplify import simplify
 
 
-def fused(length: int) -> Graph:
+def fused(length: int, kinds: tuple[str, str] = ("ReLU", "Tanh")) -> Graph:
     b = GraphBuilder()
     x = b.input((8, 32))
-    for kind in ("ReLU", "Tanh") * (length // 2):
+    for kind in kinds * (length // 2):
         x = b.op(kind, x)
     (p,) = partitions(b.graph(), Policy.fused)
     g = from_partition(p)
@@ -55,13 +64,60 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
     assert long <= 2.2 * short
 
 
-def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shrink(length: int) -> None:
-        tir_passes.run(lower(fused(length)).module, host(), lambda *_: None, tir_passes.PIPELINE[:4])
+def shrunk(g: Graph) -> Module:
+    return tir_passes.run(lower(g).module, host(), lambda *_: None, tir_passes.PIPELINE[:4])
 
-    short, long = (counted(monkeypatch, regions, "Access", lambda n=n: shrink(n)) for n in (20, 40))
+
+def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    short, long = (counted(monkeypatch, regions, "Access", lambda n=n: shrunk(fused(n, ("SoftMax", "Tanh")))) for n in (20, 40))
     assert short >= 20
     assert long <= 2.2 * short
+
+
+def test_what_ops_of_one_loop_pass_on_needs_no_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = fused(20)
+    assert counted(monkeypatch, regions, "Access", lambda: shrunk(g)) == 0
+    assert counted(monkeypatch, modules[shrink_tensors.__module__], "_replaced", lambda: shrunk(g)) == 0
+
+
+def chain(statements: int) -> Func:
+    """y_n[i, j] = y_m[i, j] many times, with the same indices as lowering gives them: the same objects."""
+    i, j = Var("i"), Var("j")
+    index = (mul(add(i, i), 3), add(add(j, 1), mul(j, 2)))
+    held = [tensor(f"y{n}", DType.f32, (64, 64), Scope.param) for n in range(statements + 1)]
+    body = tuple(Store(dst, index, Load(src, index)) for src, dst in pairwise(held))
+    return Func("f", tuple(held), For(i, Const(8), For(j, Const(8), Seq(body))))
+
+
+@pytest.mark.parametrize(("fn", "module"), [(simplify, index), (flatten_index, modules[flatten_index.__module__])])
+def test_an_index_that_statements_share_is_worked_out_once(fn, module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (counted(monkeypatch, module, "to_expr", lambda n=n: fn(chain(n), host())) for n in (2, 20))
+    assert few == many > 0
+
+
+def test_a_write_looks_at_nothing_that_was_read_elsewhere() -> None:
+    """A row of many tensors read and one written would else take time with the square of their number."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType()]), "f")
+    b, f32 = ir.IRBuilder(function.append_basic_block()), ir.FloatingType("float")
+    memories = [ir.Memory(name, frozenset([name])) for name in "xyz"]
+    x, y, _ = (b.load(function.args[0], typ=f32, memory=m) for m in memories)
+    kept = [b.block.reads(m) for m in memories]
+    b.store(x, function.args[0], memory=memories[1])
+    assert b.load(function.args[0], typ=f32, memory=memories[1]) is not y
+    assert [b.block.reads(m) is k for m, k in zip(memories, kept, strict=True)] == [True, False, True]
+
+
+def test_a_loop_is_not_timed_beyond_what_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = replace(host(), cores=4)
+
+    def asked(statements: int) -> int:
+        body = chain(statements).body
+        assert isinstance(body, For)
+        loop = replace(body, extent=Const(10**6), kind=LoopKind.parallel)
+        return counted(monkeypatch, work, "nanoseconds", lambda: work.pays_in_parallel(loop, target))
+
+    assert 0 < asked(2) == asked(20)
 
 
 def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:
@@ -84,6 +140,7 @@ def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:
     assert hash(x) == hash(Node(3))
     assert repr(x) == repr(Node(3))
     assert twice.__doc__ == "Doubled."
+    assert not any(isinstance(held, dict) for held in gc.get_referents(x)), "Python has made a dict of the fields: they are slower to read"
 
 
 def test_a_compilation_is_not_interrupted_by_garbage_collection() -> None:

@@ -19,11 +19,11 @@ from benchgraph.codegen import ir, microkernel, pack
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
-from benchgraph.codegen.invariant import fixed_divisions, fixed_loads, written
+from benchgraph.codegen.invariant import fixed_divisions, fixed_loads
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
-from benchgraph.tir.visit import exprs, loads_of, tensors, variables, walk
+from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 from benchgraph.tir.work import pays_in_parallel
 
 PARALLEL = "benchgraph_parallel"
@@ -158,9 +158,10 @@ def _parallel(f: Frame, s: For) -> None:
 
 def _captured(f: Frame, s: For) -> list[tuple[str, ir.Value]]:
     """Outer loop variables and registers that a parallel loop uses. Only these: a register whose address leaves stays in memory."""
+    if not f.variables and not f.registers:
+        return []
     read = {name for inner in walk(s.body) for e in exprs(inner) for name in variables(e)}
-    declared = {inner.tensor.name for inner in walk(s.body) if isinstance(inner, Alloc)}
-    used = {t.name for t in tensors(s.body)} - declared
+    used = tensor_names(s.body) - {inner.tensor.name for inner in walk(s.body) if isinstance(inner, Alloc)}
     return [(n, v) for n, v in f.variables.items() if n in read] + [(n, v) for n, v in f.registers.items() if n in used]
 
 

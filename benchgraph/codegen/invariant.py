@@ -11,21 +11,8 @@ from collections.abc import Iterator
 
 from benchgraph.core.remember import remembered
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, For, Load, Pack, Seq, Stmt, Store, Tensor
+from benchgraph.tir.ir import Binary, BinOp, Const, For, Load, Seq, Stmt
 from benchgraph.tir.visit import bound_names, children, exprs, loads_of, reads_memory, variables, walk_expr
-
-
-@remembered
-def written(s: Stmt) -> frozenset[Tensor]:
-    """The tensors that s writes, registers too."""
-    match s:
-        case Store():
-            return frozenset([s.tensor])
-        case Brgemm():
-            return frozenset([s.acc.tensor])
-        case Pack():
-            return frozenset([s.dst.tensor])
-    return frozenset[Tensor]().union(*map(written, children(s)))
 
 
 def fixed_loads(loop: For) -> Iterator[Load]:
@@ -48,10 +35,9 @@ def _divisions(s: Stmt) -> tuple[Binary, ...]:
     return (*(e for e in own if isinstance(e.b, Const) and not reads_memory(e)), *(e for inner in children(s) for e in _divisions(inner)))
 
 
-def _certain_loads(s: Stmt) -> Iterator[Load]:
+@remembered
+def _certain_loads(s: Stmt) -> tuple[Load, ...]:
     """Loads that happen whenever s runs."""
-    for e in exprs(s):
-        yield from loads_of(e)
-    if isinstance(s, Seq) or (isinstance(s, For) and (constant(s.extent) or 0) > 0):
-        for inner in children(s):
-            yield from _certain_loads(inner)
+    own = [load for e in exprs(s) for load in loads_of(e)]
+    goes_on = isinstance(s, Seq) or (isinstance(s, For) and (constant(s.extent) or 0) > 0)
+    return (*own, *(load for inner in children(s) for load in _certain_loads(inner))) if goes_on else tuple(own)

@@ -29,6 +29,8 @@ class DType(Enum):
     u4 = "u4"
     boolean = "boolean"
 
+    __hash__ = object.__hash__  # Enum's is a function in Python
+
     @cached_property
     def bits(self) -> int:
         """Width of one element in bits; 0 for undef."""

@@ -8,7 +8,7 @@ from math import inf, isinf
 from typing import TypeAlias
 
 from benchgraph.core.remember import remembered
-from benchgraph.tir.build import add, mul, sub
+from benchgraph.tir.build import add, sub
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import reads_memory, variables
@@ -28,8 +28,12 @@ class Linear:
     def plus(self, other: Linear, scale: int = 1) -> Linear:
         terms = dict(self.terms)
         for atom, c in other.terms.items():
-            terms[atom] = terms.get(atom, 0) + c * scale
-        return Linear({a: c for a, c in terms.items() if c}, self.constant + other.constant * scale)
+            total = terms.get(atom, 0) + c * scale
+            if total:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
+        return Linear(terms, self.constant + other.constant * scale)
 
     def minus(self, other: Linear) -> Linear:
         return self.plus(other, -1)
@@ -66,13 +70,20 @@ def linear(e: Expr) -> Linear:
 
 
 def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:
+    if isinstance(atom, Var):
+        return order.get(atom.name, len(order)), False, atom.name
     depth = max((order.get(name, len(order)) for name in variables(atom)), default=-1)
-    return depth, not isinstance(atom, Var), _text(atom)
+    return depth, True, _text(atom)
 
 
 @remembered
 def _text(atom: Expr) -> str:
     return print_tir(atom)
+
+
+def _times(atom: Expr, k: int) -> Expr:
+    """mul without its questions: an atom is no constant, and k positive."""
+    return atom if k == 1 else Binary(BinOp.mul, atom, Const(k))
 
 
 def to_expr(form: Linear, ranges: Ranges) -> Expr:
@@ -90,14 +101,13 @@ def to_expr(form: Linear, ranges: Ranges) -> Expr:
     rest = form.constant
     result: Expr | None = None
     for a in positive:
-        term = mul(a, form.terms[a])
-        result = term if result is None else add(result, term)
+        term = _times(a, form.terms[a])
+        result = term if result is None else Binary(BinOp.add, result, term)
     if result is None:
         result, rest = Const(rest), 0
     for a in atoms:
         if form.terms[a] < 0:
-            term = mul(a, -form.terms[a])
-            result = sub(result, term)
+            result = sub(result, _times(a, -form.terms[a]))
     return sub(result, -rest) if rest < 0 else add(result, rest)
 
 

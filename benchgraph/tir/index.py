@@ -17,29 +17,46 @@ from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, Ramp, Select, Unary, UnOp, Var
 from benchgraph.tir.visit import map_parts
 
+_LEAVES = Var, Const
+_LINEAR = frozenset({BinOp.add, BinOp.sub, BinOp.mul})
 _EXACT_F32 = 2**24  # integers up to this are f32 values
 
 
 def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
     """An expression with the same value for all variables in their ranges; e itself when nothing is simpler."""
-    if isinstance(e, Var | Const):
-        return e
-    new = _sum(e, ranges) or _rule(map_parts(e, lambda p: simplify_expr(p, ranges)), ranges)
-    return e if new is e or new == e else new
+    return Simplifier(ranges)(e)
 
 
-def _sum(e: Expr, ranges: Ranges) -> Expr | None:
-    """A sum of products with numbers, simplified as a whole: term by term, and not each of the sums that it is made of. None for others."""
-    if not isinstance(e, Binary) or e.op not in (BinOp.add, BinOp.sub, BinOp.mul) or type_of(e.a) != (INDEX, 1):
-        return None
-    form = linear(e)
-    if e in form.terms:
-        return None
-    total = Linear({a: k for a, k in form.terms.items() if isinstance(a, Var)}, form.constant)
-    for atom, k in form.terms.items():
-        if not isinstance(atom, Var):
-            total = total.plus(linear(simplify_expr(atom, ranges)), k)
-    return to_expr(_recombine(total, ranges), ranges)
+class Simplifier:
+    """simplify_expr for many expressions where the same ranges are in force. What statements share, as their indices, is done once."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self._done = dict[int, tuple[Expr, Expr]]()  # by identity of the first, which stays alive
+
+    def __call__(self, e: Expr) -> Expr:
+        if isinstance(e, _LEAVES):
+            return e
+        known = self._done.get(id(e))
+        if known is None:
+            new = self._sum(e) or _rule(map_parts(e, self), self.ranges)
+            known = self._done[id(e)] = e, e if new is e or new == e else new
+        return known[1]
+
+    def _sum(self, e: Expr) -> Expr | None:
+        """A sum of products with numbers, simplified as a whole: term by term, and not each of the sums that it is made of. Else None."""
+        if not isinstance(e, Binary) or e.op not in _LINEAR or type_of(e.a) != (INDEX, 1):
+            return None
+        form = linear(e)
+        others = [(atom, k) for atom, k in form.terms.items() if not isinstance(atom, Var)]
+        if others:
+            if e in form.terms:
+                return None
+            form = Linear({a: k for a, k in form.terms.items() if isinstance(a, Var)}, form.constant)
+            for atom, k in others:
+                form = form.plus(linear(self(atom)), k)
+            form = _recombine(form, self.ranges)
+        return to_expr(form, self.ranges)
 
 
 def _rule(e: Expr, ranges: Ranges) -> Expr:

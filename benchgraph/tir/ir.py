@@ -47,6 +47,9 @@ class Tensor:
     offset: int | None = None
     lanes: int = 1
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # two of one name are rare, and strings know their hashes
+
     @property
     def nbytes(self) -> int:
         """Bytes from the first element to the end of the last one."""
@@ -66,6 +69,9 @@ class Var:
     """A loop variable (dtype s64)."""
 
     name: str
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ class BinOp(Enum):
     mul_high = "mul_high"
     mul_low = "mul_low"
 
+    __hash__ = object.__hash__  # Enum's is a function in Python
+
     @cached_property
     def is_comparison(self) -> bool:
         return self in _COMPARISONS
@@ -134,6 +142,8 @@ class UnOp(Enum):
     round = "round"
     floor = "floor"
     not_ = "not"
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,11 @@ def rewrite(e: Expr, fn: ExprMap) -> Expr:
 
 def walk_expr(e: Expr) -> Iterator[Expr]:
     """e and every subexpression, outermost first."""
-    yield e
-    for p in parts(e):
-        yield from walk_expr(p)
+    left = [e]
+    while left:
+        e = left.pop()
+        yield e
+        left.extend(reversed(parts(e)))
 
 
 @remembered
@@ -211,9 +213,11 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
 
 def walk(s: Stmt) -> Iterator[Stmt]:
     """s and every statement inside it, in program order, outermost first."""
-    yield s
-    for c in children(s):
-        yield from walk(c)
+    left = [s]
+    while left:
+        s = left.pop()
+        yield s
+        left.extend(reversed(children(s)))
 
 
 def loads(s: Stmt) -> Iterator[Load]:
@@ -246,6 +250,19 @@ def _own_tensors(s: Stmt) -> Iterator[Tensor]:
 def tensor_names(s: Stmt) -> frozenset[str]:
     """Names of the tensors that s declares or accesses."""
     return frozenset(t.name for t in _own_tensors(s)).union(*map(tensor_names, children(s)))
+
+
+@remembered
+def written(s: Stmt) -> frozenset[Tensor]:
+    """The tensors that s writes, registers too."""
+    match s:
+        case Store():
+            return frozenset([s.tensor])
+        case Brgemm():
+            return frozenset([s.acc.tensor])
+        case Pack():
+            return frozenset([s.dst.tensor])
+    return frozenset[Tensor]().union(*map(written, children(s)))
 
 
 @remembered

@@ -29,7 +29,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import map_parts, parts, substitute, walk_expr
+from benchgraph.tir.visit import loads_of, map_parts, parts, substitute, variables
 
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 
@@ -79,7 +79,7 @@ class Loop:
 
     def varies(self, e: Expr) -> bool:
         """True when e may differ between iterations, as far as variables and widened registers tell."""
-        return any(p == self.var or (isinstance(p, Load) and p.tensor.name in self.registers) for p in walk_expr(e))
+        return self.var.name in variables(e) or any(load.tensor.name in self.registers for load in loads_of(e))
 
     def vector_index(self, at: tuple[Expr, ...], base: Expr, lanes: int) -> tuple[Expr, ...]:
         step = self.step(at[0])
@@ -113,7 +113,7 @@ def loop_of(s: For, lanes: int) -> Loop | None:
 def _loads(loop: Loop) -> Iterator[Load]:
     for c in loop.stmts:
         if isinstance(c, Store):
-            yield from (p for e in (*c.index, c.value) for p in walk_expr(e) if isinstance(p, Load))
+            yield from (load for e in (*c.index, c.value) for load in loads_of(e))
 
 
 def _widens(loop: Loop, e: Expr) -> bool:
@@ -162,8 +162,7 @@ def _is_independent(loop: Loop) -> bool:
         if any(t.name != c.tensor.name and _overlap(t, c.tensor) for t, _ in every):
             return False
     written = {c.tensor.name for c in stores}
-    addresses = [p for _, at in every for i in at for p in walk_expr(i) if isinstance(p, Load)]
-    return not any(p.tensor.name in written for p in addresses)
+    return not any(load.tensor.name in written for _, at in every for i in at for load in loads_of(i))
 
 
 def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:

@@ -24,17 +24,18 @@ CALL_NS = 10.0  # of a microkernel, its tiles' ends included
 
 def pays_in_parallel(loop: For, target: Target) -> bool:
     """Whether sharing a loop out among all cores saves more time than it costs."""
-    return target.shares_all or nanoseconds(loop, target) * (1 - 1 / target.cores) > REGION_NS
+    saved = 1 - 1 / target.cores
+    return target.shares_all or (saved > 0 and nanoseconds(loop, target, REGION_NS / saved) > REGION_NS / saved)
 
 
-def nanoseconds(s: Stmt, target: Target) -> float:
-    """Of data in cache; inf where an extent is not known."""
+def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
+    """Of data in cache; inf where an extent is not known. Nothing is counted beyond `enough`."""
     match s:
         case For():
             extent = constant(s.extent)
-            return inf if extent is None else extent * nanoseconds(s.body, target)
+            return inf if extent is None else extent * nanoseconds(s.body, target, enough / max(extent, 1))
         case If():
-            return max((nanoseconds(branch, target) for branch in children(s)), default=0.0)
+            return max((nanoseconds(branch, target, enough) for branch in children(s)), default=0.0)
         case Store():
             return STEP_NS * (_steps(s.value) + (s.tensor.scope is not Scope.register))
         case Brgemm():
@@ -43,7 +44,12 @@ def nanoseconds(s: Stmt, target: Target) -> float:
         case Pack():
             return CALL_NS + STEP_NS * s.k * s.n / target.lanes
         case _:
-            return sum(nanoseconds(c, target) for c in children(s))
+            total = 0.0
+            for c in children(s):
+                total += nanoseconds(c, target, enough - total)
+                if total > enough:
+                    break
+            return total
 
 
 def _steps(e: Expr) -> int:

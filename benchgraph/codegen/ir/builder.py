@@ -35,7 +35,9 @@ class IRBuilder:
         """
         block = self.function.append_basic_block(name)
         block.known = self.block.known.copy()
-        block.read = {text: (v, m) for text, (v, m) in self.block.read.items() if not any(m.may_overlap(c) for c in changed)}
+        lost = set[str]().union(*(m.overlaps for m in changed if m.overlaps is not None), (ANYWHERE.name,))
+        if all(m.overlaps is not None for m in changed):
+            block.read = {name: found.copy() for name, found in self.block.read.items() if name not in lost}
         return block
 
     def position_at_end(self, block: Block) -> None:
@@ -93,7 +95,7 @@ class IRBuilder:
 
     def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE) -> None:
         self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}", memory)
-        self.block.read[_load(value.type, pointer, align)] = value, memory
+        self.block.reads(memory)[_load(value.type, pointer, align)] = value
 
     def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE, *, tail: bool = False) -> Value:
         """A function with a result is an intrinsic, which may read this memory; one without writes it.
@@ -112,21 +114,24 @@ class IRBuilder:
 
     def wrote(self, value: Value, function: Function, args: Sequence[Value], memory: Memory) -> None:
         """From what was just written it follows that this call would read this value."""
-        self.block.read[_call(value.type, function.ref, args)] = value, memory
+        self.block.reads(memory)[_call(value.type, function.ref, args)] = value
 
     def _read(self, type: Type, text: str, memory: Memory) -> Value:
-        block = self.block
-        found = block.read.get(text)
+        reads = self.block.reads(memory)
+        found = reads.get(text)
         if found is None:
-            value = Value(type, self._new())
-            found = block.read[text] = value, memory
-            block.lines.append(f"{value.ref} = {text}{memory.marks}")
-        return found[0]
+            found = reads[text] = Value(type, self._new())
+            self.block.lines.append(f"{found.ref} = {text}{memory.marks}")
+        return found
 
     def _written(self, text: str, memory: Memory) -> None:
-        block = self.block
-        block.read = {text: found for text, found in block.read.items() if not memory.may_overlap(found[1])}
-        block.lines.append(text + memory.marks)
+        read = self.block.read
+        if memory.overlaps is None:
+            read.clear()
+        else:
+            for name in (*memory.overlaps, ANYWHERE.name):
+                read.pop(name, None)
+        self.block.lines.append(text + memory.marks)
 
     # -- instructions that only compute
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from benchgraph.codegen.ir.values import PTR, Argument, Constant, FunctionType, Memory, Metadata, Type, Value, quoted
+from benchgraph.codegen.ir.values import ANYWHERE, PTR, Argument, Constant, FunctionType, Memory, Metadata, Type, Value, quoted
 
 
 class Module:
@@ -100,12 +100,16 @@ class Phi(Value):
 
 class Block:
     """known: values of the instructions that only compute, by their text, here and in the blocks that dominate this one. read: of those
-    that read memory, as long as nothing is written that may overlap it, with what they read."""
+    that read memory, as long as nothing is written that may overlap it, by the name of the memory."""
 
     def __init__(self, function: Function, name: str) -> None:
         self.function, self.name, self.ref = function, name, f"%{quoted(name)}"
         self.phis, self.lines = list[Phi](), list[str]()
-        self.known, self.read = dict[str, Value](), dict[str, tuple[Value, Memory]]()
+        self.known, self.read = dict[str, Value](), dict[str, dict[str, Value]]()
+
+    def reads(self, memory: Memory) -> dict[str, Value]:
+        """Of `read`, what was read from this memory."""
+        return self.read.setdefault(memory.name if memory.overlaps is not None else ANYWHERE.name, {})
 
     def text(self, slots: Sequence[str] = ()) -> list[str]:
         return [f"{quoted(self.name)}:", *slots, *(phi.line() for phi in self.phis), *self.lines]

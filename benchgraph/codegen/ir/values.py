@@ -152,9 +152,6 @@ class Memory:
     overlaps: frozenset[str] | None
     marks: str = ""
 
-    def may_overlap(self, other: Memory) -> bool:
-        return self.overlaps is None or other.overlaps is None or other.name in self.overlaps
-
 
 ANYWHERE, NOWHERE = Memory("anywhere", None), Memory("nowhere", frozenset())
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
-from benchgraph.core.tensor import reach
+from benchgraph.core.tensor import Shape, reach
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
-from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
 from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
@@ -21,7 +21,7 @@ from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memor
 
 def flatten_index(f: Func, target: Target) -> Func:
     params = tuple(_flat(p) for p in f.params)
-    body = _stmt(f.body, {})
+    body = _stmt(f.body, _Positions({}))
     return f if params == f.params and body == f.body else replace(f, params=params, body=body)
 
 
@@ -32,46 +32,59 @@ def _flat(t: Tensor) -> Tensor:
     return replace(t, shape=(reach(t.shape, t.strides),), strides=(1,))
 
 
-def _position(t: Tensor, index: tuple[Expr, ...], ranges: Ranges) -> Expr:
-    """The element number, a ramp when an index is one."""
-    total = Linear({})
-    for i, stride in zip(index, t.strides, strict=True):
-        total = total.plus(position(i), stride)
-    base = simplify_expr(to_expr(total, ranges), ranges)
-    for i, stride in zip(index, t.strides, strict=True):
-        if isinstance(i, Ramp):
-            return Ramp(base, i.stride * stride, i.lanes)
-    return base
+class _Positions:
+    """The numbers of elements where these ranges are in force. Statements of a nest ask for the same ones: each is worked out once."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self._simple = Simplifier(ranges)
+        self._known = dict[tuple[Shape, tuple[Expr, ...]], Expr]()
+
+    def of(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
+        """The element number, a ramp when an index is one."""
+        known = self._known.get((t.strides, index))
+        if known is None:
+            known = self._known[t.strides, index] = self._worked_out(t, index)
+        return known
+
+    def index(self, t: Tensor, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return index if t.scope is Scope.register else (self.of(t, index),)
+
+    def _worked_out(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
+        total = Linear({})
+        for i, stride in zip(index, t.strides, strict=True):
+            total = total.plus(position(i), stride)
+        base = self._simple(to_expr(total, self.ranges))
+        for i, stride in zip(index, t.strides, strict=True):
+            if isinstance(i, Ramp):
+                return Ramp(base, i.stride * stride, i.lanes)
+        return base
 
 
-def _index(t: Tensor, index: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
-    return index if t.scope is Scope.register else (_position(t, index, ranges),)
-
-
-def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
-    within = inside(s, ranges) if isinstance(s, For) else ranges
+def _stmt(s: Stmt, at: _Positions) -> Stmt:
+    within = _Positions(inside(s, at.ranges)) if isinstance(s, For) else at
     s = map_children(s, lambda c: _stmt(c, within))
 
     def expr(e: Expr) -> Expr:
         if not reads_memory(e):
             return e
         e = map_parts(e, expr)
-        return Load(_flat(e.tensor), _index(e.tensor, e.index, ranges), e.mask) if isinstance(e, Load) else e
+        return Load(_flat(e.tensor), at.index(e.tensor, e.index), e.mask) if isinstance(e, Load) else e
 
     def piece(p: Slice | Flat) -> Slice | Flat:
         if isinstance(p, Flat):
             return p
         strides = p.tensor.strides
-        return Flat(_flat(p.tensor), _position(p.tensor, p.index, ranges), tuple(strides[dim] * step for dim, step in p.axes))
+        return Flat(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
 
     s = map_exprs(s, expr)
     match s:
         case Alloc():
             return Alloc(_flat(s.tensor))
         case Store():
-            return Store(_flat(s.tensor), _index(s.tensor, s.index, ranges), s.value, s.mask)
+            return Store(_flat(s.tensor), at.index(s.tensor, s.index), s.value, s.mask)
         case Prefetch():
-            return replace(s, tensor=_flat(s.tensor), index=_index(s.tensor, s.index, ranges))
+            return replace(s, tensor=_flat(s.tensor), index=at.index(s.tensor, s.index))
         case Brgemm():
             return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
         case Pack():

@@ -17,22 +17,21 @@ take marked parameters for separate memory.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import For, Func, If, Overwrite, Seq, Stmt, Store, Tensor
-from benchgraph.tir.regions import Access, accesses, accesses_of, extent, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names, tensor_names
+from benchgraph.tir.ir import Brgemm, For, Func, If, Overwrite, Pack, Seq, Stmt, Store, Tensor
+from benchgraph.tir.operands import operands
+from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned
+from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, walk, written
 
 BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
 
 
 def mark_inplace(f: Func, target: Target) -> Func:
-    touched = list(accesses(f.body, {}))
-    stored = {a.tensor.name for a in touched if a.is_store}
-    loaded = {a.tensor.name for a in touched if not a.is_store} - stored
+    stored = {t.name for t in written(f.body)}
+    loaded = _loaded(f.body) - stored
     found = (
         Overwrite(dst.name, src.name)
         for dst in f.params
@@ -41,6 +40,16 @@ def mark_inplace(f: Func, target: Target) -> Func:
     )
     marked = tuple(dict.fromkeys((*f.inplace, *found)))  # what was proven before later passes rewrote the loops stays true
     return f if marked == f.inplace else replace(f, inplace=marked)
+
+
+def _loaded(body: Stmt) -> set[str]:
+    """Names of the tensors that it loads from."""
+    found = set[str]()
+    for s in walk(body):
+        found.update(load.tensor.name for e in exprs(s) for load in loads_of(e))
+        if isinstance(s, Brgemm | Pack):
+            found.update(o.piece.tensor.name for o in operands(s)[:-1])
+    return found
 
 
 def _are_alike(a: Tensor, b: Tensor) -> bool:
@@ -74,9 +83,14 @@ def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access]
 
 def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
     """True when no statement loads an element that one before it has stored to."""
-    inner = bound_names(s)
-    touching = [_touching(c, src, dst, ranges) for c in s.stmts]
-    return all(_never_meet(a, b, inner) for (_, stores), (loads, _) in combinations(touching, 2) for a in stores for b in loads)
+    inner, stored = bound_names(s), list[Access]()
+    for c in s.stmts:
+        if not {src, dst}.isdisjoint(tensor_names(c)):
+            loads, stores = _touching(c, src, dst, ranges)
+            if not all(_never_meet(a, b, inner) for a in stored for b in loads):
+                return False
+            stored += stores
+    return True
 
 
 def _never_meet(a: Access, b: Access, inner: frozenset[str]) -> bool:

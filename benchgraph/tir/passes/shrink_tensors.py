@@ -44,6 +44,7 @@ from benchgraph.tir.ir import (
     Tensor,
     tensor,
 )
+from benchgraph.tir.local import held_locally
 from benchgraph.tir.operands import operands
 from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.stored import stores_first
@@ -64,9 +65,9 @@ from benchgraph.tir.visit import (
 
 def shrink_tensors(f: Func, target: Target) -> Func:
     """Every temporary, one after the other. A tensor keeps its name; what splits off gets a fresh one."""
-    body = f.body
+    body = held_locally(f.body)
     taken = {t.name for t in (*f.params, *tensors(f.body))}
-    for name in dict.fromkeys(s.tensor.name for s in walk(f.body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
+    for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
         body = _replaced(body, name, _Place({}, False, taken))
     return f if body == f.body else replace(f, body=body)
 

@@ -12,42 +12,42 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import Ranges, bounds, inside
+from benchgraph.tir.affine import bounds, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.index import assume, simplify_expr
+from benchgraph.tir.index import Simplifier, assume
 from benchgraph.tir.ir import Const, For, Func, If, LoopKind, Seq, Stmt, Unary, UnOp
 from benchgraph.tir.visit import block, map_exprs, substitute_all, tensors
 
 
 def simplify(f: Func, target: Target) -> Func:
-    body = _stmt(f.body, {}) or Seq(())
+    body = _stmt(f.body, Simplifier({})) or Seq(())
     return f if body == f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, ranges: Ranges) -> Stmt | None:
+def _stmt(s: Stmt, simple: Simplifier) -> Stmt | None:
     """The simplified statement; None when it does nothing."""
-    s = map_exprs(s, lambda e: simplify_expr(e, ranges))
+    s = map_exprs(s, simple)
     match s:
         case For():
-            return _loop(s, ranges)
+            return _loop(s, simple)
         case If():
-            return _branch(s, ranges)
+            return _branch(s, simple)
         case Seq():
-            kept = [new for c in s.stmts if (new := _stmt(c, ranges)) is not None]
+            kept = [new for c in s.stmts if (new := _stmt(c, simple)) is not None]
             return block(*kept) if kept else None
     return s
 
 
-def _loop(s: For, ranges: Ranges) -> Stmt | None:
-    least, most = bounds(s.extent, ranges)
+def _loop(s: For, simple: Simplifier) -> Stmt | None:
+    least, most = bounds(s.extent, simple.ranges)
     if most <= 0:
         return None
     if least == most:
         s = replace(s, extent=Const(int(most)))
     if constant(s.extent) == 1 and not _owns_arena(s):
-        return _stmt(substitute_all(s.body, {s.var.name: Const(0)}), ranges)
-    body = _stmt(s.body, inside(s, ranges))
-    return None if body is None else replace(s, body=body)
+        return _stmt(substitute_all(s.body, {s.var.name: Const(0)}), simple)
+    body = _stmt(s.body, Simplifier(inside(s, simple.ranges)))
+    return None if body is None else s if body is s.body else replace(s, body=body)
 
 
 def _owns_arena(s: For) -> bool:
@@ -55,13 +55,13 @@ def _owns_arena(s: For) -> bool:
     return s.kind is LoopKind.parallel and any(t.offset is not None for t in tensors(s))
 
 
-def _branch(s: If, ranges: Ranges) -> Stmt | None:
+def _branch(s: If, simple: Simplifier) -> Stmt | None:
     decided = constant(s.cond)
     if decided is not None:
         taken = s.then if decided else s.orelse
-        return None if taken is None else _stmt(taken, ranges)
-    then = _stmt(s.then, assume(s.cond, ranges, holds=True))
-    orelse = None if s.orelse is None else _stmt(s.orelse, assume(s.cond, ranges, holds=False))
+        return None if taken is None else _stmt(taken, simple)
+    then = _stmt(s.then, Simplifier(assume(s.cond, simple.ranges, holds=True)))
+    orelse = None if s.orelse is None else _stmt(s.orelse, Simplifier(assume(s.cond, simple.ranges, holds=False)))
     if then is None:
         return None if orelse is None else If(Unary(UnOp.not_, s.cond), orelse)
     return If(s.cond, then, orelse)

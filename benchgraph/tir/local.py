@@ -1,0 +1,134 @@
+"""Temporaries of which one run of a block needs a single element, found in one walk: they become registers of that block.
+
+for i in 64 {                      ->  for i in 64 {
+  u[i] = t[i]*s                          alloc u: f32 register
+  y[i] = exp(u[i])                       u = t[i]*s
+}                                        y[i] = exp(u)
+                                       }
+
+What ops pass on to each other within a nest is of this kind, most of a module's temporaries. shrink-tensors makes the same of them, one
+after the other and with proofs for each that these need not; it costs them far more than this walk (tests/test_compile_cost.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Load, Pack, Prefetch, Scope, Seq, Stmt, Store, Tensor
+from benchgraph.tir.visit import children, exprs, loads_of, map_children, map_exprs, map_parts, reads_memory
+
+
+def held_locally(s: Stmt) -> Stmt:
+    """s with registers for temporaries that one block alone uses: it stores to them once, at a place where it loads from them after it."""
+    found = _Uses()
+    found.visit(s, None)
+    registers = found.registers()
+    return _Held(registers).stmt(s) if registers else s
+
+
+@dataclass
+class _Use:
+    """Where a temporary was stored to. block: the statements around."""
+
+    tensor: Tensor
+    block: Seq
+    index: tuple[Expr, ...]
+    is_loaded: bool = False
+
+
+class _Uses:
+    """uses: those of the declared temporaries that may become registers, by name."""
+
+    def __init__(self) -> None:
+        self.declared = dict[str, Tensor]()
+        self.uses = dict[str, _Use]()
+
+    def registers(self) -> dict[str, Tensor]:
+        held = [use.tensor for use in self.uses.values() if use.is_loaded]
+        return {t.name: Tensor(t.name, t.dtype, (), (), Scope.register) for t in held}
+
+    def visit(self, s: Stmt, block: Seq | None) -> None:
+        """The statements of s in program order. block: whose statement s is."""
+        match s:
+            case Seq():
+                for c in s.stmts:
+                    self.visit(c, s)
+            case Alloc():
+                if s.tensor.scope is not Scope.register:
+                    self.declared[s.tensor.name] = s.tensor
+            case Store():
+                self._loaded(exprs(s), block)
+                self._stored(s, block)
+            case Brgemm():
+                self._others(p.tensor for p in (s.src, s.wei, s.acc))
+                self._loaded(exprs(s), None)
+            case Pack():
+                self._others(p.tensor for p in (s.src, s.dst))
+                self._loaded(exprs(s), None)
+            case Prefetch():
+                self._others((s.tensor,))
+                self._loaded(exprs(s), None)
+            case _:
+                self._loaded(exprs(s), None)
+                for c in children(s):
+                    self.visit(c, None)
+
+    def _loaded(self, found: Iterable[Expr], block: Seq | None) -> None:
+        for e in found:
+            for load in loads_of(e):
+                use = self.uses.get(load.tensor.name)
+                if use is not None and use.block is block and load.mask is None and load.index == use.index:
+                    use.is_loaded = True
+                else:
+                    self._others((load.tensor,))
+
+    def _stored(self, s: Store, block: Seq | None) -> None:
+        t = s.tensor
+        if t.name not in self.declared:
+            return
+        if block is None or t.name in self.uses or s.mask is not None or any(map(reads_memory, s.index)):
+            self._others((t,))
+        else:
+            self.uses[t.name] = _Use(t, block, s.index)
+
+    def _others(self, tensors: Iterable[Tensor]) -> None:
+        """Used in a way that no register is."""
+        for t in tensors:
+            self.declared.pop(t.name, None)
+            self.uses.pop(t.name, None)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The rewriting: these temporaries are declared as registers in front of their store."""
+
+    registers: dict[str, Tensor]
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case Seq():
+                return self._block(s)
+            case Store() if s.tensor.name in self.registers:
+                return Store(self.registers[s.tensor.name], (), self._expr(s.value))
+            case Store():
+                return map_exprs(s, self._expr)
+        return map_children(s, self.stmt)
+
+    def _block(self, s: Seq) -> Seq:
+        stmts: list[Stmt] = []
+        for c in s.stmts:
+            held = self.registers.get(c.tensor.name) if isinstance(c, Alloc | Store) else None
+            if held is not None and isinstance(c, Alloc):
+                continue
+            stmts += [] if held is None else [Alloc(held)]
+            stmts.append(self.stmt(c))
+        is_same = len(stmts) == len(s.stmts) and all(a is b for a, b in zip(stmts, s.stmts, strict=True))
+        return s if is_same else Seq(tuple(stmts))
+
+    def _expr(self, e: Expr) -> Expr:
+        if not any(load.tensor.name in self.registers for load in loads_of(e)):
+            return e
+        if isinstance(e, Load) and e.tensor.name in self.registers:
+            return Load(self.registers[e.tensor.name], ())
+        return map_parts(e, self._expr)
