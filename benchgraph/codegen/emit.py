@@ -15,6 +15,8 @@ its vectorisers (runtime/code.py). Multiplications and additions of floats may c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchgraph.codegen import ir, microkernel, pack
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
@@ -218,8 +220,11 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
         accumulate=s.accumulate,
         dtypes=s.dtypes,
     )
+    streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, f.target))]
+    kernel = replace(kernel, ahead=tuple(microkernel.Ahead(paced, p.is_store) for p, paced in streams))
     function = microkernel.define(f.builder.module, kernel, f.target)
-    f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, wei, acc)])
+    places = [(piece.tensor, piece.offset) for piece in (src, wei, acc)] + [(p.tensor, p.index[0]) for p, _ in streams]
+    f.builder.call(function, [f.element(tensor, evaluate(f, offset)) for tensor, offset in places])
 
 
 def _pack(f: Frame, s: Pack) -> None:

@@ -79,27 +79,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import TypeAlias
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import advanced, affine, load_first, loop, repeat, store_first
+from benchgraph.codegen.blocks import advanced, affine, load_first, loop, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I32, I64, PTR, VOID, call, constant, splat, vector
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, constant, splat, vector
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.ir import GROUPS, DTypes
 
 BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
-Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]  # (src, wei, sums) -> sums
+# (src, wei, carried) -> carried: where the streams are that are fetched ahead, then the sums
+Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 
 F32 = DType.f32, DType.f32, DType.f32
 SRC, WEI, ACC = 0, 1, 2
 ACC_BYTES = 4
-FIRST_LEVEL = 3  # llvm.prefetch's locality of a first-level cache
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # llvm.prefetch's localities
 AHEAD = 8  # rows of wei that are fetched ahead
+MOST_LINES = 4  # of a stream in one step of the K loop
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A stream of memory that is fetched into the second-level cache, so many bytes in each step of the K loop."""
+
+    pace: int
+    is_store: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"_{'w' if self.is_store else 'r'}{self.pace}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,7 @@ class Kernel:
     Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
-    of more than one.
+    of more than one. ahead: streams that are fetched meanwhile.
     """
 
     m: int
@@ -123,6 +137,7 @@ class Kernel:
     acc_row_stride: int
     accumulate: bool = False
     dtypes: DTypes = F32
+    ahead: tuple[Ahead, ...] = ()
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
@@ -142,16 +157,16 @@ class Kernel:
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
         sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
         name = f"brgemm_{self.dtypes[0].value}_{sizes}"
-        return name.replace("-", "m") + ("_acc" if self.accumulate else "")
+        return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(a.name for a in self.ahead)
 
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (ptr src, ptr wei, ptr acc) for this kernel, internal to the module; defined on first use."""
+    """The function void (ptr src, ptr wei, ptr acc, ptr stream ...) for this kernel, internal to the module; defined on first use."""
     kernel = _canonical(kernel)
     known = module.functions.get(kernel.name)
     if known is not None:
         return known
-    function, builder = _begun(module, kernel.name)
+    function, builder = _begun(module, kernel.name, kernel)
     if kernel.batch:
         builder.call(_counting(module, kernel, target), [*function.args, I64(kernel.batch[0][0])], tail=True)
     else:
@@ -160,8 +175,27 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     return function
 
 
+def pace(kernel: Kernel, lines: int, target: Target) -> int:
+    """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
+    at_hand = steps(kernel, target)
+    return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * MOST_LINES else 0
+
+
+def steps(kernel: Kernel, target: Target) -> int:
+    """How many steps of K loops a call of the kernel takes."""
+    kernel = _canonical(kernel)
+    entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
+    tiles = ((panels, panels.count * count) for panels in _panels(kernel, target) for count, _ in even_split(kernel.m, panels.rows))
+    return sum(count * entries * (groups // _unrolled(kernel, panels, target)) for panels, count in tiles)
+
+
+def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
+    """Groups of k in one step of the K loop."""
+    return max(min(kernel.k // kernel.group, 2 if panels.vectors > 1 and is_native(kernel.dtypes, target.isa) else 1), 1)
+
+
 def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (ptr src, ptr wei, ptr acc, i64 count) of this kernel for count entries along the first axis of its batch.
+    """The function void (ptr src, ptr wei, ptr acc, ptr stream ..., i64 count) of this kernel, for count entries of its batch's first axis.
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
@@ -170,7 +204,7 @@ def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     known = module.functions.get(name)
     if known is not None:
         return known
-    function, builder = _begun(module, name, I64)
+    function, builder = _begun(module, name, kernel, I64)
     *operands, count = function.args
     _Emitter(builder, kernel, target, count).emit(*operands)
     builder.ret_void()
@@ -187,9 +221,9 @@ def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
     return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
 
 
-def _begun(module: ir.Module, name: str, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
-    """An internal function of src, wei, acc and more, and a builder at its entry."""
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, *more]), name)
+def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
+    """An internal function of src, wei, acc, streams and more, and a builder at its entry."""
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, *(PTR for _ in kernel.ahead), *more]), name)
     function.linkage = "internal"
     function.attributes.add("noinline")  # a caller with loops of its own would take registers from these
     function.attributes.add("nounwind")
@@ -225,23 +259,28 @@ class _Emitter:
     target: Target
     count: ir.Value | None = None
 
-    def emit(self, src: ir.Value, wei: ir.Value, acc: ir.Value) -> None:
-        column = 0
+    def emit(self, src: ir.Value, wei: ir.Value, acc: ir.Value, *streams: ir.Value) -> None:
+        column, at = 0, list(streams)
         kernel = self.kernel
         for panels in _panels(kernel, self.target):
-            repeat(self.builder, panels.count, partial(self.panel, panels, column, src, wei, acc))
+            at = loop(self.builder, panels.count, at, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
 
-    def panel(self, panels: Panels, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value) -> None:
-        """All rows of panel i of these panels, which start at column `first`."""
+    def panel(
+        self, panels: Panels, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value, streams: list[ir.Value]
+    ) -> list[ir.Value]:
+        """All rows of panel i of these panels, which start at column `first`; where the streams are then."""
         column = self.affine(i, panels.columns, first)
         row = 0
         for count, rows in even_split(self.kernel.m, panels.rows):
             place = (src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column))
-            repeat(self.builder, count, partial(self.tile, panels, rows, row, *place))
+            streams = loop(self.builder, count, streams, partial(self.tile, panels, rows, row, *place))
             row += count * rows
+        return streams
 
-    def tile(self, panels: Panels, rows: int, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value) -> None:
+    def tile(
+        self, panels: Panels, rows: int, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value, streams: list[ir.Value]
+    ) -> list[ir.Value]:
         """Register tile i of these tiles, which start at row `first`: all of batch and K."""
         row = self.affine(i, rows, first)
         src = self.element(SRC, src, self.affine(row, self.kernel.src_row_stride))
@@ -250,29 +289,32 @@ class _Emitter:
         places = [(self.element(ACC, acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
         type = vector(memory_type(self.kernel.dtypes[ACC]), self.target.lanes)
         sums = [load_first(self.builder, type, *place, ACC_BYTES) if self.kernel.accumulate else constant(type, 0) for place in places]
-        sums = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, sums)
+        carried = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, [*streams, *sums])
+        streams, sums = carried[: len(streams)], carried[len(streams) :]
         for total, place in zip(sums, places, strict=True):
             store_first(self.builder, total, *place, ACC_BYTES)
+        return streams
 
-    def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """All entries along these axes of the batch, by `tile` each."""
         if not axes:
-            return tile(src, wei, sums)
+            return tile(src, wei, carried)
         extent, src_stride, wei_stride = axes[0]
 
-        def entry(b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        def entry(b: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             places = self.element(SRC, src, self.affine(b, src_stride)), self.element(WEI, wei, self.affine(b, wei_stride))
-            return self.batch(axes[1:], tile, *places, sums)
+            return self.batch(axes[1:], tile, *places, carried)
 
         is_first = len(axes) == len(self.kernel.batch)
-        return loop(self.builder, self.count if is_first and self.count is not None else extent, sums, entry)
+        return loop(self.builder, self.count if is_first and self.count is not None else extent, carried, entry)
 
-    def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
         kernel, group = self.kernel, self.kernel.group
         groups, rest = divmod(kernel.k, group)
         streams = _streams(kernel, panels, self.target)
-        unroll = min(groups, 2 if panels.vectors > 1 and is_native(kernel.dtypes, self.target.isa) else 1)
+        streams_at = len(kernel.ahead)
+        unroll = _unrolled(kernel, panels, self.target)
 
         def steps(sizes: Sequence[int], i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             first = self.affine(i, unroll)
@@ -285,10 +327,23 @@ class _Emitter:
                 sums = self.step(panels, rows, size, at_src, at_wei, sums)
             return sums
 
+        def fetching(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            at = [self.fetched(*stream) for stream in zip(kernel.ahead, carried[:streams_at], strict=True)]
+            return [*at, *steps([group] * unroll, i, carried[streams_at:])]
+
         whole, odd = divmod(groups, unroll) if groups else (0, 0)
         if whole:
-            sums = loop(self.builder, whole, sums, partial(steps, [group] * unroll))
-        return steps([group] * odd + [rest] * bool(rest), I64(whole), sums)
+            carried = loop(self.builder, whole, carried, fetching)
+        sums = steps([group] * odd + [rest] * bool(rest), I64(whole), carried[streams_at:])
+        return [*carried[:streams_at], *sums]
+
+    def fetched(self, ahead: Ahead, at: ir.Value) -> ir.Value:
+        """One step of a stream; where it is then. What lies beyond its end is harmless."""
+        lines = ceil(ahead.pace / LINE_BYTES)
+        for line in range(lines):
+            where = self.builder.gep(at, [I64(line * ahead.pace // lines)], source_etype=I8)
+            call(self.builder, "llvm.prefetch.p0", VOID, [where, I32(int(ahead.is_store)), I32(SECOND_LEVEL), I32(1)])
+        return self.builder.gep(at, [I64(ahead.pace)], source_etype=I8)
 
     def prefetch(self, panels: Panels, wei: ir.Value) -> None:
         """The row of wei that comes AHEAD of this one, into the first-level cache; beyond the last it is harmless."""

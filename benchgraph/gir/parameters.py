@@ -33,6 +33,7 @@ class Parameters:
 
     ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/panels.py); ns is
                         whole panels. 0: there are none
+    ahead               whether the next panel of packed weights is fetched while one is multiplied
     step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
 
     The register tile (6 x 64 and the like) is the microkernel's own affair.
@@ -50,6 +51,7 @@ class Parameters:
     step: int = 0
     ks: int = 0
     ns: int = 0
+    ahead: bool = False
     why: tuple[Reason, ...] = ()
 
     @property

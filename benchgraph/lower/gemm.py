@@ -50,7 +50,7 @@ class GemmNest:
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
         self.m, self.mb = self.rows[-1], node.mb
-        self.to_prefetch = node.prefetch
+        self.is_due = bool(node.prefetch)  # whether the result's lines are still to be fetched
 
     def lower(self) -> Stmt:
         sums = [Sum(self, stage) for stage in self.node.stages if stage.sums_rows]
@@ -135,19 +135,35 @@ class GemmNest:
             parts.append(body(Const(full), tail))
         return seq(*parts)
 
-    def _prefetches(self, row: Coord) -> Iterator[Stmt]:
-        """While row r of a batch entry is in hand, the r-th of M parts of what the next entry reads is fetched, and the lines that the
-        row's own result will be written to. One rows region does it."""
-        operands, self.to_prefetch = self.to_prefetch, ()
-        for id in operands:
+    def _next_entry(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
+        """The part that a microkernel call fetches of what the next batch entry reads; the calls of all tasks of an entry fetch all of it.
+
+        Each product sees to some of the operands.
+        """
+        products = [s.ops[0] for s in self.node.stages if spec(s.ops[0].kind).is_contraction and not s.sums_rows]
+        blocks = -(-self.g.value(op.outs[0]).shape[-1] // nb)
+        call, calls = add(mul(self.mo, blocks), no), -(-self.m // self.mb) * blocks
+        for id in self.node.prefetch[products.index(op) :: len(products)]:
             v = self.g.value(id)
-            lines = -(-v.dtype.nbytes(v.shape[-1] * v.shape[-2]) // (LINE_BYTES * self.m))
+            lines = -(-v.dtype.nbytes(v.shape[-1] * v.shape[-2]) // (LINE_BYTES * calls))
             part = lines * LINE_BYTES * 8 // v.dtype.bits
             entry = (*self.batch[:-1], add(self.batch[-1], 1))
-            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(row.value, part)), lines)
+            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(call, part)), lines)
+
+    def _next_panel(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
+        """The panel of packed weights that comes after this one."""
+        stage = next(s for s in self.node.stages if s.ops[0] is op)
+        if stage.parameters is not None and stage.parameters.ahead:
+            p = product(self.g, op)
+            after = self.operand(op, p, 1, self.start(add(no, 1), nb), Coord(ZERO))
+            yield Prefetch(after.tensor, after.index, -(-after.tensor.dtype.nbytes(p.reduced[-1] * nb) // LINE_BYTES))
+
+    def _written(self, row: Coord) -> Iterator[Stmt]:
+        """While a row is in hand, the lines are fetched that its result will be written to. One rows region does it."""
+        is_due, self.is_due = self.is_due, False
         result = self.g.value(self.node.stages[-1].ops[-1].outs[0])
         is_by_row = result.shape[:-1] == self.rows and self.g.root(result.id) in self.g.outs and has_rows(self.g, result.id)
-        if operands and is_by_row:
+        if is_due and is_by_row:
             where, index = self.storage.place(result.id, (*(Coord(var) for var in self.batch), row, Coord(ZERO)))
             yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)
 
@@ -189,7 +205,7 @@ class GemmNest:
         if not at_rows:
             return columns
         whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)))
-        whole.first_in_row(self._prefetches(whole.coords[-2]))
+        whole.first_in_row(self._written(whole.coords[-2]))
         return seq(columns, whole.emit(at_rows))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
@@ -218,6 +234,7 @@ class GemmNest:
         """The columns from block no on, summed over k or a part of it."""
         p = product(self.g, op)
         src_layout = self.g.value(op.ins[0]).layout
+        ahead = (*self._next_entry(op, no, nb), *self._next_panel(op, no, nb)) if part is None else ()
         part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
@@ -228,7 +245,7 @@ class GemmNest:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
-        return Brgemm(a, b, acc, rows, width, kb, extents, part.adds)
+        return Brgemm(a, b, acc, rows, width, kb, extents, part.adds, ahead)
 
     def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
         """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split."""

@@ -295,6 +295,16 @@ WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
+
+    tensor: Tensor
+    index: tuple[Expr, ...]
+    lines: int
+    is_store: bool = False
+
+
+@dataclass(frozen=True)
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
 
@@ -305,6 +315,8 @@ class Brgemm:
     The dtypes of the tensors are a key of GROUPS. In groups of one, columns of wei are unit stride. Else k of src is, and wei lies in
     groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
     rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
+
+    ahead: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it.
     """
 
     src: Slice | Flat
@@ -315,6 +327,7 @@ class Brgemm:
     k: int
     batch: tuple[int, ...] = ()
     accumulate: bool = False
+    ahead: tuple[Prefetch, ...] = ()
 
     @property
     def dtypes(self) -> DTypes:
@@ -351,16 +364,6 @@ class Pack:
     def group(self) -> int:
         """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
         return WEI_GROUPS.get(self.dst.tensor.dtype, 1)
-
-
-@dataclass(frozen=True)
-class Prefetch:
-    """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
-
-    tensor: Tensor
-    index: tuple[Expr, ...]
-    lines: int
-    is_store: bool = False
 
 
 Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch

@@ -128,7 +128,7 @@ def _stmt(s: Stmt) -> list[str]:
             src, dst = (_slice(o) for o in operands(s))
             return [f"pack ({s.k}x{s.n}) {dst} = {src}"]
         case Prefetch():
-            return [f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.is_store else ''}"]
+            return [_prefetch(s)]
 
 
 def _access(t: Tensor, index: tuple[Expr, ...]) -> str:
@@ -144,7 +144,12 @@ def _brgemm(s: Brgemm) -> str:
     src, wei, acc = (_slice(o) for o in operands(s))
     size = "x".join(str(extent) for extent in s.batch)
     batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
-    return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}"
+    ahead = "".join(f", {_prefetch(p)}" for p in s.ahead)
+    return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}{ahead}"
+
+
+def _prefetch(s: Prefetch) -> str:
+    return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.is_store else ''}"
 
 
 def _slice(o: Operand) -> str:

@@ -339,6 +339,8 @@ def _brgemm(s: Brgemm, scope: _Scope) -> None:
             _fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
     if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
         _fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
+    for p in s.ahead:
+        _prefetch(p, scope)
 
 
 def _pack(s: Pack, scope: _Scope) -> None:

@@ -137,6 +137,11 @@ def _map_slice(s: Slice | Flat, fn: ExprMap) -> Slice | Flat:
     return s if index is s.index else replace(s, index=index)
 
 
+def _map_prefetch(s: Prefetch, fn: ExprMap) -> Prefetch:
+    index = map_tuple(s.index, fn)
+    return s if index is s.index else replace(s, index=index)
+
+
 def exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions of this statement alone (not of statements inside it)."""
     match s:
@@ -147,7 +152,7 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
         case Store():
             return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
         case Brgemm():
-            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc))
+            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc), *(e for p in s.ahead for e in p.index))
         case Pack():
             return (*slice_exprs(s.src), *slice_exprs(s.dst))
         case Prefetch():
@@ -170,13 +175,14 @@ def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
             return s if index is s.index and value is s.value and mask is s.mask else Store(s.tensor, index, value, mask)
         case Brgemm():
             src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
-            return s if src is s.src and wei is s.wei and acc is s.acc else replace(s, src=src, wei=wei, acc=acc)
+            ahead = tuple(_map_prefetch(p, fn) for p in s.ahead)
+            is_same = src is s.src and wei is s.wei and acc is s.acc and all(a is b for a, b in zip(ahead, s.ahead, strict=True))
+            return s if is_same else replace(s, src=src, wei=wei, acc=acc, ahead=ahead)
         case Pack():
             src, dst = _map_slice(s.src, fn), _map_slice(s.dst, fn)
             return s if src is s.src and dst is s.dst else replace(s, src=src, dst=dst)
         case Prefetch():
-            index = map_tuple(s.index, fn)
-            return s if index is s.index else replace(s, index=index)
+            return _map_prefetch(s, fn)
         case Seq() | Alloc():
             return s
 
@@ -241,7 +247,7 @@ def _own_tensors(s: Stmt) -> Iterator[Tensor]:
         case Alloc() | Store() | Prefetch():
             yield s.tensor
         case Brgemm():
-            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor)
+            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor, *(p.tensor for p in s.ahead))
         case Pack():
             yield from (s.src.tensor, s.dst.tensor)
 
@@ -304,7 +310,8 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
         case Store() | Alloc() | Prefetch() if s.tensor.name in new:
             return replace(s, tensor=new[s.tensor.name])
         case Brgemm():
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+            ahead = tuple(replace(p, tensor=new.get(p.tensor.name, p.tensor)) for p in s.ahead)
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), ahead=ahead)
         case Pack():
             return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s

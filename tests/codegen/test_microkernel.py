@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 import re
 from collections.abc import Iterable
@@ -14,12 +15,12 @@ import pytest
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.dot import is_native
-from benchgraph.codegen.microkernel import F32, Kernel, define
+from benchgraph.codegen.microkernel import F32, MOST_LINES, SECOND_LEVEL, Ahead, Kernel, define, pace, steps
 from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ISAS, Target, current, host
+from benchgraph.core.target import ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.ir import GROUPS, DTypes
 from tests.fence import fenced
@@ -29,6 +30,7 @@ M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 ENTRY = "entry"
 GUARD = -77
+APART = 16  # lines between streams
 STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
     (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
     (U8_S8, True): r"vpdpbusd.*", (U8_S8, False): r"pmaddwd.*",
@@ -241,6 +243,44 @@ def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, 
     module = ir.Module()
     define(module, kernel, target)
     assert ("llvm.prefetch" in str(module)) == want
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+@all_dtypes
+def test_a_stream_is_fetched_line_by_line_from_end_to_end(dtypes: DTypes, is_store: bool) -> None:
+    """Each of its lines at least once, in order, spread over the call, and no more than a step beyond; the result is what it is without."""
+    target = host()
+    made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 13, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
+    for kernel, share in itertools.product(made, (0.01, 0.4, 1, 2.7)):
+        lines = max(int(steps(kernel, target) * share), 1)
+        fetching = replace(kernel, ahead=(Ahead(pace(kernel, lines, target), is_store),) * 2)
+        given = operands(kernel)
+        streams = np.split(np.empty(2 * (lines + APART) * LINE_BYTES, np.uint8), 2)
+        fetched: list[int] = []
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
+        def fetch(at: int, writes: int, locality: int, _: int, fetched: list[int] = fetched) -> None:
+            if locality == SECOND_LEVEL:
+                assert writes == is_store
+                fetched.append(at)
+
+        text = text_of(fetching, target).replace("llvm.prefetch.p0", "fetch").replace("i32 immarg", "i32")
+        code = load(text, target.isa, {"fetch": ctypes.cast(fetch, ctypes.c_void_p).value or 0})
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address(ENTRY))(*(a.ctypes.data for a in (*given, *streams)))
+        np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
+        for stream, ahead in zip(streams, fetching.ahead, strict=True):
+            begin, end = stream.ctypes.data, stream.ctypes.data + lines * LINE_BYTES
+            own = [at for at in fetched if begin <= at < begin + stream.nbytes]
+            assert own[-1] < end + ahead.pace + steps(kernel, target), "paces are whole bytes"
+            assert own == sorted(own), kernel
+            touched = {at // LINE_BYTES for at in own}
+            assert touched >= set(range(begin // LINE_BYTES, end // LINE_BYTES)), (kernel, lines)
+
+
+def test_a_stream_too_long_for_a_kernel_is_left_alone() -> None:
+    kernel, target = dense(6, 64, 64), host()
+    most = steps(kernel, target) * MOST_LINES
+    assert (pace(kernel, most, target), pace(kernel, most + 1, target), pace(kernel, 0, target)) == (MOST_LINES * LINE_BYTES, 0, 0)
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:

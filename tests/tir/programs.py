@@ -25,6 +25,7 @@ from benchgraph.tir.ir import (
     Load,
     LoopKind,
     Pack,
+    Prefetch,
     Scope,
     Select,
     Seq,
@@ -96,12 +97,13 @@ def matmul_relu() -> Func:
 
 
 def batch_reduce() -> Func:
-    """acc = sum over 3 blocks of K, added to twice; the weights are packed [N/16][K][16]."""
+    """acc = sum over 3 blocks of K, added to twice, the next columns fetched meanwhile; the weights are packed [N/16][K][16]."""
     x, w, y = param("x", 8, 24), param("w", 2, 24, 16), param("y", 8, 32)
     acc = tensor("acc", F32, (8, 32))
     src, wei = Slice(x, (ZERO, ZERO), (*ROWS_COLS, (1, 8))), Slice(w, (no, ZERO, ZERO), (*LAST_TWO, (1, 8)))
     out = Slice(acc, (ZERO, mul(no, 16)), ROWS_COLS)
-    calls = [Brgemm(src, wei, out, 8, 16, 8, (3,)), Brgemm(src, wei, out, 8, 16, 8, (3,), accumulate=True)]
+    ahead = (Prefetch(w, (add(no, 1), ZERO, ZERO), 24),)
+    calls = [Brgemm(src, wei, out, 8, 16, 8, (3,), ahead=ahead), Brgemm(src, wei, out, 8, 16, 8, (3,), accumulate=True)]
     copy = loop(i, 8, loop(j, 32, put(y, i, j, value=at(acc, i, j))))
     return Func("batch_reduce", (x, w, y), seq(Alloc(acc), loop(no, 2, *calls), copy))
 

@@ -18,6 +18,7 @@ from benchgraph.tir.ir import (
     For,
     Load,
     Module,
+    Prefetch,
     Ramp,
     ReduceLanes,
     Scope,
@@ -79,6 +80,13 @@ def test_flat_batch_reduce_shows_strides() -> None:
     flat = Flat(X, i, (4, 1, 64))
     text = "brgemm (2x3x4) x[i, 4] += x[i, 4] @ x[i, 4] batch 5 (src by 64, wei by 64)"
     assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, (5,), accumulate=True)) == text
+
+
+def test_what_a_product_fetches_ahead_stands_behind_it() -> None:
+    flat = Flat(X, i, (4, 1))
+    ahead = Prefetch(X, (op(BinOp.add, i, j),), 6), Prefetch(X, (j,), 1, is_store=True)
+    text = "brgemm (2x3x4) x[i, 4] = x[i, 4] @ x[i, 4], prefetch x[i + j] 6 lines, prefetch x[j] 1 lines to write"
+    assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, ahead=ahead)) == text
 
 
 @pytest.mark.parametrize("program", [matmul_relu, attention, matmul_bf16, packed_matmul], ids=lambda p: p.__name__)

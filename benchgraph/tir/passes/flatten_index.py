@@ -77,6 +77,9 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         strides = p.tensor.strides
         return Flat(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
 
+    def fetched(p: Prefetch) -> Prefetch:
+        return replace(p, tensor=_flat(p.tensor), index=at.index(p.tensor, p.index))
+
     s = map_exprs(s, expr)
     match s:
         case Alloc():
@@ -84,9 +87,9 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         case Store():
             return Store(_flat(s.tensor), at.index(s.tensor, s.index), s.value, s.mask)
         case Prefetch():
-            return replace(s, tensor=_flat(s.tensor), index=at.index(s.tensor, s.index))
+            return fetched(s)
         case Brgemm():
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc))
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), ahead=tuple(map(fetched, s.ahead)))
         case Pack():
             return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s

@@ -1,0 +1,142 @@
+"""What microkernel calls fetch ahead: all of what comes next, and nothing else. No other test would notice: prefetches mean nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import prod
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, LINE_BYTES, Target
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import Graph as Gir
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower import lower
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Prefetch, Stmt, Tensor
+from benchgraph.tir.visit import children, substitute
+
+TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=512 << 10, cores=2)
+At = tuple[int, ...]
+
+
+def compiled(graph: Graph, target: Target = TARGET) -> Gir:
+    (p,) = partitions(graph, Policy.fused)
+    g = from_partition(p)
+    for each in PIPELINE:
+        g = each.fn(g, target)
+    return g
+
+
+def number(e: Expr, at: Mapping[str, int]) -> int:
+    found = simplify_expr(substitute(e, {name: Const(value) for name, value in at.items()}), {})
+    assert isinstance(found, Const)
+    return int(found.value)
+
+
+def calls(s: Stmt, at: dict[str, int]) -> Iterator[tuple[dict[str, int], Brgemm]]:
+    """Every microkernel call that s makes, with the loop variables' values."""
+    match s:
+        case For():
+            for i in range(number(s.extent, at)):
+                yield from calls(s.body, {**at, s.var.name: i})
+        case If():
+            taken = s.then if number(s.cond, at) else s.orelse
+            yield from calls(taken, at) if taken is not None else ()
+        case Brgemm():
+            yield at, s
+        case _:
+            for inner in children(s):
+                yield from calls(inner, at)
+
+
+def lines(p: Prefetch, at: Mapping[str, int]) -> Iterator[int]:
+    """Numbers of the tensor's lines, if it begins at the begin of one."""
+    first = sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True))
+    begin = p.tensor.dtype.nbytes(first)
+    assert begin % LINE_BYTES == 0
+    return iter(range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines))
+
+
+def lines_per_entry(t: Tensor, batch: At) -> int:
+    return t.nbytes // prod(batch) // LINE_BYTES
+
+
+def attention(rows: int, keys: int, dtype: DType) -> Graph:
+    b = GraphBuilder()
+    q, k, v = (b.input((2, 4, rows if i == 0 else keys, 64), dtype) for i in range(3))
+    if dtype is DType.u8:
+        q, k, v = (b.op("Dequantize", x, qtype="per_tensor", scales=[0.1], zps=[zp]) for x, zp in ((q, 0), (k, 3), (v, 3)))
+    p = b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=-1)
+    if dtype is DType.u8:
+        p = b.op("Dequantize", b.op("Quantize", p, qtype="per_tensor", scales=[0.01], zps=[0], dtype=dtype), scales=[0.01], zps=[0])
+    b.op("MatMul", p, v)
+    return b.graph()
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
+@pytest.mark.parametrize(("rows", "keys"), [(64, 128), (80, 96)])
+def test_the_calls_of_a_batch_entry_fetch_the_next_entry(rows: int, keys: int, dtype: DType) -> None:
+    """All of queries, keys and values, each line once, but for what rounding up adds behind them."""
+    g = compiled(attention(rows, keys, dtype))
+    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and n.prefetch)
+    fetched: dict[tuple[str, At], Counter[int]] = {}
+    tensors: dict[str, Tensor] = {}
+    for at, call in calls(lower(g).module.main.body, {}):
+        entry = tuple(value for name, value in at.items() if name.startswith("b"))
+        for p in call.ahead:
+            tensors[p.tensor.name] = p.tensor
+            fetched.setdefault((p.tensor.name, entry), Counter()).update(lines(p, at))
+    assert len(tensors) == len(nest.prefetch) == 3
+    for (name, entry), found in fetched.items():
+        each = lines_per_entry(tensors[name], (2, 4))
+        first = (entry[0] * 4 + entry[1] + 1) * each
+        assert set(found) >= set(range(first, first + each)), (name, entry)
+        assert max(found) < first + each * 1.2
+        assert set(found.values()) == {1}
+
+
+def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
+    b = GraphBuilder()
+    x = b.input((rows, wide), dtype)
+    for _ in range(2):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((wide, wide), dtype)))
+    return b.graph()
+
+
+def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> None:
+    g = compiled(mlp(128, 512))
+    seen = 0
+    for at, call in calls(lower(g).module.main.body, {}):
+        (p,) = call.ahead
+        assert p.tensor == call.wei.tensor
+        panel = p.tensor.nbytes // LINE_BYTES // p.tensor.shape[0]
+        no = number(call.wei.index[0], at)
+        assert list(lines(p, at)) == list(range((no + 1) * panel, (no + 2) * panel))
+        seen += 1
+    assert seen == 2 * 2 * 512 // 64
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (mlp(128, 192), "L2 keeps the weights"),
+        (mlp(32, 512), "16 rows of a task leave no time"),
+        (mlp(96, 2048, DType.f16), "pieces of the weights are made, and are in cache then"),
+        (attention(2048, 128, DType.f32), "an entry's keys and values leave no room for the next entry's"),
+    ],
+)
+def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
+    assert not any(call.ahead for _, call in calls(lower(compiled(graph)).module.main.body, {})), why
+
+
+def test_explain_gives_the_reason() -> None:
+    (nest,) = (n for n in compiled(mlp(128, 512)).nodes if isinstance(n, Fused) and len(n.stages) > 1)
+    assert all(any(r.parameter == "ahead" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)
