@@ -15,7 +15,7 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import F32, I8, I16, I32, call, constant, fma, has_fma, lanes_of, same_lanes, shuffled, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import Isa
-from benchgraph.tir.ir import GROUPS, DTypes
+from benchgraph.tir.groups import GROUPS, DTypes
 
 _BF16 = ir.FloatingType("bfloat")
 

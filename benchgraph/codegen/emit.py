@@ -21,7 +21,7 @@ from benchgraph.codegen import ir, microkernel, pack
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
-from benchgraph.codegen.invariant import fixed_divisions, fixed_loads
+from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
@@ -122,6 +122,8 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
     changed = {f.memory(t) for t in written(s.body)}
     for division in fixed_divisions(s):
         evaluate(f, division)
+    for lane in fixed_lanes(s):
+        evaluate(f, lane)
     if is_entered is None:
         names = {memory.name for memory in changed}
         for load in fixed_loads(s):

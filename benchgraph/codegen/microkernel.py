@@ -90,7 +90,7 @@ from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, constan
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.ir import GROUPS, DTypes
+from benchgraph.tir.groups import GROUPS, DTypes
 
 BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
 # (src, wei, carried) -> carried: where the streams are that are fetched ahead, then the sums

@@ -9,7 +9,7 @@ from math import ceil, gcd
 
 from benchgraph.codegen.dot import registers
 from benchgraph.core.target import Target
-from benchgraph.tir.ir import DTypes
+from benchgraph.tir.groups import DTypes
 
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
 ACCUMULATORS_IN_FLIGHT = 8  # that keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)

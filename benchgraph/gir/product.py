@@ -14,7 +14,8 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Call, Contraction, Movement
-from benchgraph.tir.ir import GROUPS, Const, Expr, Var
+from benchgraph.tir.groups import GROUPS
+from benchgraph.tir.ir import Const, Expr, Var
 
 Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)

@@ -13,7 +13,8 @@ from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE
 from benchgraph.ops.spec import Movement
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import PACKED_FROM, WEI_GROUPS, Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
+from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
+from benchgraph.tir.ir import Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 FIRST = Coord(ZERO)

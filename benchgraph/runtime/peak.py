@@ -17,7 +17,7 @@ from benchgraph.runtime.burst import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
-from benchgraph.tir.ir import GROUPS, DTypes
+from benchgraph.tir.groups import GROUPS, DTypes
 
 # What products may be in, by the names that results have for them.
 ARITHMETIC: dict[str, DTypes] = {

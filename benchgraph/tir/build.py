@@ -14,6 +14,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
+    Lane,
     Load,
     Ramp,
     ReduceLanes,
@@ -53,6 +54,8 @@ def type_of(e: Expr) -> tuple[DType, int]:
         case Broadcast():
             return type_of(e.a)[0], e.lanes
         case ReduceLanes():
+            return type_of(e.a)[0], 1 + len(e.more)
+        case Lane():
             return type_of(e.a)[0], 1
 
 

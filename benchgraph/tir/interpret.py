@@ -35,6 +35,7 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
+    Lane,
     Load,
     LoopKind,
     Pack,
@@ -52,7 +53,7 @@ from benchgraph.tir.ir import (
     UnOp,
     Var,
 )
-from benchgraph.tir.visit import tensors
+from benchgraph.tir.visit import parts, tensors
 
 
 def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
@@ -247,7 +248,10 @@ class _Writer:
             case Broadcast():
                 return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
             case ReduceLanes():
-                return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a, ranges)})"
+                rows = [self.expr(row, ranges) for row in parts(e)]
+                return f"reduce_{'rows' if e.more else 'lanes'}({self.constant(e.op)}, {', '.join(rows)})"
+            case Lane():
+                return f"{self.expr(e.a, ranges)}[{e.lane}]"
 
     def load(self, e: Load, lanes: int, ranges: Ranges) -> str:
         name = self.name(e.tensor.name, "t")

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, dense_strides, reach
+from benchgraph.tir.groups import GROUPS, WEI_GROUPS, DTypes
 
 INDEX = DType.s64  # dtype of loop variables and indices
 CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
@@ -202,13 +203,22 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class ReduceLanes:
-    """Fold the lanes of a vector into one scalar with add, mul, min or max; the order of the fold is not defined."""
+    """Fold the lanes of a, by add, mul, min or max, to a scalar; of a and `more` to a vector of a lane for each. In no defined order."""
 
     op: BinOp
     a: Expr
+    more: tuple[Expr, ...] = ()
 
 
-Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Load | Ramp | Broadcast | ReduceLanes
+@dataclass(frozen=True)
+class Lane:
+    """One lane of a vector, a scalar."""
+
+    a: Expr
+    lane: int
+
+
+Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Load | Ramp | Broadcast | ReduceLanes | Lane
 
 # ---- statements ------------------------------------------------------------------------------------------------------
 
@@ -281,19 +291,6 @@ class Flat:
     strides: tuple[int, ...]
 
 
-DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
-
-# What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits.
-GROUPS: dict[DTypes, int] = {
-    (DType.f32, DType.f32, DType.f32): 1,
-    (DType.bf16, DType.bf16, DType.f32): 2,
-    (DType.u8, DType.s8, DType.s32): 4,
-}
-
-
-WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
-
-
 @dataclass(frozen=True)
 class Prefetch:
     """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
@@ -337,14 +334,6 @@ class Brgemm:
     def group(self) -> int:
         """Elements of k that lie together in wei; 1 for dtypes that no microkernel takes."""
         return GROUPS.get(self.dtypes, 1)
-
-
-# What may become wei of a dtype while it is packed.
-PACKED_FROM: dict[DType, frozenset[DType]] = {
-    DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
-    DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
-    DType.s8: frozenset({DType.s8, DType.u8}),
-}
 
 
 @dataclass(frozen=True)

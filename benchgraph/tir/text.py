@@ -33,6 +33,7 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
+    Lane,
     Load,
     Module,
     Pack,
@@ -51,7 +52,7 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.visit import tensors
+from benchgraph.tir.visit import parts, tensors
 
 _PRECEDENCE = {
     BinOp.or_: 1, BinOp.and_: 2, BinOp.eq: 3, BinOp.ne: 3, BinOp.lt: 3, BinOp.le: 3, BinOp.gt: 3, BinOp.ge: 3, BinOp.add: 4, BinOp.sub: 4,
@@ -222,7 +223,9 @@ def _atom(e: Expr) -> str:
         case Broadcast():
             return f"x{e.lanes}({_expr(e.a)})"
         case ReduceLanes():
-            return f"reduce_{'add' if e.op is BinOp.add else 'mul' if e.op is BinOp.mul else e.op.value}({_expr(e.a)})"
+            return f"reduce_{'add' if e.op is BinOp.add else 'mul' if e.op is BinOp.mul else e.op.value}({', '.join(map(_expr, parts(e)))})"
+        case Lane():
+            return f"lane({_expr(e.a)}, {e.lane})"
 
 
 def _const(e: Const) -> str:

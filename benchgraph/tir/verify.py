@@ -15,10 +15,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
+from benchgraph.tir.groups import GROUPS, PACKED_FROM
 from benchgraph.tir.ir import (
-    GROUPS,
     INDEX,
-    PACKED_FROM,
     Alloc,
     Binary,
     BinOp,
@@ -31,6 +30,7 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
+    Lane,
     Load,
     LoopKind,
     Module,
@@ -221,6 +221,12 @@ def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
         case ReduceLanes():
             if e.op not in _FOLDS or type_of(e.a)[1] < 2:
                 _fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
+            is_odd = any(n & (n - 1) for n in (1 + len(e.more), type_of(e.a)[1]))
+            if e.more and (is_odd or len({type_of(row) for row in parts(e)}) > 1):
+                _fail(s, scope, f"`{print_tir(e)}` needs vectors of one type, and powers of two of them and of their lanes")
+        case Lane():
+            if not 0 <= e.lane < type_of(e.a)[1] or type_of(e.a)[1] < 2:
+                _fail(s, scope, f"`{print_tir(e)}` needs a vector that has this lane")
 
 
 def _binary(s: Stmt, e: Binary, scope: _Scope) -> None:

@@ -18,6 +18,7 @@ from benchgraph.tir.ir import (
     Flat,
     For,
     If,
+    Lane,
     Load,
     Pack,
     Prefetch,
@@ -60,8 +61,10 @@ def parts(e: Expr) -> tuple[Expr, ...]:
             return e.index if e.mask is None else (*e.index, e.mask)
         case Ramp():
             return (e.base,)
-        case Unary() | Cast() | Broadcast() | ReduceLanes():
+        case Unary() | Cast() | Broadcast() | Lane():
             return (e.a,)
+        case ReduceLanes():
+            return (e.a, *e.more)
         case Var() | Const():
             return ()
 
@@ -81,9 +84,12 @@ def map_parts(e: Expr, fn: ExprMap) -> Expr:
         case Ramp():
             base = fn(e.base)
             return e if base is e.base else replace(e, base=base)
-        case Unary() | Cast() | Broadcast() | ReduceLanes():
+        case Unary() | Cast() | Broadcast() | Lane():
             a = fn(e.a)
             return e if a is e.a else replace(e, a=a)
+        case ReduceLanes():
+            a, more = fn(e.a), map_tuple(e.more, fn)
+            return e if a is e.a and more is e.more else ReduceLanes(e.op, a, more)
         case Var() | Const():
             return e
 

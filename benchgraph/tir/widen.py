@@ -20,6 +20,7 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     For,
+    Lane,
     Load,
     Ramp,
     ReduceLanes,
@@ -122,7 +123,7 @@ def _widens(loop: Loop, e: Expr) -> bool:
             if e.mask is not None or len(e.index) > 1 or (e.tensor.lanes > 1):
                 return False
             return all(loop.step(i) is not None for i in e.index)
-        case Ramp() | Broadcast() | ReduceLanes():
+        case Ramp() | Broadcast() | ReduceLanes() | Lane():
             return False
         case Binary(BinOp.floordiv | BinOp.mod, _, divisor) if loop.varies(e) and not is_power_of_two(divisor):
             return False  # no vector instruction divides integers; a power of two shifts and masks
@@ -159,7 +160,7 @@ def _is_independent(loop: Loop) -> bool:
             return False
         if c.tensor.name not in reduced and not all(_apart(loop, c.index, index) for index in others):
             return False
-        if any(t.name != c.tensor.name and _overlap(t, c.tensor) for t, _ in every):
+        if any(t.name != c.tensor.name and share_bytes(t, c.tensor) for t, _ in every):
             return False
     written = {c.tensor.name for c in stores}
     return not any(load.tensor.name in written for _, at in every for i in at for load in loads_of(i))
@@ -172,7 +173,7 @@ def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return not gap.terms and (gap.constant == 0 or (count is not None and abs(gap.constant) >= count))
 
 
-def _overlap(a: Tensor, b: Tensor) -> bool:
+def share_bytes(a: Tensor, b: Tensor) -> bool:
     if a.offset is None or b.offset is None or a.scope is not b.scope:
         return False
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes

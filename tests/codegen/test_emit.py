@@ -29,6 +29,7 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
+    Lane,
     Load,
     LoopKind,
     Module,
@@ -329,6 +330,14 @@ def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
     inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
     text = emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host())
     assert text.index('"i.body":') < text.index("sdiv") < text.index('"j.body":')
+
+
+def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
+    dst, reg = param("dst", F32, 4096), Tensor("reg", F32, (), (), Scope.register, lanes=4)
+    inner = For(VAR_J, Const(64), Store(dst, (Ramp(add(mul(VAR_I, 64), VAR_J), 1, 16),), Broadcast(Lane(Load(reg, ()), 1), 16)))
+    body = seq(Alloc(reg), For(VAR_I, Const(63), seq(Store(reg, (), Broadcast(cast(VAR_I, F32), 4)), inner)))
+    text = emit(Module(Func("main", (dst,), body)), host())
+    assert text.index('"i.body":') < text.index("extractelement") < text.index("<16 x i32>") < text.index('"j.body":')
 
 
 def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:

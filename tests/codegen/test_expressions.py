@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,9 +13,10 @@ from scipy.special import ndtr
 
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa, host
+from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, seq, unary
+from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Binary,
     BinOp,
@@ -22,6 +24,7 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     Func,
+    Lane,
     Load,
     Module,
     Ramp,
@@ -35,7 +38,7 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
-from tests.codegen.conftest import Mapping, Together
+from tests.codegen.conftest import Mapping, Together, levels
 from tests.table import all_hold
 
 Array = NDArray[np.generic]
@@ -205,6 +208,53 @@ def test_reduce_lanes(isa: Isa, run: Run) -> None:
         want.append(folds[op](memory[-1]))
     got = run(Func("main", (*srcs, *dsts), seq(*stores)), memory, isa=isa)
     np.testing.assert_allclose(np.concatenate(got), want, rtol=1e-6)
+
+
+FOLDS = (BinOp.add, BinOp.mul, BinOp.min, BinOp.max)
+
+
+def vectors_of(src: Tensor, count: int, lanes: int) -> list[Load]:
+    return [Load(src, (Ramp(Const(k * lanes), 1, lanes),)) for k in range(count)]
+
+
+@pytest.mark.parametrize("dtype", [F32, S64, DType.s32, DType.s8, DType.u8], ids=lambda d: d.value)
+def test_folds_of_several_vectors(isa: Isa, dtype: DType, run: Run, same: Same) -> None:
+    """Every lane of the result is the fold of its own vector, as the interpreter has it; of numbers whose sums and products are exact."""
+    memory = np.random.default_rng(7).integers(1, 4, 8 * 16).astype(dtype.numpy)
+    src, dsts, stores = param("src", dtype, memory.size), [], []
+    for op, count, lanes in product(FOLDS, (2, 4, 8), (2, 4, isa.lanes)):
+        dsts.append(param(f"dst{len(dsts)}", dtype, count))
+        first, *more = vectors_of(src, count, lanes)
+        stores.append(Store(dsts[-1], (Ramp(Const(0), 1, count),), ReduceLanes(op, first, tuple(more))))
+    func = Func("main", (src, *dsts), seq(*stores))
+    want = [np.zeros(t.shape, dtype.numpy) for t in dsts]
+    interpret(func, [memory, *want])
+    for got, expected in zip(run(func, [memory], isa=isa), want, strict=True):
+        same(got, expected)
+
+
+def test_four_rows_are_folded_in_thirteen_instructions() -> None:
+    if "avx512_core" not in levels():
+        pytest.skip("counts the instructions of AVX-512")
+    src, dst, target = param("src", F32, 64), param("dst", F32, 4), replace(host(), isa=ISAS["avx512_core"])
+    first, *more = vectors_of(src, 4, 16)
+    body = Store(dst, (Ramp(Const(0), 1, 4),), ReduceLanes(BinOp.add, first, tuple(more)))
+    text = assembly(emit(Module(Func("main", (src, dst), body)), target), target.isa)
+    counted = {name: len(re.findall(rf"\t{name}", text)) for name in ("vunpck", "vextract", "vaddps", "vperm", "vshuf", "vinsert")}
+    assert counted == {"vunpck": 6, "vextract": 2, "vaddps": 5, "vperm": 0, "vshuf": 0, "vinsert": 0}
+
+
+@pytest.mark.parametrize("dtype", [F32, S64, DType.s32, DType.s8, DType.bf16, BOOL], ids=lambda d: d.value)
+def test_lanes(isa: Isa, dtype: DType, run: Run, same: Same) -> None:
+    """Alone, and in all lanes of another vector."""
+    src, dst, spread = param("src", dtype, 4), param("dst", dtype, 4), param("spread", dtype, 32)
+    memory = (np.arange(4) % 2 if dtype is BOOL else np.arange(4)).astype(dtype.numpy)
+    lanes = [Lane(Load(src, (Ramp(Const(0), 1, 4),)), k) for k in range(4)]
+    stores = [Store(dst, (Const(3 - k),), lane) for k, lane in enumerate(lanes)]
+    stores += [Store(spread, (Ramp(Const(8 * k), 1, 8),), Broadcast(lane, 8)) for k, lane in enumerate(lanes)]
+    got = run(Func("main", (src, dst, spread), seq(*stores)), [memory], isa=isa)
+    same(got[0], memory[::-1].copy())
+    same(got[1], np.repeat(memory, 8))
 
 
 @pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s32, BOOL], ids=lambda d: d.value)

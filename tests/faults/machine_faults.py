@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from benchgraph.codegen import convert, dot, ir, microkernel, pack
+from benchgraph.codegen import convert, dot, expressions, ir, microkernel, pack
 from benchgraph.codegen.emit import PARALLEL
+from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import Code, load
+from benchgraph.tir.ir import BinOp
+from benchgraph.tir.passes.interleave_rows import REGISTERS
 from tests.faults.inject import in_place_of
 
 
@@ -90,3 +93,11 @@ if host().isa.has_vnni:  # else quantised products are computed in f32
     def groups_packed_backwards(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
         """The last row of a group comes first."""
         return _grouped(builder, rows[::-1], lanes)
+
+
+if host().isa.registers >= REGISTERS:  # else rows go one by one
+    _fold_rows = expressions.fold_rows
+
+    @in_place_of("benchgraph.codegen.expressions.fold_rows", "op/softmax.json")
+    def folds_of_rows_in_another_order(f: Frame, op: BinOp, dtype: DType, rows: list[ir.Value]) -> ir.Value:
+        return _fold_rows(f, op, dtype, rows[::-1])

@@ -21,6 +21,7 @@ from benchgraph.tir.ir import (
     Flat,
     Func,
     If,
+    Lane,
     Load,
     Module,
     Pack,
@@ -51,6 +52,7 @@ T, C = tensor("t", DType.f32, (8,)), param("c", 8, 8, dtype=DType.s32)
 x = at(X, 0, 0)
 RAMP = Ramp(ZERO, 1, 16)
 WIDE = Load(V, (RAMP,))
+TRIPLE = Broadcast(at(X, 0, 0), 3)
 
 
 def func(*body: Stmt) -> Func:
@@ -117,6 +119,11 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "broadcast_of_vector": (Store(V, (RAMP,), Broadcast(WIDE, 16)), "needs a scalar"),
     "reduce_of_scalar": (value(ReduceLanes(BinOp.add, x)), "needs a vector"),
     "reduce_by_sub": (value(ReduceLanes(BinOp.sub, WIDE)), "one of add, mul, min, max"),
+    "reduce_of_unlike": (Store(V, (Ramp(ZERO, 1, 2),), ReduceLanes(BinOp.add, WIDE, (Broadcast(x, 8),))), "needs vectors of one type"),
+    "reduce_of_three": (Store(V, (Ramp(ZERO, 1, 3),), ReduceLanes(BinOp.add, WIDE, (WIDE, WIDE))), "needs vectors of one type, and powers"),
+    "reduce_of_odd_lanes": (Store(V, (Ramp(ZERO, 1, 2),), ReduceLanes(BinOp.add, TRIPLE, (TRIPLE,))), "powers of two of them"),
+    "lane_of_scalar": (value(Lane(x, 0)), "`lane(x[0, 0], 0)` needs a vector that has this lane"),
+    "lane_too_far": (value(Lane(WIDE, 16)), "needs a vector that has this lane"),
     "vector_index": (Store(V, (binary(BinOp.add, RAMP, RAMP),), WIDE), "is not a ramp"),
     "two_vector_indices": (Store(Y, (Ramp(ZERO, 1, 2), Ramp(ZERO, 1, 2)), Broadcast(x, 2)), "more than one vector"),
     "mask_dtype": (Store(V, (RAMP,), WIDE, WIDE), "needs boolean x16"),

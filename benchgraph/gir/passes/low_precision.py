@@ -27,7 +27,7 @@ from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spec import Computes, Movement
 from benchgraph.ops.steps import reshaped
-from benchgraph.tir.ir import WEI_GROUPS
+from benchgraph.tir.groups import WEI_GROUPS
 
 _STORED = (DType.u8, DType.s8)
 

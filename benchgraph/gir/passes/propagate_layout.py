@@ -23,7 +23,7 @@ from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
-from benchgraph.tir.ir import PACKED_FROM
+from benchgraph.tir.groups import PACKED_FROM
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:

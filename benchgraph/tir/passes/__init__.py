@@ -12,6 +12,7 @@ from benchgraph.tir.ir import Func, Module
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
+from benchgraph.tir.passes.join_rows import join_rows
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
@@ -47,6 +48,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
+    Pass("join-rows", _each(join_rows), needs=_FLAT | {"planned"}, switch="join"),
     Pass("simplify", _each(simplify)),
 )
 

@@ -1,0 +1,25 @@
+"""What microkernels multiply, and how their weights lie: in groups of elements along k."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from benchgraph.core.dtypes import DType
+
+DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
+
+# What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits.
+GROUPS: dict[DTypes, int] = {
+    (DType.f32, DType.f32, DType.f32): 1,
+    (DType.bf16, DType.bf16, DType.f32): 2,
+    (DType.u8, DType.s8, DType.s32): 4,
+}
+
+WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
+
+# What may become wei of a dtype while it is packed.
+PACKED_FROM: dict[DType, frozenset[DType]] = {
+    DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
+    DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
+    DType.s8: frozenset({DType.s8, DType.u8}),
+}
