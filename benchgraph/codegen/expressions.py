@@ -163,7 +163,7 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
         case UnOp.sqrt:
             return pointwise(b, "sqrt", x)
         case UnOp.exp:
-            return vmath.exp(b, x)
+            return vmath.exp(b, x, isa)
         case UnOp.log:
             return vmath.log(b, x)
         case UnOp.tanh:

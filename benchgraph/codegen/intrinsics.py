@@ -100,6 +100,11 @@ def has_narrowing_stores(isa: Isa) -> bool:
     return "avx512bw" in isa.needs
 
 
+def has_scaling(isa: Isa) -> bool:
+    """vscalefps, which multiplies by a power of two whatever the result is, and vpermps with 16 entries to choose from."""
+    return "avx512f" in isa.needs
+
+
 def has_f16c(isa: Isa) -> bool:
     """Half conversions in hardware: part of AVX-512F, and F16C came with every AVX2 processor."""
     return bool(isa.needs)

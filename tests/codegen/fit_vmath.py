@@ -57,6 +57,13 @@ def exp() -> Problem:
     return Problem(r, np.expm1(r) / r, np.abs(r) / np.exp(r), 5, (1.0,))
 
 
+def exp_step() -> Problem:
+    """(e**r - 1 - r) / r**2 on [-ln2/32, ln2/32], relative error of e**r; what is left of x / ln2 beside a multiple of 1/16."""
+    half = np.log(2) / 32 * 1.0001
+    r = _nodes(-half, half)
+    return Problem(r, (np.expm1(r) - r) / r**2, r**2 / np.exp(r), 1)
+
+
 def tail() -> Problem:
     """e**(t*t/2) * cdf(-t) / u of the normal distribution, as a polynomial of u = 1 / (1 + TAIL_SLOPE * t), relative error."""
     u = _nodes(1 / (1 + TAIL_SLOPE * 13.3), 1.0)
@@ -92,6 +99,6 @@ def _lawson(x: Array, y: Array, weight: Array, powers: Sequence[int], iterations
 
 
 if __name__ == "__main__":
-    for name, problem in (("EXPM1", expm1()), ("EXP", exp()), ("LOG1P", log1p()), ("TAIL", tail())):
+    for name, problem in (("EXPM1", expm1()), ("EXP", exp()), ("STEP", exp_step()), ("LOG1P", log1p()), ("TAIL", tail())):
         coefficients = fit(problem)
         print(f"{name} = ({', '.join(repr(float(c)) for c in coefficients)})  # error {problem.error(coefficients):.2g}")

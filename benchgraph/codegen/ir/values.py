@@ -108,7 +108,7 @@ class Constant(Value):
 
     __slots__ = ("value",)
 
-    def __init__(self, type: Type, value: int | float | str | Sequence[int]) -> None:
+    def __init__(self, type: Type, value: int | float | str | Sequence[int | float]) -> None:
         self.value = value
         super().__init__(type, _literal(type, value))
 
@@ -162,12 +162,12 @@ def _float(value: float) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', single))[0]:016x}"
 
 
-def _literal(type: Type, value: int | float | str | Sequence[int]) -> str:
+def _literal(type: Type, value: int | float | str | Sequence[int | float]) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int | float):
         return _float(value) if isinstance(type, FloatingType) else str(int(value))
-    return f"<{', '.join(f'{type.element.text} {v}' for v in value)}>"
+    return f"<{', '.join(f'{type.element.text} {_literal(type.element, v)}' for v in value)}>"
 
 
 @cache
