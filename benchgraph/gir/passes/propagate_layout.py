@@ -12,6 +12,7 @@ dot products take several elements of k at a time: those then lie together, [N/6
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
@@ -24,6 +25,18 @@ from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_a
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM
+
+# Rows of several panels lie far apart in weights that are not packed, in few sets of L1, so that each register tile reads its panel from L2
+# again. From how many rows on it pays to pack them at every execution: of a batch entry, whose panels stay in L2, and of a single product,
+# whose packing is a parallel loop of its own, how many multiplications it must be worth. Two Cascade Lake cores that others use, f32, times
+# with packing over those without, medians of 15:
+#
+#     entries x m x n x k    64x16x128x128 1.26, 64x32x128x128 1.01, 64x48x128x128 0.98, 64x64x128x128 0.89, 64x128x128x128 0.83,
+#                            16x32x512x128 0.91, 16x96x256x64 0.76, 16x64x96x512 0.94; the paper's attention MHA_1 to 4 at batch 4, 4, 2, 2:
+#                            0.97, 0.96, 0.87, 0.85
+#     m x n x k              32x256x256 1.14, 64x256x256 1.02, 128x256x256 1.18, 512x128x128 0.83, 16x512x512 0.95, 32x512x512 0.74,
+#                            64x192x512 0.93, 8x1024x1024 0.86, 32x1024x1024 0.50, 128x1024x1024 0.50, 1024x1024x1024 0.66
+ROWS_PER_ENTRY, ROWS_AT_ALL, WORK = 48, 8, 6_000_000
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -38,7 +51,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), group_of(g, op))
             if (way := kept(g, wei)) is not None:
                 wei = pack(g, values, nodes, way, wei, panels)
-            elif g.value(wei).layout != panels and (g.value(wei).is_constant or operand_axes(g, op, 1) is None):
+            elif g.value(wei).layout != panels and _is_packed(g, op, wei, target):
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
                 elif (narrow := _conversion_behind(g, wei)) is not None:
@@ -49,6 +62,20 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
         nodes.append(op)
     found = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
     return g if found == g else found
+
+
+def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
+    """Whether a product has its weights copied into panels: constant ones, those it could not read, and where it pays."""
+    if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
+        return True
+    p = product(g, op)
+    *batch, m, n = p.call.outs[0].shape
+    if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
+        return False
+    if prod(p.call.ins[1].shape[:-2]) >= target.cores:
+        return m >= ROWS_PER_ENTRY
+    rows = prod(batch) * m
+    return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:

@@ -1,0 +1,68 @@
+"""Weights that change are packed into panels where that pays (gir/passes/propagate_layout.py holds what was measured)."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.target import ISAS, Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+
+TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
+
+
+def compiled(b: GraphBuilder) -> Graph:
+    (p,) = partitions(b.graph(), Policy.fused)
+    g = from_partition(p)
+    for each in PIPELINE:
+        g = each.fn(g, TARGET)
+    return g
+
+
+def blocks(src: Shape, wei: Shape) -> tuple[int, ...]:
+    """Widths of the panels that the microkernel reads; () for weights as they are given."""
+    b = GraphBuilder()
+    b.op("MatMul", b.input(src), b.input(wei))
+    g = compiled(b)
+    (product,) = (stage.ops[0] for node in g.nodes if isinstance(node, Fused) for stage in node.stages if stage.parameters is not None)
+    return tuple(size for _, size in g.value(product.ins[1]).layout.blocks)
+
+
+@pytest.mark.parametrize(
+    ("src", "wei", "want", "why"),
+    [
+        ((64, 512), (512, 512), (64,), "its rows are 2 KiB apart"),
+        ((8, 1024), (1024, 1024), (64,), "few rows of much work"),
+        ((16, 4, 512), (512, 512), (64,), "rows of all entries count where they share the weights"),
+        ((4, 1024), (1024, 4096), (), "too few rows to read the copy often"),
+        ((128, 128), (128, 128), (), "too little work for a parallel loop more"),
+        ((4096, 512), (512, 64), (), "one panel lies densely as it is"),
+        ((8, 64, 128), (8, 128, 128), (64,), "each entry packs its own"),
+        ((8, 32, 128), (8, 128, 512), (), "too few rows of an entry"),
+        ((2, 32, 64), (2, 64, 128), (), "too few entries for the cores, and too little work"),
+    ],
+)
+def test_a_product(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:
+    assert blocks(src, wei) == want, why
+
+
+def test_attention_packs_per_entry_and_stays_one_nest() -> None:
+    b = GraphBuilder()
+    scores = b.op("SoftMax", b.op("MatMul", b.input((2, 4, 64, 32)), b.input((2, 4, 32, 128))), axis=-1)
+    b.op("MatMul", scores, b.input((2, 4, 128, 96)))
+    (nest,) = (node for node in compiled(b).nodes if isinstance(node, Fused))
+    assert [stage.ops[0].kind for stage in nest.stages if stage.is_per_entry] == ["Reorder", "Reorder"]
+
+
+def test_what_the_partition_itself_makes_is_left_as_it_is() -> None:
+    b = GraphBuilder()
+    made = b.op("MatMul", b.input((512, 512)), b.constant((512, 512)))
+    b.op("MatMul", b.input((512, 512)), made)
+    g = compiled(b)
+    second = next(op for node in g.nodes if isinstance(node, Fused) for op in node.ops if op.outs == (g.outs[-1],))
+    assert not g.value(second.ins[1]).layout.blocks
