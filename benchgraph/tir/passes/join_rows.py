@@ -17,7 +17,7 @@ order, of which Tensor IR says nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.target import Target
@@ -51,24 +51,44 @@ WIDTHS = (4, 2)  # rows that go together, at best as many as ROWS of interleave-
 
 
 def join_rows(f: Func, target: Target) -> Func:
-    blocks = list(_blocks(f.body))
-    if not any(_fold_of(s) for block in blocks for s in block.stmts):
+    stores = _Stores()
+    stores.collect(f.body)
+    if not any(_fold_of(s) for _, own in stores.blocks for s in own.values()):
         return f
-    plan = _Plan(blocks, apart=frozenset())
+    plan = _Plan(stores, apart=frozenset())
     while failed := plan.failed():
-        plan = _Plan(blocks, plan.apart | failed)
+        plan = _Plan(stores, plan.apart | failed)
     if not plan.runs:
         return f
-    taken = {t.name for t in (*f.params, *tensors(f.body))}
+    is_named = all(run.joined for run in plan.runs.values())  # no register is added to those there are
+    taken = set() if is_named else {t.name for t in (*f.params, *tensors(f.body))}
     return replace(f, body=_rewritten(f.body, plan, taken))
 
 
-def _blocks(s: Stmt) -> Iterator[Seq]:
-    """The blocks in s, in program order."""
-    if isinstance(s, Seq):
-        yield s
-    for c in children(s):
-        yield from _blocks(c)
+@dataclass
+class _Stores:
+    """A function's stores of scalars. blocks: in program order, each with its own by their places. alone: in no block; a loop's body."""
+
+    blocks: list[tuple[Seq, dict[int, Store]]] = field(default_factory=list)
+    alone: list[Store] = field(default_factory=list)
+
+    def collect(self, s: Stmt) -> None:
+        if isinstance(s, Seq):
+            self.blocks.append((s, {at: c for at, c in enumerate(s.stmts) if isinstance(c, Store) and _is_scalar(c)}))
+        for c in children(s):
+            if isinstance(c, Store):
+                self.alone += [] if isinstance(s, Seq) else [c]
+            elif not isinstance(c, Alloc):
+                self.collect(c)
+
+    def names(self) -> Counter[str]:
+        """How often each tensor is stored to."""
+        within = Counter(s.tensor.name for _, own in self.blocks for s in own.values())
+        return within + Counter(s.tensor.name for s in self.alone)
+
+
+def _is_scalar(s: Store) -> bool:
+    return s.tensor.lanes == 1 and not any(isinstance(i, Ramp) for i in s.index)
 
 
 def _fold_of(s: Stmt) -> ReduceLanes | None:
@@ -101,36 +121,36 @@ class _Plan:
     A group is assumed when stores to it are found, which takes it that all others will be too; `failed` tells.
     """
 
-    blocks: Sequence[Seq]
+    stores: _Stores
     apart: frozenset[str]
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     runs: dict[tuple[int, int], _Run] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for _ in range(2):  # what registers hold before the first fold is known to go together only after it
-            for block in self.blocks:
-                at = 0
-                while at < len(block.stmts):
-                    at += self._settled(block, at)
+            for block, own in self.stores.blocks:
+                settled = 0
+                for at in own:
+                    if at >= settled:
+                        settled = at + self._settled(block, own, at)
 
     def failed(self) -> frozenset[str]:
         """Registers that were taken for a group's although they have stores of their own, or are not declared together."""
-        stores = Counter(s.tensor.name for block in self.blocks for s in _inside(block) if isinstance(s, Store))
+        stores = self.stores.names()
         together = Counter(name for run in self.runs.values() if run.joined for name in run.names)
         failed = {name for name in self.groups if stores[name] != together[name]}
-        for block in self.blocks:
+        for block, _ in self.stores.blocks:
             declared = [s.tensor.name for s in block.stmts if isinstance(s, Alloc) and s.tensor.name in self.groups]
             for names in {self.groups[name] for name in declared}:
                 if [name for name in declared if name in names] != list(names):
                     failed |= set(names)
         return frozenset(name for names in self.groups.values() if not failed.isdisjoint(names) for name in names)
 
-    def _settled(self, block: Seq, at: int) -> int:
-        """How many statements from `at` on are dealt with: a run, or one."""
-        s = block.stmts[at]
-        if (id(block), at) not in self.runs and isinstance(s, Store):
-            for rows in self._widths(s):
-                stores = tuple(c for c in block.stmts[at : at + rows] if isinstance(c, Store))
+    def _settled(self, block: Seq, own: Mapping[int, Store], at: int) -> int:
+        """How many statements from `at` on are dealt with: a run, or one. own: the block's stores of scalars."""
+        if (id(block), at) not in self.runs:
+            for rows in self._widths(own[at]):
+                stores = tuple(own[k] for k in range(at, at + rows) if k in own)
                 found = self._run(stores) if len(stores) == rows else None
                 if found is not None:
                     self.runs[id(block), at] = found
@@ -211,15 +231,6 @@ class _Plan:
         if index is None or index[0].stride == 0:
             return index and Broadcast(first, len(rows))
         return Load(first.tensor, index) if index[0].stride == 1 else None
-
-
-def _inside(block: Seq) -> Iterator[Stmt]:
-    """The statements that are in this block and in no smaller one."""
-    inner = list(block.stmts)
-    while inner:
-        s = inner.pop()
-        yield s
-        inner += [c for c in children(s) if not isinstance(c, Seq)] if not isinstance(s, Seq) else []
 
 
 def _reads(later: Store, earlier: Store) -> bool:
