@@ -15,12 +15,13 @@ from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import assembly
-from benchgraph.tir.build import f32, seq, unary
+from benchgraph.tir.build import f32, seq, type_of, unary
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Binary,
     BinOp,
     Broadcast,
+    Cast,
     Const,
     Expr,
     Func,
@@ -231,6 +232,27 @@ def test_folds_of_several_vectors(isa: Isa, dtype: DType, run: Run, same: Same) 
     interpret(func, [memory, *want])
     for got, expected in zip(run(func, [memory], isa=isa), want, strict=True):
         same(got, expected)
+
+
+def test_vectors_shorter_than_the_machines_have_the_same_results(isa: Isa, run: Run, same: Same) -> None:
+    """What join-rows makes: 2 and 4 lanes of what else has all of them."""
+    x = np.array(
+        [0.0, -0.0, 0.5, -1.5, 2.5, 127.5, -129.0, 255.5, 65520.0, 2.0**31, 88.8, -104.0, np.inf, -np.inf, np.nan, 1e-40], np.float32
+    )
+    to = (DType.s32, DType.s64, DType.s8, DType.u8, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, BOOL)
+    made: list[Callable[[Expr], Expr]] = [
+        *(partial(Unary, op) for op in UnOp if op is not UnOp.not_),
+        *(partial(Cast, dtype=d) for d in to),
+    ]
+    src, dsts, stores = param("src", F32, x.size), [], []
+    for f, lanes in product(made, (isa.lanes, 4, 2)):
+        ramps = [Ramp(Const(k), 1, lanes) for k in range(0, x.size, lanes)]
+        dsts.append(param(f"dst{len(dsts)}", type_of(f(Load(src, (ramps[0],))))[0], x.size))
+        stores += [Store(dsts[-1], (ramp,), f(Load(src, (ramp,)))) for ramp in ramps]
+    got = run(Func("main", (src, *dsts), seq(*stores)), [x], isa=isa)
+    for whole, four, two in zip(got[::3], got[1::3], got[2::3], strict=True):
+        same(four, whole)
+        same(two, whole)
 
 
 def test_four_rows_are_folded_in_thirteen_instructions() -> None:
