@@ -12,6 +12,7 @@ import pytest
 
 from benchgraph.codegen import ir
 from benchgraph.compile import compile_partition
+from benchgraph.core import canonical
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.remember import remembered
@@ -141,6 +142,13 @@ def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:
     assert repr(x) == repr(Node(3))
     assert twice.__doc__ == "Doubled."
     assert not any(isinstance(held, dict) for held in gc.get_referents(x)), "Python has made a dict of the fields: they are slower to read"
+
+
+@pytest.mark.parametrize("number", [1, 0.1])
+def test_rows_of_numbers_are_spelt_as_a_whole(number: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of a warm start: scales and zero points of each column."""
+    few, many = (counted(monkeypatch, canonical, "_text", lambda n=n: canonical.canonical(((number,) * n, "x"))) for n in (10, 1000))
+    assert few == many > 0
 
 
 def test_a_compilation_is_not_interrupted_by_garbage_collection() -> None:

@@ -230,7 +230,9 @@ def test_every_field_of_what_compile_takes_is_part_of_the_text(value: object) ->
 
 
 def test_text_tells_numbers_apart_that_are_equal() -> None:
-    texts = [canonical(Attrs(axis=v)) for v in (1, 1.0, True, "1", (1,), 0.1, 0.1 + 2**-56, 0.0, -0.0)]
+    one_by_one = (1, 1.0, True, "1", 0.1, 0.1 + 2**-56, 0.0, -0.0)
+    in_rows = [*((v,) for v in one_by_one), (1, 2), (12,), (1.0, 1), (1, 1.0), (1.0, 1.0), (1, True), ()]
+    texts = [canonical(Attrs(axis=v)) for v in (*one_by_one, *in_rows)]
     assert len(set(texts)) == len(texts)
 
 

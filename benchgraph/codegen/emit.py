@@ -47,7 +47,7 @@ def _function(out: ir.Module, func: Func, target: Target) -> None:
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     frame = Frame(builder, func, target, memories(out, func), function.args[0], is_task=False)
-    frame.load_bases(thread=I64(0))
+    frame.load_bases(I64(0), func.body)
     _statement(frame, func.body)
     builder.ret_void()
 
@@ -193,7 +193,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     task = Frame(builder, f.func, f.target, f.memories, values[0], is_task=True)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
-    task.load_bases(thread)
+    task.load_bases(thread, s.body)
     _loop(task, s, begin, end, is_entered=None)
     builder.ret_void()
     return function

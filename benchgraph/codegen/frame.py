@@ -27,7 +27,8 @@ from benchgraph.codegen.intrinsics import (
 )
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Tensor
+from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Stmt, Tensor
+from benchgraph.tir.visit import tensor_names
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
@@ -77,12 +78,15 @@ class Frame:
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)
 
-    def load_bases(self, thread: ir.Value) -> None:
-        """Load every pointer of argv, once, at the start of the function; instruction selection drops those that are not used."""
+    def load_bases(self, thread: ir.Value, body: Stmt) -> None:
+        """Load the pointers of argv that this body may use, once, at the start of the function. Whether arenas are used the body's
+        tensors do not say: instruction selection drops what is not.
+        """
         b = self.builder
         names = [*(p.name for p in self.func.params), SHARED_ARENA, THREAD_ARENA]
         pointers = ir.Memory("pointers", frozenset(), f", !invariant.load {b.module.add_metadata([]).ref}")
-        for position, name in enumerate(names):
+        used = {SHARED_ARENA, THREAD_ARENA, *tensor_names(body)}
+        for position, name in ((i, name) for i, name in enumerate(names) if name in used):
             self.bases[name] = b.load(b.gep(self.argv, [I64(position)], inbounds=True, source_etype=PTR), typ=PTR, memory=pointers)
         offset = b.mul(thread, I64(thread_stride(self.func)))
         self.bases[THREAD_ARENA] = b.gep(self.bases[THREAD_ARENA], [offset], inbounds=True, source_etype=I8)

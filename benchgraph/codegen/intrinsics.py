@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import llvmlite.binding as llvm
 
@@ -18,6 +18,7 @@ F16, F32 = ir.FloatingType("half"), ir.FloatingType("float")
 _SHORT: dict[ir.Type, str] = {F16: "f16", F32: "f32"}
 
 
+@cache
 def vector(element: ir.Type, lanes: int) -> ir.Type:
     """`element` itself for one lane, else <lanes x element>."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
@@ -40,6 +41,7 @@ def constant(type: ir.Type, value: int | float) -> ir.Constant:
     return ir.Constant(type, f"splat ({ir.Constant(type.element, value)})")
 
 
+@cache
 def poison(type: ir.Type) -> ir.Constant:
     """A value that nothing may depend on."""
     return ir.Constant(type, "poison")
@@ -53,12 +55,18 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     if isinstance(scalar, ir.Constant):
         return ir.Constant(type, f"splat ({scalar})")
     first = builder.insert_element(poison(type), scalar, I32(0))
-    return builder.shuffle_vector(first, poison(type), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+    return builder.shuffle_vector(first, poison(type), _places((0,) * lanes))
 
 
 def shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
     """The vector of these lanes, counted through a and then b."""
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+    return builder.shuffle_vector(a, b, _places(tuple(lanes)))
+
+
+@lru_cache(1024)
+def _places(lanes: tuple[int, ...]) -> ir.Constant:
+    """Kernels repeat few shuffles many times, and each takes as long to spell as a dozen other instructions."""
+    return ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
 
 
 def mangled(type: ir.Type) -> str:

@@ -1,10 +1,12 @@
 """The text of a frozen value: equal for equal values in every process, different for different ones; what digests are made of.
 
-Dataclasses show every field, so a field that is added is part of the text at once.
+Dataclasses show every field, so a field that is added is part of the text at once. Rows of numbers are taken as a whole: a scale for each
+column of a few products are thousands, whose digits took most of a warm start.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -20,8 +22,13 @@ def _text(value: object, known: dict[int, str]) -> str:
     kind = type(value)
     if value is None or kind in (bool, int, float, str, bytes):
         return repr(value)
-    if kind is tuple or kind is list:
-        return f"({','.join([_text(v, known) for v in value])})"  # type: ignore[attr-defined]
+    if isinstance(value, tuple | list) and kind in (tuple, list):
+        kinds = set(map(type, value))
+        if kinds == {float}:
+            return f"({array('d', value).tobytes().hex()}f64)"
+        if kinds == {int}:
+            return f"({','.join(map(repr, value))})"
+        return f"({','.join([_text(v, known) for v in value])})"
     if isinstance(value, Enum):
         return f"{kind.__name__}.{value.name}"
     if is_dataclass(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -94,13 +95,20 @@ def cpu_name() -> str:
     return next(named, platform.processor() or platform.machine())
 
 
+@cache
+def _caches() -> Mapping[int, int]:
+    """Bytes of what holds data, by level; every warm start asks."""
+    folder, found = "/sys/devices/system/cpu/cpu0/cache", dict[int, int]()
+    for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if index.startswith("index"):
+            kind, level, size = (Path(folder, index, name).read_text().strip() for name in ("type", "level", "size"))
+            if kind in ("Data", "Unified"):
+                found.setdefault(int(level), int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10))
+    return found
+
+
 def _cache_bytes(level: int, default: int) -> int:
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        kind, depth = (index / "type").read_text().strip(), int((index / "level").read_text())
-        if depth == level and kind in ("Data", "Unified"):
-            size = (index / "size").read_text().strip()
-            return int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10)
-    return default
+    return _caches().get(level, default)
 
 
 def last_level_bytes() -> int:

@@ -8,6 +8,7 @@ from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
+from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.product import root_index
@@ -26,6 +27,7 @@ class Coord:
     tile: int = 1
 
     @property
+    @remembered
     def value(self) -> Expr:
         return add(mul(self.outer, self.tile), self.inner)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TypeAlias
 
 from benchgraph.core.remember import remembered
@@ -39,8 +40,8 @@ StmtMap: TypeAlias = Callable[[Stmt], Stmt]
 
 
 def map_tuple(items: tuple[Expr, ...], fn: ExprMap) -> tuple[Expr, ...]:
-    new = tuple(fn(i) for i in items)
-    return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+    new = [fn(i) for i in items]
+    return items if all(map(is_, items, new)) else tuple(new)
 
 
 def _map_optional(e: Expr | None, fn: ExprMap) -> Expr | None:
@@ -211,14 +212,14 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
     match s:
         case For():
             body = fn(s.body)
-            return s if body is s.body else replace(s, body=body)
+            return s if body is s.body else For(s.var, s.extent, body, s.kind)
         case If():
             then = fn(s.then)
             orelse = None if s.orelse is None else fn(s.orelse)
             return s if then is s.then and orelse is s.orelse else If(s.cond, then, orelse)
         case Seq():
-            new = tuple(fn(c) for c in s.stmts)
-            return s if all(a is b for a, b in zip(s.stmts, new, strict=True)) else Seq(new)
+            new = [fn(c) for c in s.stmts]
+            return s if all(map(is_, s.stmts, new)) else Seq(tuple(new))
         case Store() | Brgemm() | Pack() | Alloc() | Prefetch():
             return s
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+_SMALL = 256  # positions, alignments and counts are below it
+
 
 class Type:
     """Equal for equal texts. count: lanes. element: the type of a lane. width: bits of an integer, else 0."""
@@ -48,14 +50,20 @@ class FloatingType(Type):
 
 
 class IntType(Type):
-    """Called, it gives a literal."""
+    """Called, it gives a literal: one and the same for a small number."""
 
     def __init__(self, width: int) -> None:
         super().__init__(f"i{width}")
         self.width = width
+        self._literals: dict[int, Constant] = {}
 
     def __call__(self, value: int) -> Constant:
-        return Constant(self, value)
+        if not 0 <= value < _SMALL:
+            return Constant(self, value)
+        known = self._literals.get(value)
+        if known is None:
+            known = self._literals[value] = Constant(self, value)
+        return known
 
 
 class VectorType(Type):

@@ -23,7 +23,7 @@ from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names, children, fresh, map_children, map_tensors, substitute_all, tensors, walk
+from benchgraph.tir.visit import bound_names, children, fresh, map_children, map_tensors, substitute_all, tensor_names, walk
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
@@ -35,7 +35,7 @@ LONGEST = 1024  # elements of a row beyond which its own vectors are enough to d
 def interleave_rows(f: Func, target: Target) -> Func:
     if target.isa.registers < REGISTERS:
         return f
-    taken = {t.name for t in (*f.params, *tensors(f.body))}
+    taken = {p.name for p in f.params} | tensor_names(f.body)
     body = _stmt(f.body, {}, taken, bound_names(f.body))
     return f if body is f.body else replace(f, body=body)
 

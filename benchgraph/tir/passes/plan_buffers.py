@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Alloc, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
-from benchgraph.tir.visit import block, map_children, map_tensors, tensors, walk
+from benchgraph.tir.visit import block, map_children, map_tensors, tensor_names, tensors, walk
 
 ALIGN_BYTES = 64  # a cache line, and the widest vector
 
@@ -137,9 +137,7 @@ def _use_own(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
 
 
 def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
-    for name in dict.fromkeys(t.name for t in tensors(s)):
-        if name in visible:
-            yield visible[name]
+    return (visible[name] for name in tensor_names(s) if name in visible)
 
 
 # ---- the arena -------------------------------------------------------------------------------------------------------

@@ -58,7 +58,6 @@ from benchgraph.tir.visit import (
     map_parts,
     map_tensors,
     tensor_names,
-    tensors,
     walk,
 )
 
@@ -66,7 +65,7 @@ from benchgraph.tir.visit import (
 def shrink_tensors(f: Func, target: Target) -> Func:
     """Every temporary, one after the other. A tensor keeps its name; what splits off gets a fresh one."""
     body = held_locally(f.body)
-    taken = {t.name for t in (*f.params, *tensors(f.body))}
+    taken = {p.name for p in f.params} | tensor_names(f.body)
     for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
         body = _replaced(body, name, _Place({}, False, taken))
     return f if body == f.body else replace(f, body=body)

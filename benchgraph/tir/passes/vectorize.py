@@ -37,7 +37,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, tensors
+from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, tensor_names
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
@@ -45,8 +45,8 @@ MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target
 
 
 def vectorize(f: Func, target: Target) -> Func:
-    taken = {t.name for t in tensors(f.body)} | {p.name for p in f.params} | bound_names(f.body)
-    body = _stmt(f.body, target.lanes, set(taken))
+    taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
+    body = _stmt(f.body, target.lanes, taken)
     return f if body == f.body else replace(f, body=body)
 
 
@@ -118,14 +118,13 @@ def _mask(active: Expr, lanes: int) -> Expr:
 
 def _body(loop: Loop, base: Expr, lanes: int, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
     """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
-    mine = {r.store: group[copy] for r, group in zip(loop.reductions, accs, strict=True)}
-    ops = {r.store: r for r in loop.reductions}
+    folds = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
     stmts: list[Stmt] = []
     for s in loop.stmts:
         if isinstance(s, Alloc):
             stmts.append(Alloc(replace(s.tensor, lanes=lanes)))
-        elif s in mine:
-            stmts.append(_accumulate(loop, ops[s], mine[s], base, lanes, mask))
+        elif id(s) in folds:
+            stmts.append(_accumulate(loop, *folds[id(s)], base, lanes, mask))
         else:
             stmts.append(_store(loop, s, base, lanes, mask))
     return Seq(tuple(stmts)) if len(stmts) > 1 else stmts[0]
