@@ -15,7 +15,7 @@ from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir import values
-from benchgraph.tir.ir import GROUPS, PACKED_FROM
+from benchgraph.tir.groups import GROUPS, PACKED_FROM
 from tests.fence import fenced
 from tests.table import all_hold
 
