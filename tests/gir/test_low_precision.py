@@ -11,6 +11,7 @@ from benchgraph.core.passes import run
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -103,6 +104,21 @@ def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
 def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: Target, dtype: DType) -> None:
     g = gir(lambda b: b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 2), DType.bf16)))
     assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
+
+
+def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
+    """A second reader of the scores would keep attention's division before the product with V, and whole rows of scores with it."""
+
+    def build(b: GraphBuilder) -> None:
+        q, k, v = (b.input((4, 64, 16), DType.bf16) for _ in range(3))
+        b.op("MatMul", b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=-1), v)
+
+    g = up_to(gir(build), "low-precision")
+    assert products(g) == [(DType.bf16, DType.bf16, DType.f32)] * 2
+    assert dead_op(g, NARROW) is g
+    deferred = up_to(gir(build), "defer-scaling")
+    last = next(op for op in reversed(deferred.nodes) if spec(op.kind).is_product)
+    assert deferred.value(last.outs[0]).shape == (4, 64, 16)
 
 
 @pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])

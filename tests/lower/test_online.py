@@ -84,8 +84,9 @@ def both_forms(graph: ApiGraph, target: Target | None = None) -> tuple[Executabl
     """The partition in one pass over the scores, and with whole rows of them."""
     partition, few = the_partition(graph), target or small()
     assert step_of(partition, few)
-    assert not step_of(partition, whole())
-    return compile_partition(partition, few), compile_partition(partition, whole())
+    many = replace(few, l2_bytes=whole().l2_bytes)
+    assert not step_of(partition, many)
+    return compile_partition(partition, few), compile_partition(partition, many)
 
 
 def assert_they_agree(graph: ApiGraph, forms: tuple[Executable, Executable], data: Inputs, *, are_right: bool = True) -> Inputs:
@@ -146,6 +147,11 @@ def capped(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_both_forms_compute_the_reference(mask: Callable[..., LogicalTensor], dtype: DType) -> None:
     assert_forms_agree(built(mask, dtype=dtype))
+
+
+@pytest.mark.parametrize("mask", [scaled, causal])
+def test_both_forms_do_where_the_machine_multiplies_bf16(mask: Callable[..., LogicalTensor]) -> None:
+    assert_forms_agree(built(mask, dtype=BF16), target=replace(small(), emulated=frozenset({BF16})))
 
 
 @pytest.mark.parametrize("mode", ["none", "inf_as_zero"])

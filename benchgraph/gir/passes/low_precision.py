@@ -8,7 +8,8 @@
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions and reshapes
 between an operand and its product stay where they are, on stored values. A cast to bf16 between scaling and product is left out: what it
-rounds off is not in the result as a whole number of steps. ops/quantised_product.py has the arithmetic.
+rounds off is not in the result as a whole number of steps. ops/quantised_product.py has the arithmetic. What was read in f32 by these
+products alone is gone afterwards: as a second reader it would keep other passes from what made it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
@@ -45,7 +47,9 @@ def low_precision(g: Graph, target: Target) -> Graph:
             del builder.values[result]
             builder.nodes = []
         nodes.append(op)
-    return g if tuple(nodes) == g.nodes else replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes))
+    if tuple(nodes) == g.nodes:
+        return g
+    return dead_op(replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)), target)
 
 
 def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
