@@ -13,6 +13,7 @@ import numpy as np
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import (
+    BF16,
     F16,
     F32,
     I1,
@@ -188,7 +189,7 @@ def _widened(builder: ir.IRBuilder, x: ir.Value, source: DType, isa: Isa) -> ir.
 
 def _narrowed(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
     if dtype is DType.bf16:
-        return _f32_to_bf16(builder, x)
+        return _f32_to_bf16(builder, x, isa)
     if dtype is DType.f16 and has_f16c(isa):
         return builder.bitcast(builder.fptrunc(x, same_lanes(x, F16)), same_lanes(x, I16))
     return _f32_to_narrow(builder, x, _NARROW[dtype])
@@ -203,8 +204,10 @@ def _bf16_to_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return builder.bitcast(builder.shl(wide, constant(wide.type, 16)), same_lanes(x, F32))
 
 
-def _f32_to_bf16(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """Nearest even on the bit pattern. Not vcvtneps2bf16: that flushes subnormals."""
+def _f32_to_bf16(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """Nearest even: vcvtneps2bf16, which makes zeros of subnormal numbers as vdpbf16ps does with its operands, or on the bit pattern."""
+    if isa.has_bf16:
+        return builder.bitcast(builder.fptrunc(x, same_lanes(x, BF16)), same_lanes(x, I16))
     bits = _bits(builder, x)
     type = bits.type
     odd = builder.and_(builder.lshr(bits, constant(type, 16)), constant(type, 1))

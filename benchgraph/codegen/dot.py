@@ -12,12 +12,10 @@ vdpbf16ps takes and gives subnormal numbers as zero; plain operations keep them.
 from __future__ import annotations
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.intrinsics import F32, I8, I16, I32, call, constant, fma, has_fma, lanes_of, same_lanes, shuffled, vector
+from benchgraph.codegen.intrinsics import BF16, F32, I8, I16, I32, call, constant, fma, has_fma, lanes_of, same_lanes, shuffled, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import Isa
 from benchgraph.tir.groups import GROUPS, DTypes
-
-_BF16 = ir.FloatingType("bfloat")
 
 
 def lane_type(dtypes: DTypes) -> ir.Type:
@@ -48,7 +46,7 @@ def dot(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa
 def _bf16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
     lanes = lanes_of(a)
     if isa.has_bf16:
-        pairs = [builder.bitcast(x, vector(_BF16, 2 * lanes)) for x in (a, b)]
+        pairs = [builder.bitcast(x, vector(BF16, 2 * lanes)) for x in (a, b)]
         return call(builder, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", acc.type, [acc, *pairs])
     for half in (_odd, _even):
         acc = fma(builder, half(builder, a), half(builder, b), acc, isa)

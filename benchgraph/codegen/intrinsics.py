@@ -13,7 +13,7 @@ from benchgraph.core.target import Isa
 
 PTR, VOID = ir.PointerType(), ir.VoidType()
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F16, F32 = ir.FloatingType("half"), ir.FloatingType("float")
+BF16, F16, F32 = ir.FloatingType("bfloat"), ir.FloatingType("half"), ir.FloatingType("float")
 
 _SHORT: dict[ir.Type, str] = {F16: "f16", F32: "f32"}
 

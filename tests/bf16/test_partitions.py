@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.codegen import intrinsics
+from benchgraph.codegen.emit import PARALLEL
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
@@ -32,7 +36,6 @@ CASES = {
     "post-ops": ("--dt=bf16", "--case=pattern/matmul_post_op_chain.json"),
     "rows": ("--dt=bf16", "--case=pattern/matmul_layernorm.json", "--case=pattern/matmul_softmax.json"),
     "gradient": ("--dt=bf16", "--case=pattern/layer_backward.json"),
-    "to f32": ("--case=op/matmul_bf16_to_f32.json",),
 }
 
 
@@ -44,14 +47,14 @@ def passes(*words: str) -> None:
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
 def test_cases_compute_the_reference(words: tuple[str, ...], cpu: Cpu) -> None:
-    with cpu.executes("vdpbf16ps"):
+    with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         passes(*words)
 
 
 def test_code_scheduled_for_other_processors_does_too(cpu: Cpu, tuned_for: str) -> None:
     if tuned_for == "host":
         pytest.skip("this is what the other tests run")
-    with cpu.executes("vdpbf16ps"):
+    with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         passes("--dt=bf16", "--mb=2", "--case=paper/mlp_1.json")
         passes(*CASES["attention"])
 
@@ -60,18 +63,18 @@ def test_code_scheduled_for_other_processors_does_too(cpu: Cpu, tuned_for: str) 
 def test_threads_compute_the_reference(runtime: str, cpu: Cpu) -> None:
     if runtime == "omp" and not omp_functions():
         pytest.skip("no OpenMP library in this process or on this system")
-    with override(isa=BF16.name, runtime=runtime, threads=3), cpu.executes("vdpbf16ps"):
+    with override(isa=BF16.name, runtime=runtime, threads=3), cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         passes("--dt=bf16", "--mb=8", "--case=complex_fusion/heads_side_by_side.json", "--case=pattern/matmul_relu.json")
 
 
 @pytest.mark.parametrize("way", low_precision.WAYS, ids=str)
 def test_products_of_every_shape_feed_each_other(way: tuple[bool, bool, tuple[int, ...]], cpu: Cpu) -> None:
-    with cpu.executes("vdpbf16ps"):
+    with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         low_precision.test_bf16_products_feed_each_other(way)
 
 
 def test_padding_is_never_computed_with(cpu: Cpu) -> None:
-    with cpu.executes("vdpbf16ps"):
+    with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         low_precision.test_padding_is_never_computed_with()
 
 
@@ -108,11 +111,29 @@ def computed(partition: Partition, target: Target) -> np.ndarray:
 @pytest.mark.parametrize("partition", [layers(), attention()], ids=["layers", "attention"])
 def test_results_are_those_of_the_level_below(partition: Partition, cpu: Cpu) -> None:
     """To the bit where that multiplies bf16 as the instruction does; else what lies between products is rounded elsewhere."""
-    with cpu.executes("vdpbf16ps"):
+    with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         native = computed(partition, current())
     below = replace(current(), isa=BELOW)
     np.testing.assert_array_equal(native, computed(partition, replace(below, emulated=frozenset({DType.bf16}))))
     assert low_precision.close(native, computed(partition, below).astype(np.float64), 2 * DType.bf16.eps)
+
+
+# ---- machine code for all that other processors have, which is not run
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM is asked for code of this machine's architecture")
+@pytest.mark.parametrize("name", ["znver5", "sapphirerapids"])
+@pytest.mark.parametrize("partition", [layers(), attention()], ids=["layers", "attention"])
+def test_rounding_is_one_instruction_and_nothing_is_called(partition: Partition, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = ",".join([*(f"+{f}" for f in BF16.needs), *(f"-{f}" for f in BF16.without), "-prefer-256-bit"])
+    described = intrinsics.described
+    other = replace(described(BF16), cpu=name, features=features)
+    monkeypatch.setattr(intrinsics, "described", lambda isa: other if isa == BF16 else described(isa))
+    text = compile_partition(partition, replace(current(), isa=BF16)).code.assembly()
+    defined = {PARALLEL, *re.findall(r"^([\w.]+):", text, re.MULTILINE)}
+    assert set(re.findall(r"\b(?:movabsq\t\$|(?:callq|jmp)\t)([A-Za-z_][\w.]*)", text)) <= defined
+    assert re.search(r"vcvtneps2bf16\t\S+, %ymm", text)
+    assert not re.search(r"vpmovdw|vcmpunordps", text)  # what rounding would take without
 
 
 # ---- what is compiled for one processor

@@ -62,14 +62,16 @@ def test_every_half_widens_exactly(half: DType, mapped: Mapped, same: Same) -> N
 
 
 @pytest.mark.parametrize("half", HALVES, ids=lambda d: d.value)
-def test_narrowing_to_half_rounds_to_nearest_even(half: DType, mapped: Mapped, same: Same) -> None:
+def test_narrowing_to_half_rounds_to_nearest_even(half: DType, isa: Isa, mapped: Mapped, same: Same) -> None:
+    """The instruction that makes bf16 takes subnormal numbers as zeros."""
     every = np.arange(1 << 16, dtype=np.uint16).view(HALVES[half]).astype(np.float32).view(np.uint32)
     around = np.concatenate([every + np.uint32(step) for step in (0, 1, 0x0FFF, 0x1000, 0x1001, 0x7FFF, 0x8000, 0x8001, 0x18000)]).view(
         np.float32
     )
     x = np.concatenate([around, AWKWARD, np.array([0x7F800001, 0xFF80FFFF], np.uint32).view(np.float32)])
+    is_flushed = (half is DType.bf16 and isa.has_bf16) & (abs(x) < np.float32(2.0**-126))
     with np.errstate(all="ignore"):
-        want = x.astype(HALVES[half])
+        want = np.where(is_flushed, np.copysign(np.float32(0), x), x).astype(HALVES[half])
     same(mapped(lambda a: Cast(a, half), [x], [F32], half), want)
 
 
