@@ -11,12 +11,13 @@ import queue
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
-from benchgraph.core.config import config
+from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.harness.buffers import Array
 from benchgraph.library.protocol import Chain
-from benchgraph.runtime.threads import resolved
+from benchgraph.runtime.threads import omp_functions
 
 
 def threads_per_stream(streams: int, threads: int, *, is_single: bool) -> int:
@@ -32,10 +33,23 @@ def threads_per_stream(streams: int, threads: int, *, is_single: bool) -> int:
         raise InvalidArguments(what, where=where, fix="use one stream")
     if streams > threads:
         raise InvalidArguments(f"there are {threads} threads, and a stream takes one at least", where=where, fix="ask for fewer streams")
-    if threads // streams > 1 and resolved(config().runtime) == "threadpool":
+    if threads // streams > 1 and _runtime() == "threadpool":
         what = "the threadpool runtime has one team, which streams of several threads would have to share"
         raise InvalidArguments(what, where=where, fix=f"set BENCHGRAPH_RUNTIME=omp, or --num-streams={threads}")
     return threads // streams
+
+
+def _runtime() -> str:
+    """The thread runtime of streams that have several threads: OpenMP has a team for each, if it is there."""
+    named = config().runtime
+    return named if named != "auto" else "omp" if omp_functions() else "threadpool"
+
+
+def for_streams(streams: int, each: int) -> AbstractContextManager[object]:
+    """Inside, what is compiled runs on so many threads, of a runtime that serves that many streams."""
+    if streams == 1:
+        return nullcontext()
+    return override(threads=each, runtime=_runtime() if each > 1 else config().runtime)
 
 
 class Streams:

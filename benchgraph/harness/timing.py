@@ -19,11 +19,9 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from benchgraph.core.config import override
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.arithmetic import arithmetic
@@ -38,7 +36,7 @@ from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, interleave, warmed
-from benchgraph.harness.streams import threads_per_stream
+from benchgraph.harness.streams import for_streams, threads_per_stream
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import uniform
 
@@ -56,7 +54,7 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
     for c in contenders:
         need_in_process(c.library, cold, streams)
     rng = random.Random(settings.seed)
-    with override(threads=each) if streams > 1 else nullcontext():
+    with for_streams(streams, each):
         return _measure(
             problem, graph, contenders, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams, arithmetic(graph))
         )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime import threads as runtimes
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.threads import omp_functions, runtime_symbol
+from benchgraph.runtime.threads import omp_functions, resolved, runtime_symbol
 
 Tasks = NDArray[np.int64]
 COUNTS = (0, 1, 2, 3, 7, 100)
@@ -168,10 +169,43 @@ def test_runtimes_and_thread_counts_live_side_by_side() -> None:
     assert runtime_symbol("threadpool", 2) == runtime_symbol("threadpool", 2)
 
 
-def test_auto_is_omp_if_there_is_one_else_the_threadpool(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runtime_symbol("auto", 2) == runtime_symbol("omp" if omp_functions() else "threadpool", 2)
-    monkeypatch.setattr(runtimes, "omp_functions", dict)
+MAPS = """7f00-7f01 r-xp 00000000 08:01 12  /usr/lib/libgompertz.so.1
+{line}
+7f02-7f03 rw-p 00000000 00:00 0 [heap]
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "7f01-7f02 r-xp 00000000 08:01 13                     /usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0",
+        "7f01-7f02 r-xp 00000000 08:01 13  /venv/torch.libs/libgomp-24e2ab19.so.1.0.0",
+        "7f01-7f02 r-xp 00000000 08:01 13  /opt/intel/libiomp5.so",
+        "7f01-7f02 r-xp 00000000 08:01 13  /usr/lib/libomp.so.5",
+    ],
+)
+def test_auto_is_omp_in_a_process_that_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
+    monkeypatch.setattr(runtimes, "_MAPS", tmp_path / "maps")
+    runtimes._MAPS.write_text(MAPS.format(line=line))
+    monkeypatch.setattr(runtimes, "omp_functions", lambda: {"GOMP_parallel": 1})
+    assert runtimes._loaded_omp() == line.split()[-1]
+    assert resolved("auto") == "omp"
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_auto_is_the_threadpool_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_file: bool) -> None:
+    monkeypatch.setattr(runtimes, "_MAPS", tmp_path / "maps")
+    if has_file:
+        runtimes._MAPS.write_text(MAPS.format(line="7f01-7f02 r-xp 00000000 08:01 13  /usr/lib/libomptarget.so"))
+    assert resolved("auto") == "threadpool"
     assert runtime_symbol("auto", 2) == runtime_symbol("threadpool", 2)
+
+
+def test_a_library_that_is_loaded_is_noticed(kind: str) -> None:
+    """What the tests of this file load themselves, if nobody did."""
+    if kind == "omp":
+        assert omp_functions()
+        assert resolved("auto") == "omp"
 
 
 def test_omp_without_a_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ the backward graph.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -127,10 +126,7 @@ def _shape(arg: Any) -> Any:
 
 @cache
 def _engine(threads: int) -> Engine:
-    """The CPU with PyTorch's number of threads, which come from PyTorch's OpenMP library if it brings one: two would compete."""
-    folder = Path(torch.__file__).parent / "lib"
-    for path in (p for name in ("libgomp*.so*", "libiomp*.so*", "libomp*.so*") for p in sorted(folder.glob(name))):
-        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    """The CPU with PyTorch's number of threads, of the OpenMP library that PyTorch has loaded (runtime/threads.py)."""
     return Engine(target=replace(current(), cores=threads))
 
 
