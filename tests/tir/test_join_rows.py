@@ -11,7 +11,24 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, unary
-from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, Func, Lane, Load, Module, ReduceLanes, Scope, Select, Stmt, Tensor, UnOp
+from benchgraph.tir.ir import (
+    Alloc,
+    BinOp,
+    Const,
+    Expr,
+    Func,
+    Lane,
+    Load,
+    Module,
+    Ramp,
+    ReduceLanes,
+    Scope,
+    Select,
+    Stmt,
+    Store,
+    Tensor,
+    UnOp,
+)
 from benchgraph.tir.passes import PIPELINE, run
 from benchgraph.tir.passes.interleave_rows import ROWS
 from benchgraph.tir.passes.join_rows import join_rows
@@ -19,7 +36,7 @@ from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
-from benchgraph.tir.visit import exprs, walk, walk_expr
+from benchgraph.tir.visit import exprs, tensors, walk, walk_expr
 from benchgraph.tir.widen import neutral
 from tests.table import by_row
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -127,6 +144,16 @@ FOUR = R[:4]
 def test_a_row_with_a_store_of_its_own_keeps_its_register() -> None:
     text = lanes_of_folds(*begun(FOUR), put(R[2], value=f32(7.0)), fold(FOUR), *stored(FOUR))
     assert "r3 = r3 + lane(r0_rows, 3)" in text
+
+
+def test_vectors_of_the_same_names_in_another_block_stay_what_they_are() -> None:
+    """As a softmax over 17 rows of one column left them: numbers for some rows, vectors of equal numbers for others."""
+    wide, lanes = [replace(r, lanes=16) for r in FOUR], (Ramp(Const(0), 1, 16),)
+    read = [Store(r, (), Load(X, (Ramp(Const(u), 1, 16),))) for u, r in enumerate(wide)]
+    total = binary(BinOp.add, binary(BinOp.add, *map(at, wide[:2])), binary(BinOp.add, *map(at, wide[2:])))
+    vectors = loop(i, 2, *map(Alloc, wide), *read, Store(Z, lanes, total))
+    after = joined(loop(i, 2, *begun(FOUR), fold(FOUR), *stored(FOUR)), vectors)
+    assert {t.lanes for t in tensors(after.body) if t.name == "r0"} == {1, 16}
 
 
 def test_what_depends_on_such_a_register_stays_too() -> None:

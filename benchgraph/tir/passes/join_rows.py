@@ -67,7 +67,8 @@ def join_rows(f: Func, target: Target) -> Func:
 
 @dataclass
 class _Stores:
-    """A function's stores of scalars. blocks: in program order, each with its own by their places. alone: in no block; a loop's body."""
+    """A function's stores. blocks: in program order, each with its own of scalars by their places. alone: all others, be they of vectors or
+    in no block: a loop's body."""
 
     blocks: list[tuple[Seq, dict[int, Store]]] = field(default_factory=list)
     alone: list[Store] = field(default_factory=list)
@@ -77,7 +78,7 @@ class _Stores:
             self.blocks.append((s, {at: c for at, c in enumerate(s.stmts) if isinstance(c, Store) and _is_scalar(c)}))
         for c in children(s):
             if isinstance(c, Store):
-                self.alone += [] if isinstance(s, Seq) else [c]
+                self.alone += [] if isinstance(s, Seq) and _is_scalar(c) else [c]
             elif not isinstance(c, Alloc):
                 self.collect(c)
 
