@@ -101,14 +101,15 @@ done:
 _OMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
-_OMP_FILE = re.compile(r"(/\S*/lib(?:gomp|iomp5|omp)\b[^/\s]*\.so\S*)$", re.MULTILINE)  # wheels bring copies as libgomp-24e2ab19.so.1.0.0
+_OMP_FILE = re.compile(r"/lib(?:gomp|iomp5|omp)\b[^/\n]*\.so[^/\n]*$", re.MULTILINE)  # wheels bring copies as libgomp-24e2ab19.so.1.0.0
 _MAPS = Path("/proc/self/maps")
 
 
 def _loaded_omp() -> str | None:
     """The file of an OpenMP library that the process has, whoever loaded it."""
-    found = _OMP_FILE.search(_MAPS.read_text(encoding="utf-8", errors="replace")) if _MAPS.exists() else None
-    return found[1] if found else None
+    maps = _MAPS.read_text(encoding="utf-8", errors="replace") if _MAPS.exists() else ""
+    found = _OMP_FILE.search(maps)
+    return maps[maps.index("/", maps.rfind("\n", 0, found.start()) + 1) : found.end()] if found else None
 
 
 def _omp_libraries() -> Iterator[str | None]:
