@@ -22,7 +22,7 @@ from benchgraph.gir.ir import Op
 from benchgraph.lower.access import ZERO, Coord, Storage, aligned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
-from benchgraph.tir.build import binary, cast, f32, seq
+from benchgraph.tir.build import binary, cast, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
 from benchgraph.tir.share import share
 
@@ -159,9 +159,10 @@ class Region:
         at = self._at(out_axes)
         phase = self.ready.get(src, 0)
         goes_on = out in self.starts
-        acc, index = self._accumulator(out, at, own=not goes_on)
-        self._phase(phase).per_row.append(Store(acc, index, self.starts[out] if goes_on else f32(how.init)))
-        value = self.storage.load(src, self._at(src_axes))
+        acc, index = self._accumulator(out, at, how.acc, own=not goes_on)
+        start = self.starts[out] if goes_on else Const(how.init if how.acc.is_float else int(how.init), how.acc)
+        self._phase(phase).per_row.append(Store(acc, index, start))
+        value = cast(self.storage.load(src, self._at(src_axes)), how.acc)
         self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
         self.ready[out] = phase + 1
         is_in_place = acc is self.storage.place(out, at)[0]
@@ -170,13 +171,13 @@ class Region:
         count = 1
         for i in reduction_axes(op, len(src_axes)):
             count *= g.value(src).shape[i]
-        folded = cast(Load(acc, index), DType.f32)
-        done = folded if how.finish is None else how.finish(count, folded)
+        folded = Load(acc, index)
+        done = folded if how.finish is None else how.finish(count, cast(folded, DType.f32))
         self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
 
-    def _accumulator(self, out: int, at: tuple[Coord, ...], *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
-        """Where the fold runs: the result itself when it is f32 and only this region's own, else a temporary that is."""
+    def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
+        """Where the fold runs: the result itself when it is of this dtype and only this region's own, else a temporary that is."""
         v = self.storage.g.value(out)
-        if own and v.dtype is DType.f32:
+        if own and v.dtype is dtype:
             return self.storage.place(out, at)
-        return self.storage.scratch(v, DType.f32), tuple(c.value for c in at)
+        return self.storage.scratch(v, dtype), tuple(c.value for c in at)

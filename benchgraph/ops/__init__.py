@@ -26,7 +26,7 @@
     concat          Concat
     cast            TypeCast
     quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only; quantised_product: products of what they
-                    make, in integers, and _Recentre, an op of the compiler's own
+                    make, in integers, and _Recentre and _Total, ops of the compiler's own
     structural      End, Wildcard
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 

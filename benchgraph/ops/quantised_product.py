@@ -3,9 +3,10 @@
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
 The machine's dot products take u8 times s8. An operand of the other kind is recentred: its stored value and its zero point both move by
-128. All sums are exact: integers up to EXACT_SUM, which f32 holds too.
+128. All sums are exact.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
+_Total      the sum of u8 or s8 along axes, in s32
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Call, Decomposer, Elementwise, Law, OpSpec, Port, Role, Sample
-from benchgraph.ops.steps import as_dtype, fold
+from benchgraph.ops.reduce import infer as reduced
+from benchgraph.ops.reduce import reduced_axes
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, Law, OpSpec, Port, Reduction, Role, Sample
+from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 MIDDLE = 128  # between the ranges of u8 and s8
-EXACT_SUM = 1 << 24  # up to which f32 holds every integer
 _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 
 
@@ -42,8 +44,8 @@ class Quantised:
 
 
 def is_exact(k: int) -> bool:
-    """Whether sums over k products stay within what s32 holds and sums of k operands within what f32 does."""
-    return k * 255 * MIDDLE < 2**31 and k * 255 < EXACT_SUM
+    """Whether sums over k products stay within what s32 holds."""
+    return k * 255 * MIDDLE < 2**31
 
 
 def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised) -> int:
@@ -53,13 +55,13 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised) -> in
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
     if za is not None:
-        columns = _sum(d, b, len(product.ins[1].shape) - 2)
+        columns = _total(d, b, len(product.ins[1].shape) - 2)
         if zb is not None:
             both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
             columns = d.op("Subtract", columns, both)
         acc = d.op("Subtract", acc, d.op("Multiply", columns, za))
     if zb is not None:
-        rows = _sum(d, a, len(product.ins[0].shape) - 1)
+        rows = _total(d, a, len(product.ins[0].shape) - 1)
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
     dst = as_dtype(d, acc, DType.f32)
     scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
@@ -80,9 +82,9 @@ def _recentred(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, i
     return d.op(RECENTRE, operand.stored, dtype=wanted), shift if zero is None else d.op("Add", zero, shift)
 
 
-def _sum(d: Decomposer, value: int, axis: int) -> int:
-    """Over one axis, kept as 1, in s32."""
-    return as_dtype(d, fold(d, "ReduceSum", as_dtype(d, value, DType.f32), (axis,)), DType.s32)
+def _total(d: Decomposer, value: int, axis: int) -> int:
+    """Over one axis, kept as 1."""
+    return d.op(TOTAL, value, attrs=Attrs(axes=(axis,), keep_dims=True), dtype=DType.s32)
 
 
 # ---- _Recentre -------------------------------------------------------------------------------------------------------
@@ -109,6 +111,20 @@ def _distances_stay(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
     return bool(np.all(real(outs[0]) - real(ins[0]) == _shift(call.ins[0])))
 
 
+# ---- _Total ----------------------------------------------------------------------------------------------------------
+
+TOTAL = "_Total"
+
+
+def _totalled(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (ins[0].astype(np.int64).sum(axis=reduced_axes(call.attrs, ins[0].ndim)).reshape(call.outs[0].shape).astype(np.int32),)
+
+
+def _all_is_counted(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """dst sums to the sum of src."""
+    return bool(real(outs[0]).sum() == real(ins[0]).sum())
+
+
 SPECS = (
     OpSpec(
         kind=RECENTRE,
@@ -130,5 +146,28 @@ SPECS = (
         laws=(Law("every distance stays what it was", _distances_stay),),
         converts=True,
         lower=Elementwise(_recentred_element),
+    ),
+    OpSpec(
+        kind=TOTAL,
+        role=Role.row,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": tuple(_OTHER), "T2": (DType.s32,)},
+        attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
+        infer=reduced,
+        reference=_totalled,
+        flops=lambda call: call.ins[0].elements,
+        threshold=lambda call: 0.0,
+        fill=filling.MOVED,
+        zero_limit=lambda call: 1.0,
+        domain=fills.PLAIN,
+        samples=(
+            Sample(((5, 67),), Attrs(axes=(1,), keep_dims=True), (DType.u8,), (DType.s32,), why="rows of u8, with a tail"),
+            Sample(((17, 5),), Attrs(axes=(0,)), (DType.s8,), (DType.s32,), why="columns of s8"),
+            Sample(((3, 4, 64),), Attrs(axes=(-1, 0)), (DType.s8,), (DType.s32,), why="two axes"),
+            Sample(((2, 300),), Attrs(axes=(1,)), (DType.u8,), (DType.s32,), why="several vectors at once, then some"),
+        ),
+        laws=(Law("dst sums to the sum of src", _all_is_counted),),
+        lower=Reduction(BinOp.add, 0.0, acc=DType.s32),
     ),
 )

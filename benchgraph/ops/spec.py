@@ -158,11 +158,12 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Reduction:
-    """dst = fold of src over attrs' axes with `op`, starting from init, then finish(count, acc)."""
+    """dst = fold of src over attrs' axes with `op` in `acc`, starting from init, then finish(count, acc in f32)."""
 
     op: BinOp
     init: float
     finish: Callable[[int, Expr], Expr] | None = None
+    acc: DType = DType.f32
 
 
 @dataclass(frozen=True)

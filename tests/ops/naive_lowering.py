@@ -79,13 +79,13 @@ def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
     at = _vars("s", src.shape)
     keeps_dims = len(dst.shape) == len(src.shape)
     to = tuple(index(0) if i in axes else v for i, v in enumerate(at)) if keeps_dims else tuple(at[i] for i in kept)
-    acc = tensor("acc", DType.f32, (), Scope.register)
-    fold = Store(acc, (), binary(reduction.op, Load(acc, ()), _widened(Load(src, at))))
+    acc = tensor("acc", reduction.acc, (), Scope.register)
+    fold = Store(acc, (), binary(reduction.op, Load(acc, ()), cast(Load(src, at), reduction.acc)))
     total: Expr = Load(acc, ())
     if reduction.finish is not None:
         total = reduction.finish(prod(src.shape[a] for a in axes), total)
     inner = _nest(tuple(at[a] for a in axes), tuple(src.shape[a] for a in axes), fold)
-    body = seq(Alloc(acc), Store(acc, (), f32(reduction.init)), inner, Store(dst, to, cast(total, dst.dtype)))
+    body = seq(Alloc(acc), Store(acc, (), cast(f32(reduction.init), reduction.acc)), inner, Store(dst, to, cast(total, dst.dtype)))
     return _nest(tuple(at[i] for i in kept), tuple(src.shape[i] for i in kept), body)
 
 
