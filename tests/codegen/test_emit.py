@@ -340,6 +340,14 @@ def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
     assert text.index('"i.body":') < text.index("extractelement") < text.index("<16 x i32>") < text.index('"j.body":')
 
 
+def test_a_lane_of_memory_stays_where_it_is_read() -> None:
+    src, dst = param("src", F32, 8), param("dst", F32, 80)
+    lane = Lane(Load(src, (Ramp(VAR_I, 1, 4),)), 1)
+    body = For(VAR_I, Const(5), Store(dst, (Ramp(mul(VAR_I, 16), 1, 16),), Broadcast(lane, 16)))
+    text = emit(Module(Func("main", (src, dst), body)), host())
+    assert text.index('"i.body":') < text.index("extractelement")
+
+
 def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:
     """The load would wait for the store to reach the cache."""
     src, tmp, dst = (param(name, F32, 16) for name in ("src", "tmp", "dst"))

@@ -156,6 +156,18 @@ def test_vectors_of_the_same_names_in_another_block_stay_what_they_are() -> None
     assert {t.lanes for t in tensors(after.body) if t.name == "r0"} == {1, 16}
 
 
+def test_a_store_that_is_all_of_a_loop_counts() -> None:
+    less = loop(j, 3, put(R[1], value=binary(BinOp.sub, at(R[1]), at(X, j))))
+    assert "r1 = r1 - x[j]" in lanes_of_folds(*begun(FOUR), fold(FOUR), less, *stored(FOUR))
+
+
+def test_rows_that_are_folded_in_two_orders_keep_their_registers() -> None:
+    """The folds of each order go together."""
+    after = joined(*begun(FOUR), fold(FOUR), fold([R[1], R[0], R[2], R[3]]), *stored(FOUR))
+    assert widths(after) == [4, 4]
+    assert "r0 = r0 + lane(r1_rows, 1)" in print_tir(after)
+
+
 def test_what_depends_on_such_a_register_stays_too() -> None:
     """r joins as far as it goes; the register made of it has a store of its own, after which r's group is looked at again."""
     more = [register(f"h{u}") for u in range(4)]
