@@ -2,10 +2,12 @@
 
 The loop of a worker is LLVM IR that a Python thread enters through ctypes and leaves at shutdown, so no region ever waits for the GIL.
 Each worker has a mailbox on cache lines of its own. The caller writes the region, raises the ticket of each worker it needs, runs
-share 0 itself and spins until `pending` is 0. Only then may the region be rewritten, so a late worker never sees half of a newer one.
-A worker spins on its ticket for about SPIN_US, then says that it sleeps and waits on its semaphore; whoever takes the `sleeping` flag
-back from 1 to 0 decides whether there is a post to wait for. A second caller (or a nested region) finds the pool locked and runs its
-region itself, as thread 0. Shutdown takes the lock and keeps it, so that it waits for a running region and later ones run on their callers.
+share 0 itself and waits until `pending` is 0. Only then may the region be rewritten, so a late worker never sees half of a newer one.
+Whoever waits spins for about SPIN_US, then says that it sleeps and waits on its semaphore; whoever takes the `sleeping` flag back from 1
+to 0 decides whether there is a post to wait for. So a caller leaves its processor to a worker that has none. The last worker of a region
+may find the caller of the next one asleep and wake it too early: it looks at `pending` again. A second caller (or a nested region) finds
+the pool locked and runs its region itself, as thread 0. Shutdown takes the lock and keeps it, so that it waits for a running region and
+later ones run on their callers.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from benchgraph.runtime.code import Code, compiled, link
 from benchgraph.runtime.memory import aligned
 
 SPIN_US = 50  # a wake-up through the semaphore costs 5 to 50 us, so shorter gaps than that are worth spinning through
-_HEAD_BYTES = 256  # the region at 0, pending at 128
+_HEAD_BYTES = 256  # the region at 0, spins i64 at _SPINS_AT, the caller's box at 128: pending in place of a ticket
+_SPINS_AT = 64
 _BOX_BYTES = 128  # ticket i64 at 0, sleeping i32 at 8, sem_t at 16 (32 bytes in glibc and musl)
 _REGION = "{ptr, ptr, i64, i64, i32, i32}"  # body, ctx, tasks, shares, lock, stop
 
@@ -81,7 +84,7 @@ entry:
   %stop.at = getelementptr {region}, ptr %pool, i64 0, i32 5
   br label %idle
 idle:
-  %seen = phi i64 [0, %entry], [%ticket, %work]
+  %seen = phi i64 [0, %entry], [%ticket, %work], [%ticket, %tell]
   br label %spin
 spin:
   %n = phi i64 [0, %idle], [%n.next, %again]
@@ -113,7 +116,11 @@ wake:
   br i1 %leave, label %exit, label %work
 work:
   call void @share(ptr %pool, i64 %id)
-  %left = atomicrmw sub ptr %pending, i64 1 acq_rel
+  %left = atomicrmw sub ptr %pending, i64 1 seq_cst
+  %is.last = icmp eq i64 %left, 1
+  br i1 %is.last, label %tell, label %idle
+tell:
+  call void @rouse(ptr %pending)
   br label %idle
 exit:
   ret void
@@ -122,6 +129,11 @@ exit:
 define internal void @raise(ptr %pool, i64 %id) {{
   %box = call ptr @box(ptr %pool, i64 %id)
   %ticket = atomicrmw add ptr %box, i64 1 seq_cst
+  call void @rouse(ptr %box)
+  ret void
+}}
+
+define internal void @rouse(ptr %box) {{
   %sleeping = getelementptr i8, ptr %box, i64 8
   %look = load atomic i32, ptr %sleeping seq_cst, align 4
   %maybe = icmp eq i32 %look, 1
@@ -183,6 +195,9 @@ entry:
   %pool = inttoptr i64 {pool} to ptr
   %lock = getelementptr {region}, ptr %pool, i64 0, i32 4
   %pending = getelementptr i8, ptr %pool, i64 128
+  %sleeping = getelementptr i8, ptr %pool, i64 136
+  %semaphore = getelementptr i8, ptr %pool, i64 144
+  %spins.at = getelementptr i8, ptr %pool, i64 64
   %many = icmp sgt i64 %tasks, 1
   br i1 %many, label %try, label %few
 try:
@@ -211,13 +226,27 @@ own:
   call void @share(ptr %pool, i64 0)
   br label %join
 join:
-  %n = phi i64 [0, %own], [%n.next, %wait]
+  %n = phi i64 [0, %own], [%n.next, %wait], [0, %sleep]
   %left = load atomic i64, ptr %pending acquire, align 8
   %over = icmp eq i64 %left, 0
   br i1 %over, label %unlock, label %wait
 wait:
-  call void @relax(i64 %n)
+  {pause}
   %n.next = add i64 %n, 1
+  %spins = load i64, ptr %spins.at
+  %patient = icmp slt i64 %n.next, %spins
+  br i1 %patient, label %join, label %doze
+doze:
+  store atomic i32 1, ptr %sleeping seq_cst, align 4
+  %last = load atomic i64, ptr %pending seq_cst, align 8
+  %late = icmp eq i64 %last, 0
+  br i1 %late, label %retract, label %sleep
+retract:
+  %own.nap = atomicrmw xchg ptr %sleeping, i32 0 seq_cst
+  %unposted = icmp eq i32 %own.nap, 1
+  br i1 %unposted, label %unlock, label %sleep
+sleep:
+  %rc = call i32 @sem_wait(ptr %semaphore)
   br label %join
 unlock:
   store atomic i32 0, ptr %lock release, align 4
@@ -291,8 +320,9 @@ class Pool:
 
     def _start(self) -> None:
         self._memory[:] = np.uint8(0)
+        self._memory[_SPINS_AT : _SPINS_AT + 8].view(np.int64)[0] = self._spins
         libc = ctypes.CDLL(None)
-        for id in range(1, self._threads):
+        for id in range(self._threads):
             semaphore = self._memory.ctypes.data + _HEAD_BYTES + _BOX_BYTES * (id - 1) + 16
             libc.sem_init(ctypes.c_void_p(semaphore), 0, 0)
         args = [(self._memory.ctypes.data, id, self._spins) for id in range(1, self._threads)]

@@ -24,13 +24,13 @@ def _upper_half(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 @in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/typecast.json")
-def bf16_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def bf16_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """Towards zero instead of to the nearest."""
     return _upper_half(builder, x)
 
 
 @in_place_of("benchgraph.codegen.convert._f32_to_bf16", "op/gelu.json", options=("--dt=bf16",))
-def bf16_results_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def bf16_results_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """The same where arithmetic before it has an error of its own, for which the comparison makes allowances."""
     return _upper_half(builder, x)
 
@@ -43,7 +43,7 @@ def integers_wrap_around(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: 
 
 
 @in_place_of("benchgraph.codegen.convert.rounded_to_s32", "op/quantize.json")
-def integers_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def integers_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """Towards zero, as a plain conversion does."""
     return builder.fptosi(x, convert.same_lanes(x, ir.IntType(32)))
 

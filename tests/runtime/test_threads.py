@@ -135,6 +135,54 @@ def test_workers_that_fell_asleep_wake_up() -> None:
         threading.Event().wait(0.01)  # far longer than they spin
 
 
+SLOW = """
+declare void @benchgraph_parallel(ptr, ptr, i64)
+declare i32 @usleep(i32)
+
+define void @body(ptr %marks, i64 %begin, i64 %end, i64 %thread) {
+entry:
+  %at = getelementptr i64, ptr %marks, i64 %thread
+  %old = load i64, ptr %at
+  %new = add i64 %old, 1
+  store i64 %new, ptr %at
+  %is.caller = icmp eq i64 %thread, 0
+  br i1 %is.caller, label %done, label %slow
+slow:
+  %numbers = trunc i64 %thread to i32
+  %us = mul i32 %numbers, 300
+  %rc = call i32 @usleep(i32 %us)
+  br label %done
+done:
+  ret void
+}
+
+define void @run(ptr %marks, i64 %tasks) {
+  call void @benchgraph_parallel(ptr @body, ptr %marks, i64 %tasks)
+  ret void
+}
+"""
+
+
+def test_a_caller_that_fell_asleep_wakes_up() -> None:
+    """Workers that take far longer than a caller spins, each another time; callers of several threads find the pool as it should be."""
+    code = load(SLOW, ISAS["portable"], {"benchgraph_parallel": runtime_symbol("threadpool", 4)})
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address("run"))
+    found = np.zeros((3, 4), np.int64)
+
+    def caller(marks: NDArray[np.int64]) -> None:
+        for _ in range(40):
+            run(marks.ctypes.data, 4)
+
+    callers = [threading.Thread(target=caller, args=(marks,)) for marks in found]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in callers), "a caller sleeps for ever"
+    assert (found[:, 0] == 40).all()
+    assert (found[:, 1:] == found[:, 1:2]).all()
+
+
 def test_concurrent_callers_each_get_their_whole_region(kind: str) -> None:
     code, results = compiled(kind, 4), list[Tasks]()
     run = runner(code)
