@@ -43,7 +43,7 @@ def integers_wrap_around(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: 
 
 
 @in_place_of("benchgraph.codegen.convert.rounded_to_s32", "op/quantize.json")
-def integers_truncated(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+def integers_truncated(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """Towards zero, as a plain conversion does."""
     return builder.fptosi(x, convert.same_lanes(x, ir.IntType(32)))
 
