@@ -4,10 +4,10 @@ The loop of a worker is LLVM IR that a Python thread enters through ctypes and l
 Each worker has a mailbox on cache lines of its own. The caller writes the region, raises the ticket of each worker it needs, runs
 share 0 itself and waits until `pending` is 0. Only then may the region be rewritten, so a late worker never sees half of a newer one.
 Whoever waits spins for about SPIN_US, then says that it sleeps and waits on its semaphore; whoever takes the `sleeping` flag back from 1
-to 0 decides whether there is a post to wait for. So a caller leaves its processor to a worker that has none. The last worker of a region
-may find the caller of the next one asleep and wake it too early: it looks at `pending` again. A second caller (or a nested region) finds
-the pool locked and runs its region itself, as thread 0. Shutdown takes the lock and keeps it, so that it waits for a running region and
-later ones run on their callers.
+to 0 decides whether there is a post to wait for. So a caller leaves its processor to a worker that has none. Whoever looks at a flag and
+is then held up may take that of a later sleep, and wake somebody too early: a worker looks at its ticket again, a caller at `pending`.
+A second caller (or a nested region) finds the pool locked and runs its region itself, as thread 0. Shutdown takes the lock and keeps it,
+so that it waits for a running region and later ones run on their callers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ idle:
   %seen = phi i64 [0, %entry], [%ticket, %work], [%ticket, %tell]
   br label %spin
 spin:
-  %n = phi i64 [0, %idle], [%n.next, %again]
+  %n = phi i64 [0, %idle], [%n.next, %again], [0, %roused]
   %polled = load atomic i64, ptr %box acquire, align 8
   %called = icmp ne i64 %polled, %seen
   br i1 %called, label %wake, label %again
@@ -108,7 +108,11 @@ retract:
 sleep:
   %rc = call i32 @sem_wait(ptr %semaphore)
   %interrupted = icmp ne i32 %rc, 0
-  br i1 %interrupted, label %sleep, label %wake
+  br i1 %interrupted, label %sleep, label %roused
+roused:
+  %now = load atomic i64, ptr %box acquire, align 8
+  %early = icmp eq i64 %now, %seen
+  br i1 %early, label %spin, label %wake
 wake:
   %ticket = load atomic i64, ptr %box acquire, align 8
   %stop = load atomic i32, ptr %stop.at acquire, align 4

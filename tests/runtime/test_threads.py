@@ -183,6 +183,25 @@ def test_a_caller_that_fell_asleep_wakes_up() -> None:
     assert (found[:, 1:] == found[:, 1:2]).all()
 
 
+def test_whoever_is_woken_too_early_goes_back_to_sleep() -> None:
+    """As by a caller that saw a worker asleep, was held up, and took the flag of its next sleep: the worker ran its last region again."""
+    code, (_, pool) = compiled("threadpool", 3), runtimes._code("threadpool", 3)
+    assert pool is not None
+    libc, flags = ctypes.CDLL(None), pool._memory.view(np.int32)
+    for _ in range(5):
+        assert (marks(code, 9, 3)[0] == 1).all()
+        for box in (256, 384):  # of the two workers
+            for _ in range(1000):
+                if flags[(box + 8) // 4] == 1:
+                    break
+                threading.Event().wait(0.001)
+            assert flags[(box + 8) // 4] == 1, "the worker never sleeps"
+            flags[(box + 8) // 4] = 0
+            libc.sem_post(ctypes.c_void_p(pool._memory.ctypes.data + box + 16))
+        threading.Event().wait(0.005)
+        assert pool._memory[128:136].view(np.int64)[0] == 0, "a region ran twice"
+
+
 def test_concurrent_callers_each_get_their_whole_region(kind: str) -> None:
     code, results = compiled(kind, 4), list[Tasks]()
     run = runner(code)
