@@ -1,4 +1,4 @@
-"""Loops and parts of vectors for kernels, whose extents are all known when they are written."""
+"""Loops, parts of vectors and prefetches for kernels, whose extents are all known when they are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I1, I32, I64, VOID, call, lanes_of, mangled, poison, vector
+
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # llvm.prefetch's localities
 
 
 def loop(
@@ -46,6 +48,11 @@ def affine(builder: ir.IRBuilder, index: ir.Value, scale: int, offset: int = 0) 
 def advanced(builder: ir.IRBuilder, pointer: ir.Value, elements: ir.Value | int, type: ir.Type) -> ir.Value:
     """The address so many elements of this type further on."""
     return builder.gep(pointer, [I64(elements) if isinstance(elements, int) else elements], inbounds=True, source_etype=type)
+
+
+def prefetch(builder: ir.IRBuilder, at: ir.Value, level: int, *, is_store: bool = False) -> None:
+    """A line into the cache of this level, FIRST_LEVEL or SECOND_LEVEL; any address will do."""
+    call(builder, "llvm.prefetch.p0", VOID, [at, I32(int(is_store)), I32(level), I32(1)])
 
 
 def load_first(builder: ir.IRBuilder, type: ir.Type, pointer: ir.Value, used: int, align: int) -> ir.Value:

@@ -18,9 +18,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.codegen import ir, microkernel, pack
+from benchgraph.codegen.blocks import SECOND_LEVEL, prefetch
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
-from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, declare, stack
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
@@ -30,7 +31,6 @@ from benchgraph.tir.work import pays_in_parallel
 
 PARALLEL = "benchgraph_parallel"
 SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
-SECOND_LEVEL = 2  # llvm.prefetch's locality of a second-level cache
 
 
 def emit(module: Module, target: Target) -> str:
@@ -205,7 +205,7 @@ def _prefetch(f: Frame, s: Prefetch) -> None:
     first = f.element(s.tensor, evaluate(f, position))
     for line in range(s.lines):
         at = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
-        call(f.builder, "llvm.prefetch.p0", VOID, [at, I32(int(s.is_store)), I32(SECOND_LEVEL), I32(1)])
+        prefetch(f.builder, at, SECOND_LEVEL, is_store=s.is_store)
 
 
 def _brgemm(f: Frame, s: Brgemm) -> None:

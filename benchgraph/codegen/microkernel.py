@@ -83,10 +83,10 @@ from math import ceil, prod
 from typing import TypeAlias
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import advanced, affine, load_first, loop, store_first
+from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affine, load_first, loop, prefetch, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, call, constant, splat, vector
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, splat, vector
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
@@ -99,7 +99,6 @@ Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value
 F32 = DType.f32, DType.f32, DType.f32
 SRC, WEI, ACC = 0, 1, 2
 ACC_BYTES = 4
-FIRST_LEVEL, SECOND_LEVEL = 3, 2  # llvm.prefetch's localities
 AHEAD = 8  # rows of wei that are fetched ahead
 MOST_LINES = 4  # of a stream in one step of the K loop
 
@@ -342,14 +341,14 @@ class _Emitter:
         lines = ceil(ahead.pace / LINE_BYTES)
         for line in range(lines):
             where = self.builder.gep(at, [I64(line * ahead.pace // lines)], source_etype=I8)
-            call(self.builder, "llvm.prefetch.p0", VOID, [where, I32(int(ahead.is_store)), I32(SECOND_LEVEL), I32(1)])
+            prefetch(self.builder, where, SECOND_LEVEL, is_store=ahead.is_store)
         return self.builder.gep(at, [I64(ahead.pace)], source_etype=I8)
 
     def prefetch(self, panels: Panels, wei: ir.Value) -> None:
         """The row of wei that comes AHEAD of this one, into the first-level cache; beyond the last it is harmless."""
         for v in range(panels.vectors):
             at = self.element(WEI, wei, AHEAD * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
-            call(self.builder, "llvm.prefetch.p0", VOID, [at, I32(0), I32(FIRST_LEVEL), I32(1)])
+            prefetch(self.builder, at, FIRST_LEVEL)
 
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One group of k, of which the first `size` elements count: sums[r, v] += src[r] . wei[v]."""

@@ -199,9 +199,9 @@ entry:
   %pool = inttoptr i64 {pool} to ptr
   %lock = getelementptr {region}, ptr %pool, i64 0, i32 4
   %pending = getelementptr i8, ptr %pool, i64 128
-  %sleeping = getelementptr i8, ptr %pool, i64 136
-  %semaphore = getelementptr i8, ptr %pool, i64 144
-  %spins.at = getelementptr i8, ptr %pool, i64 64
+  %sleeping = getelementptr i8, ptr %pending, i64 8
+  %semaphore = getelementptr i8, ptr %pending, i64 16
+  %spins.at = getelementptr i8, ptr %pool, i64 {spins_at}
   %many = icmp sgt i64 %tasks, 1
   br i1 %many, label %try, label %few
 try:
@@ -291,6 +291,7 @@ class Pool:
             region=_REGION,
             box=_BOX_BYTES,
             head_minus_box=_HEAD_BYTES - _BOX_BYTES,
+            spins_at=_SPINS_AT,
             pause_declaration=declaration,
             pause=pause,
         )
