@@ -143,12 +143,17 @@ def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 
 def _running(d: Decomposer, call: Call, old: int, batch: int) -> int:
-    """batch + momentum * (old - batch), in batch's shape."""
+    """momentum * old + (1 - momentum) * batch, in batch's shape: from the one with the larger share at most half the way to the other.
+
+    Most of the way from a number much larger than the other would leave the difference of two of its size.
+    """
     momentum = _momentum(call)
     if momentum == 0:
         return batch
-    gap = d.op("Subtract", reshaped(d, old, d.type(batch).shape), batch, dtype=DType.f32)
-    return d.op("Add", batch, d.op("Multiply", gap, d.const(momentum)))
+    old = reshaped(d, old, d.type(batch).shape)
+    start, end, share = (batch, old, momentum) if momentum <= 0.5 else (old, batch, 1 - momentum)
+    gap = d.op("Subtract", end, start, dtype=DType.f32)
+    return d.op("Add", start, d.op("Multiply", gap, d.const(share)), dtype=DType.f32)
 
 
 def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:

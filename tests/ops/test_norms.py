@@ -136,6 +136,17 @@ def test_inference_with_the_batchs_statistics_is_training() -> None:
     assert np.array_equal(running_variance, variance)
 
 
+@pytest.mark.parametrize(("momentum", "size"), [(1.0, 1000), (1 - 2.0**-10, 1000), (2.0**-10, 0.001)])
+def test_statistics_of_another_size_cost_the_running_ones_no_bits(momentum: float, size: float) -> None:
+    """Most of the way from the larger number to the smaller one would lose what that has below the larger one's last bit."""
+    src, mean, variance = size * noise(64, 3), np.array([0.01, -0.02, 0.03], np.float32), np.array([0.98, 1.5, 0.125], np.float32)
+    sample = Sample((src.shape, (3,), (3,)), Attrs(epsilon=0.1, momentum=momentum), out_dtypes=(f32,) * 5)
+    _, *running, batch_mean, batch_variance = compiled("BatchNormForwardTraining", sample, src, mean, variance)
+    for old, got, batch in zip((mean, variance), running, (batch_mean, batch_variance), strict=True):
+        kept, taken = momentum * old.astype(np.float64), (1 - momentum) * batch
+        assert np.all(np.abs(got - (kept + taken)) <= 2 * f32.eps * (np.abs(kept) + np.abs(taken)))
+
+
 def test_two_reductions_agree_on_one_element() -> None:
     src = noise(5, 1)
     for kind in ("ReduceL1", "ReduceL2"):
