@@ -31,7 +31,12 @@ def reference_kernel(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) 
     """The op's row in the op table, for arrays of these types: in float64 where floats are concerned."""
     types = tuple(tuple(TensorType(a.dtype, a.shape) for a in arrays) for arrays in (inputs, dst))
     call, row = Call(op.kind, op.full_attrs, *types), spec(op.kind)
-    return lambda values: row.reference(call, tuple(map(_exact, values)))
+
+    def kernel(values: tuple[Values, ...]) -> Sequence[Values]:
+        with np.errstate(all="ignore"):  # infinities and NaN are answers here as in compiled code
+            return row.reference(call, tuple(map(_exact, values)))
+
+    return kernel
 
 
 def fallback_compute(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidGraphOp, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.graph.build import sample_graph
 from benchgraph.ops import call_of, check_op, spec, with_defaults
 from benchgraph.ops.spec import Sample
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference import evaluate
 
 f32, u8, s8, s32 = DType.f32, DType.u8, DType.s8, DType.s32
 SCALES, ZPS = (0.5, 0.25, 2.0), (0, 3, 7)
@@ -30,6 +35,28 @@ def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) ->
     back = spec("Dequantize").reference(call_of("Dequantize", Sample(shapes[:1], fixed, (u8,), (f32,))), (static,))[0]
     dynamic = call_of("DynamicDequantize", Sample(shapes, attrs, (u8, f32, u8), (f32,)))
     assert np.array_equal(spec("DynamicDequantize").reference(dynamic, (static, *given))[0], back)
+
+
+@pytest.mark.parametrize("zps", [None, u8, s32])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dst", [u8, s8])
+def test_a_scale_that_is_no_step_gives_what_the_reference_says(dst: DType, axis: int, zps: DType | None) -> None:
+    """By 0, infinities and NaN, found at execution: the ends of the range, the zero point, and 0 for what is no number. Nobody warns."""
+    numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3e38], np.float32)
+    scales = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3], np.float32)
+    src = np.ascontiguousarray(np.broadcast_to(numbers if axis == 0 else numbers[:, None], (8, 8)))
+    ins = [src, scales, *(() if zps is None else (np.arange(3, 11).astype(zps.numpy),))]
+    dtypes = (f32, f32, *(() if zps is None else (zps,)))
+    sample = Sample(tuple(a.shape for a in ins), Attrs(qtype="per_channel", axis=axis), dtypes, (dst,))
+    graph = sample_graph(spec("DynamicQuantize"), sample)
+    (want,) = evaluate(graph, {t.id: a for t, a in zip(graph.inputs, ins, strict=True)}).values()
+    (partition,) = partitions(graph, Policy.one_op_each)
+    got = np.full(src.shape, 77, dst.numpy)
+    compile_partition(partition).bind(ins, [got])()
+    assert np.array_equal(got, want)
+    low, high = dst.range
+    by_zero = want[0] if axis == 0 else want[:, 0]
+    assert by_zero[2:7].tolist() == [high, low, high, low, 0]
 
 
 @pytest.mark.parametrize("dtype", [DType.s4, DType.u4])

@@ -7,7 +7,9 @@ import pytest
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.graph import parse_graph
-from benchgraph.reference import evaluate
+from benchgraph.graph.build import sample_graph
+from benchgraph.ops import OPS
+from benchgraph.reference import domain, evaluate
 
 TWO_OUTPUTS = """
 graph engine=cpu fpmath=strict outputs=[3] {
@@ -91,3 +93,16 @@ def test_what_overflows_is_infinite_for_what_follows() -> None:
     got = evaluate(graph, {0: np.array([88.0, 89.0, 800.0])})[2]
     assert got[0] > 0
     np.testing.assert_array_equal(got[1:], [0, 0])
+
+
+@pytest.mark.parametrize("special", [0.0, np.inf, np.nan, -1.0, 3e38])
+def test_special_numbers_are_answered_without_a_warning(special: float) -> None:
+    """By every row, in any of its inputs; warnings are errors here. A probability is a share, and NaN is none."""
+    for row in (row for row in OPS.values() if not row.unsupported):
+        graph = sample_graph(row, row.samples[0])
+        given = domain(graph, 0)
+        shares = {t.id for t, port in zip(graph.ops[0].inputs, row.inputs, strict=False) if port.name == "probability"}
+        for t in (t for t in graph.inputs if t.dtype.is_float and t.id not in shares):
+            array = given[t.id].copy()
+            array.flat[::2] = array.dtype.type(special)
+            evaluate(graph, given | {t.id: array})
