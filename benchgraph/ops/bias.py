@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
-from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import pointwise, rows
 
@@ -94,14 +94,12 @@ SPECS = (
         family="binary",
         inputs=(Port("src"), Port("bias")),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={"data_format": DATA_FORMAT},
         infer=infer,
         reference=reference,
         flops=lambda call: call.outs[0].elements,
         threshold=lambda call: 2.0,  # one correctly rounded addition, as for Add
         fill=pointwise.binary,
-        zero_limit=lambda call: 0.30,
         domain=fills.PLAIN,
         samples=(
             Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
@@ -121,14 +119,12 @@ SPECS = (
         family="binary",
         inputs=(Port("diff_dst"),),
         outputs=(Port("diff_bias"),),
-        types={"T": F},
         attrs={"data_format": DATA_FORMAT},
         infer=_infer_backward,
         reference=lambda call, ins: (real(np.sum(real(ins[0]), axis=_summed_axes(call))),),
         flops=lambda call: call.ins[0].elements,
         threshold=_threshold_backward,
         fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),
-        zero_limit=lambda call: 0.30,
         domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
         samples=(
             Sample(((4, 17),), why="rank 2, a tail"),

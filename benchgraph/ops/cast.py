@@ -68,7 +68,6 @@ SPECS = (
         infer=same_shape,
         reference=reference,
         flops=lambda call: 0,
-        threshold=lambda call: 0.0,
         fill=pointwise.conversion,
         zero_limit=lambda call: 0.80,
         domain=_near_ties,

@@ -12,7 +12,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of
-from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Indices, Law, Movement, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
 
@@ -72,15 +72,12 @@ SPECS = (
         role=Role.movement,
         inputs=(Port("src_i"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={"axis": Attr("s64", required=True)},
         variadic=(1, MOST),
         infer=infer,
         reference=reference,
         flops=lambda call: 0,
-        threshold=lambda call: 0.0,
         fill=pointwise.CONCAT,
-        zero_limit=lambda call: 0.30,
         domain=fills.PLAIN,
         samples=(
             Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),

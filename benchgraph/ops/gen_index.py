@@ -52,7 +52,6 @@ SPECS = (
         infer=infer,
         reference=reference,
         flops=lambda call: 0,
-        threshold=lambda call: 0.0,
         fill=always(pointwise.ZERO),
         zero_limit=lambda call: 1.0,  # dst has nothing of src but its shape
         domain=fills.PLAIN,

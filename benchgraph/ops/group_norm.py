@@ -121,7 +121,6 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_folded(call)),
         fill=per_port(norms.paired(lambda call: (_grouped(call), _axes(call))), norms.scale, norms.shift),
-        zero_limit=lambda call: 0.30,
         domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
         samples=(
             Sample(((2, 6, 5, 3), (6,), (6,)), _attrs(3), out_dtypes=_F3, why="channels in dim 1, everything else on"),

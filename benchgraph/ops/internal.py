@@ -114,7 +114,6 @@ def _row(
         infer=infer,
         reference=reference,
         flops=lambda call: 0,
-        threshold=lambda call: 0.0,
         fill=filling.MOVED,
         zero_limit=lambda call: 1.0,
         domain=fills.PLAIN,

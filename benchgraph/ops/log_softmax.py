@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize, softmax_backward
 from benchgraph.ops.axis import axis_of
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold
 from benchgraph.ops.strategies import filling, rows
 
@@ -126,7 +126,6 @@ SPECS = (
         role=Role.row,
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={"axis": AXIS},
         infer=infer,
         reference=reference,
@@ -148,14 +147,12 @@ SPECS = (
         role=Role.row,
         inputs=(Port("diff_dst"), Port("dst")),
         outputs=(Port("diff_src"),),
-        types={"T": F},
         attrs={"axis": AXIS},
         infer=softmax_backward.infer,
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8 + softmax_backward.threshold(call),
         fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
-        zero_limit=lambda call: 0.30,
         domain=normalize.per_port(fills.PLAIN, _logarithms),
         samples=_samples(2),
         laws=(

@@ -13,7 +13,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Array, Attr, Call, F, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.spec import Array, Attr, Call, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample, Strategy
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
@@ -41,12 +41,10 @@ def _row(
         role=Role.movement,
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs=attrs or {},
         infer=infer,
         reference=reference,
         flops=lambda call: 0,
-        threshold=lambda call: 0.0,
         fill=fill,
         zero_limit=lambda call: zero_limit,
         domain=fills.PLAIN,

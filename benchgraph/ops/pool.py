@@ -31,7 +31,7 @@ from benchgraph.ops.spatial import (
     spatial_dims,
     windows,
 )
-from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
@@ -296,7 +296,6 @@ SPECS = (
         role=Role.anchor,
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
         infer=infer,
         reference=_reference_avg,
@@ -316,12 +315,10 @@ SPECS = (
         role=Role.anchor,
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING},
         infer=infer,
         reference=_reference_max,
         flops=lambda call: volume(call) * call.outs[0].elements,
-        threshold=lambda call: 0.0,  # it picks
         fill=pointwise.pool(signed=True),
         zero_limit=lambda call: 0.99,
         fills_quantised=True,

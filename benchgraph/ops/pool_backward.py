@@ -279,7 +279,6 @@ SPECS = (
         role=Role.anchor,
         inputs=(Port("src"), Port("diff_dst")),
         outputs=(Port("diff_src"),),
-        types={"T": F},
         attrs={**ATTRS, "dilations": DILATIONS},
         infer=_infer_max,
         reference=_reference_max,

@@ -14,7 +14,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import div, exp, mul, where
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
 from benchgraph.tir.build import f32, unary
@@ -87,7 +87,6 @@ SPECS = (
         family="eltwise",
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs=_SCHEMA,
         infer=same_shape,
         reference=reference,

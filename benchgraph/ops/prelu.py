@@ -22,7 +22,7 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import as_dtype, reshaped, stored
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.ir import BinOp, Expr
@@ -170,7 +170,6 @@ SPECS = (
         role=Role.pointwise,
         inputs=(Port("src"), Port("slope")),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs={"data_format": DATA_FORMAT, "per_channel_broadcast": Attr("bool", default=True)},
         infer=_infer,
         reference=_reference,
@@ -196,7 +195,6 @@ SPECS = (
         role=Role.row,
         inputs=(Port("src"), Port("slope"), Port("diff_dst")),
         outputs=(Port("diff_src"), Port("diff_slope")),
-        types={"T": F},
         attrs={"data_format": DATA_FORMAT},
         infer=_infer_backward,
         reference=_reference_backward,

@@ -122,7 +122,6 @@ def reduction_row(
         flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
         threshold=threshold,
         fill=fill or rows.total(folded),
-        zero_limit=lambda call: 0.30,
         domain=domain,
         samples=SAMPLES,
         laws=laws,

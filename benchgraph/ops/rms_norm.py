@@ -83,7 +83,6 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(folded(call)),
         fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale),
-        zero_limit=lambda call: 0.30,
         domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero),
         samples=(
             Sample(((4, 17), (17,)), why="rows with gamma, a tail"),

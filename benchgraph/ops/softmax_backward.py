@@ -96,7 +96,6 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=threshold,
         fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
-        zero_limit=lambda call: 0.30,
         domain=normalize.per_port(fills.PLAIN, _probabilities),
         samples=(
             Sample(((4, 17),) * 2, why="rows, by the default axis"),

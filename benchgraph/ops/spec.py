@@ -262,9 +262,10 @@ class OpSpec:
     infer(attrs, ins) -> the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op
     says nothing about them (Wildcard). Raises InvalidShape. reference: float64 in (integers and booleans stay what they are), float64
     out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call): the relative error allowed,
-    in units of eps(f32), the type that everything is computed in. fill(call, port): what mode C fills an input with, benchdnn's strategy;
-    call may say other dtypes than the op takes, those of quantised operands. domain(call, port, rng): real numbers of the kind that the
-    op meets in use, float64 or the port's integer type. zero_limit(call): the largest share of zeros at which dst is to be trusted.
+    in units of eps(f32), the type that everything is computed in; 0 for what only picks or moves. fill(call, port): what mode C fills an
+    input with, benchdnn's strategy; call may say other dtypes than the op takes, those of quantised operands. domain(call, port, rng):
+    real numbers of the kind that the op meets in use, float64 or the port's integer type. zero_limit(call): the largest share of zeros
+    at which dst is to be trusted.
     check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
     converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
     multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
@@ -289,16 +290,16 @@ class OpSpec:
     role: Role
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    types: dict[str, tuple[DType, ...]]
     infer: Infer
     reference: Reference
     flops: Callable[[Call], int]
-    threshold: Callable[[Call], float]
     fill: Strategy
-    zero_limit: Callable[[Call], float]
     domain: Domain
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
+    types: dict[str, tuple[DType, ...]] = field(default_factory=lambda: {"T": F})
+    threshold: Callable[[Call], float] = lambda call: 0.0
+    zero_limit: Callable[[Call], float] = lambda call: 0.30
     attrs: dict[str, Attr] = field(default_factory=dict)
     num_inputs: tuple[int, ...] = ()
     num_outputs: tuple[int, ...] = ()

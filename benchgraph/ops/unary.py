@@ -19,7 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
-from benchgraph.ops.spec import Array, Attr, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Computes, Domain, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -71,7 +71,6 @@ def _row(
         family="eltwise",
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
-        types={"T": F},
         attrs=attrs or {},
         infer=same_shape,
         reference=reference,

@@ -21,7 +21,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import unary, unary_gradient_data
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
-from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, Law, OpSpec, Port, Role, Sample, Strategy
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary_gradient_data import uses_dst
 from benchgraph.tir import build
@@ -91,7 +91,6 @@ def _row(
         family="eltwise",
         inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
         outputs=(Port("diff_src"),),
-        types={"T": F},
         attrs=schema,
         infer=infer,
         reference=reference,
