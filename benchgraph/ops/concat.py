@@ -11,7 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.axis import axis_of
+from benchgraph.ops.axis import axis_of, axis_of_call
 from benchgraph.ops.spec import Array, Attr, Call, Indices, Law, Movement, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
@@ -34,7 +34,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (np.concatenate(ins, axis=axis_of(call.attrs, ins[0].ndim)),)
+    return (np.concatenate(ins, axis=axis_of_call(call)),)
 
 
 # ---- where a source lies in dst: from index `start` on along the axis ------------------------------------------------
@@ -57,7 +57,7 @@ def _target(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
 
 
 def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    axis = axis_of(call.attrs, outs[0].ndim)
+    axis = axis_of_call(call)
     pieces = np.split(outs[0], np.cumsum([a.shape[axis] for a in ins])[:-1], axis=axis)
     return all(np.array_equal(piece, src) for piece, src in zip(pieces, ins, strict=True))
 

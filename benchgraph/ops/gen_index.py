@@ -9,9 +9,9 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills
-from benchgraph.ops.axis import axis_of
+from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
@@ -20,14 +20,9 @@ from benchgraph.tir.build import cast
 from benchgraph.tir.ir import Expr
 
 
-def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    axis_of(attrs, len(ins[0].shape))
-    return (ins[0].shape,)
-
-
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     shape = call.outs[0].shape
-    axis = axis_of(call.attrs, len(shape))
+    axis = axis_of_call(call)
     along = np.arange(shape[axis], dtype=np.int32).reshape(-1, *(1,) * (len(shape) - 1 - axis))
     return (np.broadcast_to(along, shape),)
 
@@ -37,7 +32,7 @@ def _coordinate(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr,
 
 
 def _counts_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    dst = np.moveaxis(real(outs[0]), axis_of(call.attrs, outs[0].ndim), 0)
+    dst = np.moveaxis(real(outs[0]), axis_of_call(call), 0)
     return bool(np.all(dst[:1] == 0) and np.all(np.diff(dst, axis=0) == 1))
 
 
@@ -49,7 +44,7 @@ SPECS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": F, "T2": (DType.s32,)},
         attrs={"axis": Attr("s64", required=True)},
-        infer=infer,
+        infer=infer_same,
         reference=reference,
         flops=lambda call: 0,
         fill=always(pointwise.ZERO),

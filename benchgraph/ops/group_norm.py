@@ -15,6 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
+from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, Rows
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
@@ -88,8 +89,7 @@ def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
     if len(ins) > 1:
         gamma, beta = (real(a).reshape(_affine_shape(call)) for a in ins[1:])
         dst = (dst - beta) / gamma
-    kept = tuple(1 if i in axes else size for i, size in enumerate(grouped))
-    mean, variance = (real(s).reshape(kept) for s in outs[1:]) if len(outs) > 1 else (None, None)
+    mean, variance = (real(s).reshape(kept(grouped, axes)) for s in outs[1:]) if len(outs) > 1 else (None, None)
     return Rows(real(ins[0]).reshape(grouped), dst, axes, mean, variance)
 
 

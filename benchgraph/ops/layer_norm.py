@@ -13,9 +13,9 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
+from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
@@ -29,14 +29,7 @@ FORWARD_FLOPS, BACKWARD_FLOPS = 7, 14  # per element: sum, subtract, square, sum
 
 
 def first_axis(attrs: Attrs, rank: int) -> int:
-    """begin_norm_axis as 0 <= axis < rank. Raises InvalidShape."""
-    axis = attrs.integer("begin_norm_axis")
-    if not -rank <= axis < rank:
-        raise InvalidShape(
-            f"begin_norm_axis {axis} is out of range for src of rank {rank}",
-            fix=f"use {-rank} to {rank - 1}" if rank else "give src a rank",
-        )
-    return axis % rank
+    return axis_of(attrs, rank, "begin_norm_axis")
 
 
 def row_axes(call: Call) -> tuple[int, ...]:
@@ -51,8 +44,7 @@ def folded(call: Call) -> int:
 
 def _kept(call: Call) -> Shape:
     """The shape of the statistics with the row's dims put back as 1."""
-    src = call.ins[0].shape
-    return tuple(1 if i in row_axes(call) else d for i, d in enumerate(src))
+    return kept(call.ins[0].shape, row_axes(call))
 
 
 # ---- LayerNorm -------------------------------------------------------------------------------------------------------

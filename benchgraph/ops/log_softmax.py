@@ -12,9 +12,9 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills, normalize, softmax_backward
-from benchgraph.ops.axis import axis_of
+from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold
@@ -24,14 +24,9 @@ AXIS = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 4  # per element: subtract, exp, add, subtract; exp, sum, multiply, subtract
 
 
-def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    axis_of(attrs, len(ins[0].shape))
-    return (ins[0].shape,)
-
-
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
-    axis = axis_of(call.attrs, src.ndim)
+    axis = axis_of_call(call)
     with np.errstate(all="ignore"):
         shifted = src - src.max(axis=axis, keepdims=True, initial=-np.inf)
         return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)),)
@@ -39,7 +34,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceMax, Subtract, Exp, ReduceSum, Log, Subtract."""
-    axes = (axis_of(call.attrs, len(call.ins[0].shape)),)
+    axes = (axis_of_call(call),)
     shifted = d.op("Subtract", ins[0], fold(d, "ReduceMax", ins[0], axes), dtype=DType.f32)
     total = fold(d, "ReduceSum", d.op("Exp", shifted), axes)
     return (d.op("Subtract", shifted, d.op("Log", total), dtype=call.outs[0].dtype),)
@@ -48,13 +43,13 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
 def _exps_sum_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     dst = real(outs[0])
     size = 1 + float(np.max(np.abs(dst), initial=0.0))
-    sums = np.exp(dst).sum(axis=axis_of(call.attrs, dst.ndim))
+    sums = np.exp(dst).sum(axis=axis_of_call(call))
     return bool(np.all(dst <= rtol * size) and np.all(np.abs(sums - 1) <= 4 * rtol * size))
 
 
 def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     gap = real(ins[0]) - real(outs[0])
-    return bool(np.all(np.ptp(gap, axis=axis_of(call.attrs, gap.ndim)) <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
+    return bool(np.all(np.ptp(gap, axis=axis_of_call(call)) <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
 
 
 # ---- LogSoftmaxBackward ----------------------------------------------------------------------------------------------
@@ -62,13 +57,13 @@ def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
 
 def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     diff_dst, dst = real(ins[0]), real(ins[1])
-    return (diff_dst - np.exp(dst) * diff_dst.sum(axis=axis_of(call.attrs, dst.ndim), keepdims=True),)
+    return (diff_dst - np.exp(dst) * diff_dst.sum(axis=axis_of_call(call), keepdims=True),)
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceSum, Exp, Multiply, Subtract."""
     diff_dst, dst = ins
-    total = fold(d, "ReduceSum", diff_dst, (axis_of(call.attrs, len(call.ins[0].shape)),))
+    total = fold(d, "ReduceSum", diff_dst, (axis_of_call(call),))
     part = d.op("Multiply", d.op("Exp", dst, dtype=DType.f32), total)
     return (d.op("Subtract", diff_dst, part, dtype=call.outs[0].dtype),)
 
@@ -78,7 +73,7 @@ def _logarithms(call: Call, port: int, rng: np.random.Generator) -> Array:
     (1 - exp(dst)) * diff_dst, would be that rounding error and nothing else, which no code that computes in f32 can hit.
     """
     t = call.ins[port]
-    axis = axis_of(call.attrs, len(t.shape))
+    axis = axis_of_call(call)
     src: Reals = fills.reals(-2, 2, t.shape, rng).astype(np.float64)
     src = src - src.max(axis=axis, keepdims=True, initial=-2)
     return fills.rounded(src - np.log(np.exp(src).sum(axis=axis, keepdims=True)), t.dtype)
@@ -87,7 +82,7 @@ def _logarithms(call: Call, port: int, rng: np.random.Generator) -> Array:
 def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """A constant added to src changes nothing; dst's rounding leaves of the sums what its exponentials lack to 1."""
     diff_dst, dst, diff_src = real(ins[0]), real(ins[1]), real(outs[0])
-    axis = axis_of(call.attrs, dst.ndim)
+    axis = axis_of_call(call)
     left = (1 - np.exp(dst).sum(axis=axis)) * diff_dst.sum(axis=axis)
     return bool(np.all(np.abs(diff_src.sum(axis=axis) - left) <= 16 * rtol * (1 + np.abs(diff_dst).sum(axis=axis))))
 
@@ -96,7 +91,7 @@ def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, 
     """What is taken from diff_dst, in logarithms, differs along the axis as dst does."""
     taken = np.abs(real(ins[0]) - real(outs[0]))
     slack = 64 * rtol * (1 + float(np.max(np.abs(outs[0]), initial=0.0)))
-    axis = axis_of(call.attrs, taken.ndim)
+    axis = axis_of_call(call)
     want = np.exp(real(ins[1])) * taken.sum(axis=axis, keepdims=True) / np.exp(real(ins[1])).sum(axis=axis, keepdims=True)
     return bool(np.all(np.abs(taken - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
 
@@ -127,12 +122,12 @@ SPECS = (
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
         attrs={"axis": AXIS},
-        infer=infer,
+        infer=infer_same,
         reference=reference,
         flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
-        fill=rows.softmax(lambda call: axis_of(call.attrs, len(call.ins[0].shape))),
-        zero_limit=lambda call: rows.softmax_zeros(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]),
+        threshold=lambda call: 16 + sqrt(extent(call)) / 4,
+        fill=rows.softmax(axis_of_call),
+        zero_limit=lambda call: rows.softmax_zeros(extent(call)),
         domain=fills.uniform(-4, 4),
         samples=_samples(1),
         laws=(

@@ -18,7 +18,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.axis import axis_of
+from benchgraph.ops.axis import axis_of, axis_of_call, extent, kept
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Computes, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import as_dtype
@@ -30,8 +30,7 @@ FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
-    axis = axis_of(attrs, len(src))
-    return src, (*src[:axis], 1, *src[axis + 1 :])
+    return src, kept(src, (axis_of(attrs, len(src)),))
 
 
 def _inf_as_zero(attrs: Attrs) -> bool:
@@ -40,7 +39,7 @@ def _inf_as_zero(attrs: Attrs) -> bool:
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
-    axis = axis_of(call.attrs, src.ndim)
+    axis = axis_of_call(call)
     top: Reals = src.max(axis=axis, keepdims=True, initial=-np.inf)
     with np.errstate(all="ignore"):
         shifted = np.exp(src - np.where(np.isneginf(top), 0.0, top) if _inf_as_zero(call.attrs) else src - top)
@@ -55,7 +54,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening."""
     guards = _inf_as_zero(call.attrs)
-    along = Attrs(axes=(axis_of(call.attrs, len(call.ins[0].shape)),), keep_dims=True)
+    along = Attrs(axes=(axis_of_call(call),), keep_dims=True)
     src = as_dtype(d, ins[0], DType.f32)
     top = d.op("ReduceMax", src, attrs=along)
     if guards:
@@ -74,13 +73,13 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
 
 def _sums_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     dst = real(outs[0])
-    sums = dst.sum(axis=axis_of(call.attrs, dst.ndim))
+    sums = dst.sum(axis=axis_of_call(call))
     return bool(np.all(dst >= 0)) and near(sums, np.ones(sums.shape), 4 * rtol + call.outs[0].dtype.eps)
 
 
 def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """log(dst) is src but for one number per row, which stats, when there, is."""
-    axis = axis_of(call.attrs, ins[0].ndim)
+    axis = axis_of_call(call)
     gap = real(ins[0]) - np.log(real(outs[0]))
     slack = 16 * (rtol + call.outs[0].dtype.eps)
     shift = real(outs[1]) if len(outs) > 1 else gap.max(axis=axis, keepdims=True)
@@ -99,9 +98,9 @@ SPECS = (
         infer=infer,
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: 16 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4,
-        fill=rows.softmax(lambda call: axis_of(call.attrs, len(call.ins[0].shape))),
-        zero_limit=lambda call: rows.softmax_zeros(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]),
+        threshold=lambda call: 16 + sqrt(extent(call)) / 4,
+        fill=rows.softmax(axis_of_call),
+        zero_limit=lambda call: rows.softmax_zeros(extent(call)),
         computes=Computes.softmax,
         domain=fills.uniform(-4, 4),
         samples=(

@@ -13,7 +13,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
-from benchgraph.ops.axis import axis_of
+from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
@@ -24,24 +24,24 @@ FLOPS = 4  # per element: multiply, sum, subtract, multiply
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     """Shared with LogSoftmaxBackward, whose ports are the same."""
-    axis_of(attrs, len(ins[0].shape))
+    shapes = infer_same(attrs, ins)
     normalize.expect_shape("dst", ins[1], ins[0].shape, "unlike diff_dst")
-    return (ins[0].shape,)
+    return shapes
 
 
 def threshold(call: Call) -> float:
-    return 8 + sqrt(call.ins[0].shape[axis_of(call.attrs, len(call.ins[0].shape))]) / 4
+    return 8 + sqrt(extent(call)) / 4
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     diff_dst, dst = real(ins[0]), real(ins[1])
-    return (dst * (diff_dst - (diff_dst * dst).sum(axis=axis_of(call.attrs, dst.ndim), keepdims=True)),)
+    return (dst * (diff_dst - (diff_dst * dst).sum(axis=axis_of_call(call), keepdims=True)),)
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Multiply, ReduceSum, Subtract, Multiply."""
     diff_dst, dst = ins
-    axis = axis_of(call.attrs, len(call.ins[0].shape))
+    axis = axis_of_call(call)
     total = fold(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
     return (in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
 
@@ -50,12 +50,12 @@ def _probabilities(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Probabilities: positive numbers whose sums along the axis are 1, but for their rounding to dst's type."""
     t = call.ins[port]
     weights: Reals = np.exp(fills.reals(-2, 2, t.shape, rng).astype(np.float64))
-    return fills.rounded(weights / weights.sum(axis=axis_of(call.attrs, len(t.shape)), keepdims=True), t.dtype)
+    return fills.rounded(weights / weights.sum(axis=axis_of_call(call), keepdims=True), t.dtype)
 
 
 def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """A constant added to src changes nothing; dst's rounding leaves of the sums what its own sums lack to 1."""
-    axis = axis_of(call.attrs, ins[0].ndim)
+    axis = axis_of_call(call)
     sums, size = real(outs[0]).sum(axis=axis), 1e-30 + np.abs(real(outs[0])).sum(axis=axis)
     lacking = np.abs(1 - real(ins[1]).sum(axis=axis)) * np.abs(real(ins[0])).max(axis=axis, initial=0.0)
     return bool(np.all(np.abs(sums) <= 16 * rtol * (size + 1) + lacking))
@@ -63,7 +63,7 @@ def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 def _gaps_are_diff_dsts(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Over dst, diff_src differs along the axis as diff_dst does."""
-    axis = axis_of(call.attrs, ins[0].ndim)
+    axis = axis_of_call(call)
     gap = real(outs[0]) / real(ins[1]) - real(ins[0])
     scale = float(np.max(1 / real(ins[1]), initial=1.0)) * float(np.max(np.abs(real(outs[0])), initial=0.0))
     return bool(np.all(np.ptp(gap, axis=axis) <= 16 * rtol * (1 + scale)))
@@ -71,7 +71,7 @@ def _gaps_are_diff_dsts(call: Call, ins: tuple[Array, ...], outs: tuple[Array, .
 
 def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """A diff_dst that were the same everywhere would give 0: dst's covariance matrix is symmetric, so both sums agree."""
-    axis = axis_of(call.attrs, ins[0].ndim)
+    axis = axis_of_call(call)
     diff_dst, dst = real(ins[0]), real(ins[1])
     mean = (diff_dst * dst).sum(axis=axis, keepdims=True) / dst.sum(axis=axis, keepdims=True)
     variance = (dst * (diff_dst - mean) ** 2).sum(axis=axis)
