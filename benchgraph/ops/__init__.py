@@ -16,8 +16,7 @@
     rms_norm        RMSNorm
     group_norm      GroupNorm
     batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
-    reduce          ReduceSum, ReduceMax ...
-    reduce_norm     ReduceL1, ReduceL2
+    reduce          ReduceSum, ReduceMax, ReduceL2 ...
     pool            AvgPool, MaxPool; their gradients: pool_backward
     interpolate     Interpolate and its gradient
     gen_index       GenIndex
@@ -65,7 +64,6 @@ from benchgraph.ops import (
     quantised_product,
     quantize,
     reduce,
-    reduce_norm,
     rms_norm,
     schema,
     select,
@@ -96,7 +94,6 @@ _MODULES = (
     group_norm,
     batch_norm,
     reduce,
-    reduce_norm,
     pool,
     pool_backward,
     interpolate,

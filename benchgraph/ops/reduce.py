@@ -1,6 +1,8 @@
-"""ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd: fold src along axes.
+"""ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd: fold src along axes. ReduceL1: the sum of |src|. ReduceL2: the root of the
+sum of squares.
 
-The threshold of the sums and products is sqrt(n) + 4 for n numbers folded, by the same walk as for MatMul; picking is exact.
+The threshold of the sums and products is sqrt(n) + 4 for n numbers folded, by the same walk as for MatMul (the root halves what the sum
+of squares is off by); picking is exact.
 """
 
 from __future__ import annotations
@@ -15,8 +17,25 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decompose, Domain, F, Law, OpSpec, Port, Reduction, Role, Sample, Strategy
+from benchgraph.ops.spec import (
+    Array,
+    Attr,
+    Call,
+    Declared,
+    Decompose,
+    Decomposer,
+    Domain,
+    F,
+    Law,
+    OpSpec,
+    Port,
+    Reduction,
+    Role,
+    Sample,
+    Strategy,
+)
 from benchgraph.ops.strategies import rows
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import BinOp, Expr
@@ -40,7 +59,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
     axes = reduced_axes(attrs, len(src))
     if attrs.get("keep_dims"):
-        return (tuple(1 if i in axes else d for i, d in enumerate(src)),)
+        return (kept(src, axes),)
     return (tuple(d for i, d in enumerate(src) if i not in axes),)
 
 
@@ -55,14 +74,6 @@ def folded(call: Call) -> int:
     """How many elements go into one of dst."""
     src = call.ins[0].shape
     return prod(src[a] for a in reduced_axes(call.attrs, len(src)))
-
-
-def _walk(call: Call) -> float:
-    return sqrt(folded(call)) + 4
-
-
-def _exact(call: Call) -> float:
-    return 0.0
 
 
 def _factors(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -92,13 +103,13 @@ SAMPLES = (
 )
 
 
-def reduction_row(
+def _row(
     kind: str,
     how: Reduction | Decompose,
     fold: Fold,
-    threshold: Callable[[Call], float],
     laws: tuple[Law, ...],
     *,
+    is_exact: bool = False,
     fill: Strategy | None = None,
     domain: Domain = fills.PLAIN,
     per_src: int = 1,
@@ -120,7 +131,7 @@ def reduction_row(
         infer=infer,
         reference=reference,
         flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
-        threshold=threshold,
+        threshold=lambda call: 0.0 if is_exact else sqrt(folded(call)) + 4,
         fill=fill or rows.total(folded),
         domain=domain,
         samples=SAMPLES,
@@ -133,8 +144,8 @@ def reduction_row(
 
 def _kept(call: Call, dst: Array) -> Reals:
     """dst with its reduced axes put back as 1, to broadcast against src."""
-    axes = reduced_axes(call.attrs, len(call.ins[0].shape))
-    return real(dst).reshape(tuple(1 if i in axes else d for i, d in enumerate(call.ins[0].shape)))
+    src = call.ins[0].shape
+    return real(dst).reshape(kept(src, reduced_axes(call.attrs, len(src))))
 
 
 def _bounds(name: str, sign: float) -> Law:
@@ -165,50 +176,80 @@ def _logs_add(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol:
     return near(np.abs(dst), np.exp(logs), 8 * rtol)
 
 
+def _decompose_l1(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Abs, ReduceSum."""
+    return (d.op("ReduceSum", d.op("Abs", ins[0], dtype=DType.f32), attrs=call.attrs, dtype=call.outs[0].dtype),)
+
+
+def _decompose_l2(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Square, ReduceSum, Sqrt."""
+    power = d.op("ReduceSum", d.op("Square", ins[0], dtype=DType.f32), attrs=call.attrs)
+    return (d.op("Sqrt", power, dtype=call.outs[0].dtype),)
+
+
+def _norms(power: int) -> tuple[Law, ...]:
+    """power p of the p-norm."""
+
+    def totals(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        """The powers of all norms sum to the powers of all elements, positive and negative ones counted apart."""
+        above, below = np.maximum(real(ins[0]), 0) ** power, np.maximum(-real(ins[0]), 0) ** power
+        return near(np.array((real(outs[0]) ** power).sum()), np.array(above.sum() + below.sum()), 8 * rtol)
+
+    def between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        """Between the largest element and n^(1/p) times it."""
+        dst = _kept(call, outs[0])
+        top = np.abs(real(ins[0])).max(axis=reduced_axes(call.attrs, ins[0].ndim), keepdims=True)
+        return bool(np.all(dst >= top * (1 - rtol)) and np.all(dst <= folded(call) ** (1 / power) * top * (1 + rtol)))
+
+    return (
+        Law(f"to the power of {power}, dst sums to what all elements do", totals),
+        Law("between the largest element and n^(1/p) times it", between),
+    )
+
+
 _NO_CANCELLING = fills.uniform(-1, 3)  # mean 1: a sum over everything is then far from 0, where a relative error means something
 
 SPECS = (
-    reduction_row(
+    _row(
         "ReduceSum",
         Reduction(BinOp.add, 0.0),
         lambda x, axes: x.sum(axis=axes),
-        _walk,
         (_totals("dst sums to the sum of src", per_element=False),),
         domain=_NO_CANCELLING,
     ),
-    reduction_row(
+    _row(
         "ReduceMean",
         Reduction(BinOp.add, 0.0, _mean_of),
         lambda x, axes: x.mean(axis=axes),
-        _walk,
         (_totals("dst times the count sums to the sum of src", per_element=True),),
         fill=rows.total(folded, shift=1),
         domain=_NO_CANCELLING,
         per_dst=1,
     ),
-    reduction_row(
+    _row(
         "ReduceMax",
         Reduction(BinOp.max, -inf),
         lambda x, axes: x.max(axis=axes, initial=-inf),
-        _exact,
         (_bounds("a bound of src from above, and reached", 1),),
+        is_exact=True,
         fill=rows.extreme(1),
     ),
-    reduction_row(
+    _row(
         "ReduceMin",
         Reduction(BinOp.min, inf),
         lambda x, axes: x.min(axis=axes, initial=inf),
-        _exact,
         (_bounds("a bound of src from below, and reached", -1),),
+        is_exact=True,
         fill=rows.extreme(-1),
     ),
-    reduction_row(
+    _row(
         "ReduceProd",
         Reduction(BinOp.mul, 1.0),
         lambda x, axes: x.prod(axis=axes),
-        _walk,
         (Law("logarithms add", _logs_add),),
         fill=rows.product(folded),
         domain=_factors,
     ),
+    _row("ReduceL1", _decompose_l1, lambda x, axes: np.abs(x).sum(axis=axes), _norms(1), per_src=2),
+    _row("ReduceL2", _decompose_l2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _norms(2), per_src=2, per_dst=1),
 )
