@@ -78,37 +78,10 @@ from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 __all__ = ["INTERNAL", "OPS", "call_of", "check_op", "spec", "with_defaults"]
 
 _MODULES = (
-    convolution,
-    internal,
-    unary,
-    unary_backward,
-    binary,
-    select,
-    bias,
-    matmul,
-    softmax,
-    softmax_backward,
-    log_softmax,
-    layer_norm,
-    rms_norm,
-    group_norm,
-    batch_norm,
-    reduce,
-    pool,
-    pool_backward,
-    interpolate,
-    gen_index,
-    dropout,
-    movement,
-    concat,
-    power,
-    prelu,
-    cast,
-    quantize,
-    dynamic_quantize,
-    quantised_product,
-    structural,
-)
+    convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward, log_softmax, layer_norm,
+    rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout, movement, concat, power, prelu, cast,
+    quantize, dynamic_quantize, quantised_product, structural,
+)  # fmt: skip
 
 _ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}
 OPS: dict[str, OpSpec] = {kind: row for kind, row in _ROWS.items() if not row.is_internal}
