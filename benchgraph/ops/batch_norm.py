@@ -19,7 +19,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.normalize import NOT_CENTRED, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.normalize import STATS, VARIANCES, Gradient, Rows
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
@@ -277,7 +277,7 @@ SPECS = (
         threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
         fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.scale, norms.shift, norms.mean, norms.variance),
         zero_limit=_zero_limit,
-        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
+        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
         samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
         laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
         check=_check_inference,
@@ -297,7 +297,7 @@ SPECS = (
         threshold=lambda call: normalize.walk(_folded(call)),
         fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.mean, norms.variance, norms.scale, norms.shift),
         zero_limit=_zero_limit,
-        domain=normalize.per_port(NOT_CENTRED, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
         samples=(
             *_samples(1, 4, 5),
             Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
@@ -330,7 +330,7 @@ SPECS = (
             norms.beside_the_mean(lambda call: (call.ins[0].shape, _axes(call))), norms.gradient, norms.mean, norms.variance, norms.scale
         ),
         zero_limit=_zero_limit,
-        domain=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
+        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
         samples=(
             *_samples(2, 3, 3),
             Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),

@@ -138,10 +138,6 @@ def _summands(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.PLAIN(call, port, rng) if t.dtype.is_float else rng.integers(-16, 16, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
 
 
-def _divided(call: Call, port: int, rng: np.random.Generator) -> Array:
-    return fills.away_from_zero(call, port, rng) if port == 1 else fills.PLAIN(call, port, rng)
-
-
 def _is_comparison(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     gap = real(ins[0]) - real(ins[1])
     return bool(np.array_equal(outs[0] != 0, gap >= 0))
@@ -203,7 +199,7 @@ SPECS = (
         types=_OWN,
         ports=_T123,
         samples=SAMPLES + _MIXED,
-        domain=_divided,
+        domain=fills.per_port(fills.PLAIN, fills.away_from_zero),
         factors=(2, 4, 8),
         product_kind="Multiply",
     ),

@@ -30,7 +30,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
-from benchgraph.ops import fills, normalize
+from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import filling, pointwise
@@ -207,7 +207,7 @@ SPECS = (
         # a tenth to six tenths of src go: enough is kept to be trusted, enough dropped to be seen
         fill=_operands,
         zero_limit=lambda call: 0.65,
-        domain=normalize.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
+        domain=fills.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
         samples=(
             _of((5, 37), "a matrix, groups of four across rows, a tail"),
             _of((2, 3, 16, 16), "attention probabilities"),

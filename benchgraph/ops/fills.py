@@ -68,4 +68,10 @@ def away_from_zero(call: Call, port: int, rng: np.random.Generator) -> Array:
     return rounded(sizes, t.dtype)
 
 
+def per_port(*domains: Domain) -> Domain:
+    """A domain for each input port; the last one serves the ports after it too."""
+    return lambda call, port, rng: domains[min(port, len(domains) - 1)](call, port, rng)
+
+
 PLAIN = uniform(-2, 2)
+MEAN_ONE = uniform(-1, 3)  # a sum of many is then far from 0, where a relative error means something, and a mean left out is noticed

@@ -17,7 +17,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, Rows
+from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, Rows
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import in_steps, reshaped, stored
@@ -121,7 +121,7 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_folded(call)),
         fill=per_port(norms.paired(lambda call: (_grouped(call), _axes(call))), norms.scale, norms.shift),
-        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN),
         samples=(
             Sample(((2, 6, 5, 3), (6,), (6,)), _attrs(3), out_dtypes=_F3, why="channels in dim 1, everything else on"),
             Sample(((2, 5, 3, 6), (6,), (6,)), _attrs(3, "NXC"), out_dtypes=_F3, why="channels last"),

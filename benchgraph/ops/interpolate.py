@@ -360,7 +360,7 @@ SPECS = (
         threshold=_threshold_backward,
         fill=pointwise.interpolate,
         zero_limit=lambda call: 0.99,
-        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        domain=fills.MEAN_ONE,
         samples=_samples(backward=True),
         laws=(Law("adjoint to the interpolation", _is_adjoint),),
         check=check,

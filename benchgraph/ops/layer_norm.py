@@ -18,7 +18,7 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.normalize import EPSILON, NOT_CENTRED, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
+from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import in_steps, reshaped, stored
 from benchgraph.ops.strategies import norms
@@ -218,7 +218,7 @@ SPECS = (
         flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(folded(call)),
         fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale, norms.shift),
-        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN),
         samples=SAMPLES,
         laws=normalize.forward_laws(_rows),
         check=normalize.check_forward,
@@ -253,7 +253,7 @@ SPECS = (
             norms.scale,
             norms.shift,
         ),
-        domain=normalize.per_port(NOT_CENTRED, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
         samples=_BACKWARD_SAMPLES,
         laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
         check=_check_backward,

@@ -13,7 +13,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import fills, normalize, softmax_backward
+from benchgraph.ops import fills, softmax_backward
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, OpSpec, Port, Role, Sample
@@ -148,7 +148,7 @@ SPECS = (
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8 + softmax_backward.threshold(call),
         fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
-        domain=normalize.per_port(fills.PLAIN, _logarithms),
+        domain=fills.per_port(fills.PLAIN, _logarithms),
         samples=_samples(2),
         laws=(
             Law("sums to 0 along the axis", _sums_to_zero),

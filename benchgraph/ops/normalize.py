@@ -18,23 +18,13 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Domain, Law
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law
 from benchgraph.ops.steps import fold, in_steps, stored
 
 STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
 EPSILON = Attr("f32", default=1e-05)
-NOT_CENTRED = fills.uniform(-1, 3)  # a mean that is not 0, so that one left out is noticed
 VARIANCES = fills.uniform(0.5, 2)
-
-
-def per_port(*port_fills: Domain) -> Domain:
-    """A fill for each input port."""
-
-    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
-        return port_fills[port](call, port, rng)
-
-    return fill
 
 
 def walk(folded: int) -> float:

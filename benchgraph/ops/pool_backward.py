@@ -238,10 +238,6 @@ def _max_samples() -> tuple[Sample, ...]:
     return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in whole)
 
 
-def _apart_for_src(call: Call, port: int, rng: np.random.Generator) -> Array:
-    return fill_apart(call, port, rng) if port == SRC else fills.uniform(-1, 3)(call, port, rng)
-
-
 _INTEGERS = pointwise.pool(signed=True)
 
 
@@ -265,7 +261,7 @@ SPECS = (
         threshold=_threshold,
         fill=_integers,
         zero_limit=lambda call: 0.99,
-        domain=fills.uniform(-1, 3),  # mean 1: a sum of many is then far from 0, where a relative error means something
+        domain=fills.MEAN_ONE,
         samples=_avg_samples(),
         laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
         check=check,
@@ -286,7 +282,7 @@ SPECS = (
         threshold=_threshold,
         fill=_integers,
         zero_limit=lambda call: 0.99,
-        domain=_apart_for_src,
+        domain=fills.per_port(fill_apart, fills.MEAN_ONE),
         samples=_max_samples(),
         laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
         check=check,

@@ -129,11 +129,6 @@ def _threshold_backward(call: Call) -> float:
     return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6
 
 
-def _centred_gradient(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """diff_dst has mean 1: diff_slope is then far from 0, where a relative error means something."""
-    return (fills.uniform(-1, 3) if port == 2 else fills.PLAIN)(call, port, rng)
-
-
 def _euler(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """dst is linear in slope and, scaled by a positive factor, in src: sums of slope * diff_slope and src * diff_src below 0 are equal."""
     src, slope = real(ins[0]), real(ins[1])
@@ -202,7 +197,7 @@ SPECS = (
         threshold=_threshold_backward,
         fill=pointwise.prelu,
         zero_limit=lambda call: 0.99,
-        domain=_centred_gradient,
+        domain=fills.per_port(fills.PLAIN, fills.PLAIN, fills.MEAN_ONE),
         samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
         laws=(
             Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),

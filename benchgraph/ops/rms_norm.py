@@ -14,7 +14,7 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.layer_norm import BEGIN, first_axis, folded, row_axes
-from benchgraph.ops.normalize import EPSILON, NOT_CENTRED
+from benchgraph.ops.normalize import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
 from benchgraph.ops.strategies import norms
@@ -83,7 +83,7 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(folded(call)),
         fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale),
-        domain=normalize.per_port(NOT_CENTRED, fills.away_from_zero),
+        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero),
         samples=(
             Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
             Sample(((3, 16),), why="no gamma, whole vectors"),

@@ -96,7 +96,7 @@ SPECS = (
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=threshold,
         fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
-        domain=normalize.per_port(fills.PLAIN, _probabilities),
+        domain=fills.per_port(fills.PLAIN, _probabilities),
         samples=(
             Sample(((4, 17),) * 2, why="rows, by the default axis"),
             Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),

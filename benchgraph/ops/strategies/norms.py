@@ -11,7 +11,7 @@ import numpy as np
 
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.spec import Array, Call, Filling, Strategy
-from benchgraph.ops.strategies.filling import CHUNK, by_index, stored
+from benchgraph.ops.strategies.filling import CHUNK, always, by_index, stored
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
@@ -95,29 +95,8 @@ def _signed_power(low: int, high: int, says: str) -> Filling:
     return by_index(says, values)
 
 
-_GRADIENT = _signed_power(-3, 0, "powers of two from 1/8 to 1 of either sign")
-_SHIFT = _signed_power(-9, -3, "powers of two from 1/512 to 1/8 of either sign")
-_SCALE = by_index("powers of two from 1/8 to 8", lambda at, noise: 0.125 * np.exp2(at % MEANS))
-_MEAN = by_index("powers of two from 1/4 to 16", lambda at, noise: mean_of(at))
-_VARIANCE = by_index("of 1/4, 1, 4", lambda at, noise: np.exp2(2.0 * (noise.integers(-1, 1, at))))
-
-
-def gradient(call: Call, port: int) -> Filling:
-    return _GRADIENT
-
-
-def shift(call: Call, port: int) -> Filling:
-    return _SHIFT
-
-
-def scale(call: Call, port: int) -> Filling:
-    return _SCALE
-
-
-def mean(call: Call, port: int) -> Filling:
-    """The means of `paired` and `beside_the_mean`, group by group."""
-    return _MEAN
-
-
-def variance(call: Call, port: int) -> Filling:
-    return _VARIANCE
+gradient = always(_signed_power(-3, 0, "powers of two from 1/8 to 1 of either sign"))
+shift = always(_signed_power(-9, -3, "powers of two from 1/512 to 1/8 of either sign"))
+scale = always(by_index("powers of two from 1/8 to 8", lambda at, noise: 0.125 * np.exp2(at % MEANS)))
+mean = always(by_index("powers of two from 1/4 to 16", lambda at, noise: mean_of(at)))  # those of `paired` and `beside_the_mean`
+variance = always(by_index("of 1/4, 1, 4", lambda at, noise: np.exp2(2.0 * (noise.integers(-1, 1, at)))))
