@@ -20,8 +20,8 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.normalize import STATS, VARIANCES, Gradient, Rows
-from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -29,13 +29,9 @@ from benchgraph.ops.strategies.filling import per_port
 INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'
 
 
-def _channel(call: Call) -> int:
-    return channel_axis(call.attrs, len(call.ins[0].shape))
-
-
 def _axes(call: Call) -> tuple[int, ...]:
     """What is normalised together: all but the channel."""
-    return tuple(i for i in range(len(call.ins[0].shape)) if i != _channel(call))
+    return all_but_channel(call.attrs, len(call.ins[0].shape))
 
 
 def _folded(call: Call) -> int:
@@ -48,9 +44,7 @@ def _zero_limit(call: Call) -> float:
 
 
 def _per_channel(call: Call) -> Shape:
-    """A (C,) operand as it broadcasts against src: (C,) or (C, 1, 1, ...)."""
-    src = call.ins[0].shape
-    return (src[_channel(call)],) + (1,) * (len(src) - 1 - _channel(call))
+    return beside_channel(call.attrs, call.ins[0].shape)
 
 
 def _check_channels(attrs: Attrs, ins: tuple[TensorType, ...], names: tuple[str, ...]) -> Shape:
@@ -79,10 +73,6 @@ def _infer_inference(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, 
     return (ins[0].shape,)
 
 
-def _check_inference(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return normalize.check_stats(ins[0][0], tuple(dtype for dtype, _ in ins[1:]), "gamma, beta, mean and variance")
-
-
 def _reference_inference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     gamma, beta, mean, variance = _spread(call, ins[1:])
     return (gamma * (real(ins[0]) - mean) / np.sqrt(variance + call.attrs.real("epsilon")) + beta,)
@@ -108,11 +98,6 @@ def _undoes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: f
 def _infer_training(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     channels = _check_channels(attrs, ins, ("mean", "variance", "gamma", "beta")[: len(ins) - 1])
     return (ins[0].shape,) + (channels,) * 4
-
-
-def _check_training(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    others = (*(dtype for dtype, _ in ins[1:]), *out_dtypes[1:])
-    return normalize.check_stats(ins[0][0], others, "statistics, gamma and beta")
 
 
 def _momentum(call: Call) -> float:
@@ -180,11 +165,6 @@ def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, .
     channels = _check_channels(attrs, ins, ("mean", "variance", "gamma")[: len(ins) - 2])
     normalize.expect_shape("diff_dst", ins[1], ins[0].shape, "unlike src")
     return ins[0].shape, channels, channels
-
-
-def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    others = (*(dtype for dtype, _ in ins[2:]), *out_dtypes[1:])
-    return normalize.check_stats(ins[0][0], others, "statistics and gamma")
 
 
 def _parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:
@@ -280,7 +260,7 @@ SPECS = (
         domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
         samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
         laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
-        check=_check_inference,
+        check=normalize.check_stats("gamma, beta, mean and variance", data=1),
         decompose=_decompose_inference,
     ),
     OpSpec(
@@ -309,7 +289,7 @@ SPECS = (
             Sample(((1, 4), *((4,),) * 4), _NCX, out_dtypes=(_f32,) * 5, why="one element per channel: dst is beta"),
         ),
         laws=(*normalize.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
-        check=_check_training,
+        check=normalize.check_stats("statistics, gamma and beta", data=1),
         decompose=_decompose_training,
     ),
     OpSpec(
@@ -340,7 +320,7 @@ SPECS = (
             Sample(((1, 4), (1, 4), *((4,),) * 3), _NCX, out_dtypes=(_f32,) * 3, why="one element per channel"),
         ),
         laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta give the sum of diff_dst * src", _sums_recover_products)),
-        check=_check_backward,
+        check=normalize.check_stats("statistics and gamma", data=2),
         decompose=_decompose_backward,
     ),
 )

@@ -15,16 +15,10 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import near, real
-from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
+from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis
 from benchgraph.ops.spec import Array, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import pointwise, rows
-
-
-def _bias_shape(attrs: Attrs, src: Shape) -> Shape:
-    """The bias as it broadcasts against src: (C,) or (C, 1, 1, ...)."""
-    axis = channel_axis(attrs, len(src))
-    return (src[axis],) + (1,) * (len(src) - 1 - axis)
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -38,21 +32,19 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    src, bias = real(ins[0]), real(ins[1])
-    at_end = np.moveaxis(src, channel_axis(call.attrs, src.ndim), -1) + bias
-    return (np.moveaxis(at_end, -1, channel_axis(call.attrs, src.ndim)),)
+    return (real(ins[0]) + real(ins[1]).reshape(beside_channel(call.attrs, ins[0].shape)),)
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Add, with the bias reshaped to (C, 1, ...) where the channel is not last."""
     src, bias = ins
-    bias = reshaped(d, bias, _bias_shape(call.attrs, call.ins[0].shape))
+    bias = reshaped(d, bias, beside_channel(call.attrs, call.ins[0].shape))
     return (d.op("Add", src, bias, dtype=call.outs[0].dtype),)
 
 
 def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     moved = real(outs[0]) - real(ins[0])
-    want = real(ins[1]).reshape(_bias_shape(call.attrs, call.ins[0].shape))
+    want = real(ins[1]).reshape(beside_channel(call.attrs, call.ins[0].shape))
     return near(moved, np.broadcast_to(want, moved.shape), 8 * rtol)
 
 
@@ -67,8 +59,7 @@ def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, .
 
 
 def _summed_axes(call: Call) -> tuple[int, ...]:
-    rank = len(call.ins[0].shape)
-    return tuple(i for i in range(rank) if i != channel_axis(call.attrs, rank))
+    return all_but_channel(call.attrs, len(call.ins[0].shape))
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:

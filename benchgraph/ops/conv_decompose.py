@@ -19,14 +19,11 @@ from benchgraph.core.tensor import Shape
 from benchgraph.ops.conv_depthwise import is_depthwise
 from benchgraph.ops.conv_problem import Problem, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
-from benchgraph.ops.spatial import channel_axis
-from benchgraph.ops.spec import Call, Decomposer
+from benchgraph.ops.spatial import beside_channel, channel_axis
+from benchgraph.ops.spec import Call, Decomposer, Indices
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.build import add, floordiv, mul
 from benchgraph.tir.ir import Expr
-
-Indices = tuple[Expr, ...]
-
 
 # ---- what the GEMM template takes ------------------------------------------------------------------------------------
 
@@ -120,9 +117,8 @@ def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int,
     )
     value = d.op(kind, *ins, attrs=attrs, shape=out.shape, dtype=DType.f32 if bias else out.dtype)
     for v in bias:
-        after = (1,) * (len(out.shape) - 1 - channel_axis(call.attrs, len(out.shape)))
-        value = d.op("Add", value, reshaped(d, as_dtype(d, v, DType.f32), (*d.type(v).shape, *after)))
-    return as_dtype(d, value, call.outs[0].dtype)
+        value = d.op("Add", value, reshaped(d, as_dtype(d, v, DType.f32), beside_channel(call.attrs, out.shape)))
+    return as_dtype(d, value, out.dtype)
 
 
 def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:

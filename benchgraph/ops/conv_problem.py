@@ -42,6 +42,9 @@ class Sides:
 
 
 OUT = -1
+INTO_DST, INTO_SRC, INTO_WEI = Sides(0, 1, OUT), Sides(OUT, 1, 0), Sides(0, OUT, 1)
+TRANSPOSED, TRANSPOSED_BY_DATA = Sides(OUT, 1, 0, is_transposed=True), Sides(0, 1, OUT, is_transposed=True)
+TRANSPOSED_BY_WEIGHTS = Sides(1, OUT, 0, is_transposed=True)
 BLOCK = 1 << 22  # float64 numbers that a reference gathers at a time: 32 MiB
 
 

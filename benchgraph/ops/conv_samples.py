@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_problem import OUT, Sides, infer, wei_shape
+from benchgraph.ops import conv_problem
+from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Sides, infer, wei_shape
 from benchgraph.ops.spatial import data_shape
 from benchgraph.ops.spec import Sample
 
@@ -99,23 +100,21 @@ def _with_shape_tensor(s: Sample) -> Sample:
     return replace(s, shapes=(*s.shapes, (len(s.shapes[0]),)), dtypes=(*s.dtypes[:2], DType.s32), why=f"{s.why}; its shape is an input too")
 
 
-_INTO_DST, _INTO_SRC, _INTO_WEI = Sides(0, 1, OUT), Sides(OUT, 1, 0), Sides(0, OUT, 1)
-_TRANSPOSED = Sides(OUT, 1, 0, is_transposed=True)
 _PADDED, _STRIDED, _NARROW = CASES[1], CASES[2], CASES[-2]
-FORWARD = (*_samples(_INTO_DST), *(_with_bias(c.sample(_INTO_DST), c.out) for c in (_PADDED, _STRIDED, _NARROW)))
+FORWARD = (*_samples(INTO_DST), *(_with_bias(c.sample(INTO_DST), c.out) for c in (_PADDED, _STRIDED, _NARROW)))
 BY_DATA = (
-    *_samples(_INTO_SRC, "dst_shape"),
-    _with_shape_tensor(_PADDED.sample(_INTO_SRC, "dst_shape")),
-    replace(_PADDED.sample(_INTO_SRC), why="the least source that has these windows"),
+    *_samples(INTO_SRC, "dst_shape"),
+    _with_shape_tensor(_PADDED.sample(INTO_SRC, "dst_shape")),
+    replace(_PADDED.sample(INTO_SRC), why="the least source that has these windows"),
 )
-BY_WEIGHTS = (*_samples(_INTO_WEI, "weights_shape"), _with_shape_tensor(_PADDED.sample(_INTO_WEI, "weights_shape")))
+BY_WEIGHTS = (*_samples(INTO_WEI, "weights_shape"), _with_shape_tensor(_PADDED.sample(INTO_WEI, "weights_shape")))
 
 
 def _transposed_sample(case: _Case) -> Sample:
     """output_padding makes up for what the windows leave out of the source."""
-    s = case.sample(_TRANSPOSED)
-    (least,) = (infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, _TRANSPOSED, None),)
-    have = case.shapes(_TRANSPOSED)[0]
+    s = case.sample(conv_problem.TRANSPOSED)
+    (least,) = (infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, conv_problem.TRANSPOSED, None),)
+    have = case.shapes(conv_problem.TRANSPOSED)[0]
     spatial = range(2, len(have)) if case.ncx else range(1, len(have) - 1)
     return replace(s, attrs=s.attrs.updated(output_padding=tuple(have[i] - least[i] for i in spatial)))
 
@@ -124,14 +123,13 @@ TRANSPOSED = (
     *(_transposed_sample(case) for case in CASES),
     *(_with_bias(_transposed_sample(c), c.channels) for c in (_PADDED, _STRIDED, _NARROW)),
 )
-TRANSPOSED_BY_DATA = _samples(Sides(0, 1, OUT, is_transposed=True))
-_TRANSPOSED_INTO_WEI = Sides(1, OUT, 0, is_transposed=True)
+TRANSPOSED_BY_DATA = _samples(conv_problem.TRANSPOSED_BY_DATA)
 TRANSPOSED_BY_WEIGHTS = (
-    *_samples(_TRANSPOSED_INTO_WEI, "weights_shape"),
-    _with_shape_tensor(_PADDED.sample(_TRANSPOSED_INTO_WEI, "weights_shape")),
+    *_samples(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape"),
+    _with_shape_tensor(_PADDED.sample(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
 )
 _DEPTHWISE_CASES = tuple(case for case in CASES if case.groups == case.channels == case.out)
 DEPTHWISE = tuple(
     tuple(case.sample(sides, shape_attr) for case in _DEPTHWISE_CASES)
-    for sides, shape_attr in ((_INTO_DST, ""), (_INTO_SRC, "dst_shape"), (_INTO_WEI, "weights_shape"))
+    for sides, shape_attr in ((INTO_DST, ""), (INTO_SRC, "dst_shape"), (INTO_WEI, "weights_shape"))
 )

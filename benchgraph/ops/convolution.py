@@ -9,7 +9,7 @@ from the attribute of that name or from the graph. oneDNN takes no op with such 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
 
@@ -21,16 +21,14 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import conv_decompose, conv_depthwise, conv_problem, fills
 from benchgraph.ops.conv_depthwise import ProblemOf
-from benchgraph.ops.conv_problem import OUT, Problem, Sides, has_kernel_last, problem_of
+from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, DEPTHWISE, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, channel_axis, check_pads
-from benchgraph.ops.spec import Array, Attr, Call, Contraction, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Window
+from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis, check_pads
+from benchgraph.ops.spec import Array, Attr, Call, Contraction, Decomposer, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Window
 from benchgraph.ops.strategies import products
 from benchgraph.ops.strategies.filling import exactly
-from benchgraph.tir.ir import Expr
 
-Indices = tuple[Expr, ...]
 Index = Callable[[Problem, Indices, Indices], tuple[Indices, Indices]]
 
 _SHAPE = Attr("s64[]", default=ZEROS)
@@ -59,14 +57,17 @@ class _Kind:
         """The attribute that gives the output's shape, where the op has one."""
         return next((name for name in self.attrs if name.endswith("_shape")), "")
 
+    def has_bias(self, ins: Sequence[object]) -> bool:
+        return len(ins) > 2 and self.inputs[2] == "bias"
+
     def problem(self, call: Call) -> Problem:
         return problem_of(call, self.sides)
 
     def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         known = attrs.integers(self.shape_attr) if self.shape_attr else ()
         out = conv_problem.infer(attrs, tuple(t.shape for t in ins), self.sides, known if any(known) else None)
-        if self.inputs[-1] == "bias" and len(ins) > 2 and ins[2].shape != (out[channel_axis(attrs, len(out))],):
-            channels = out[channel_axis(attrs, len(out))]
+        channels = out[channel_axis(attrs, len(out))]
+        if self.has_bias(ins) and ins[2].shape != (channels,):
             raise InvalidShape(f"bias {ins[2].shape} does not fit the {channels} channels of dst", fix=f"give it the shape ({channels},)")
         return (out,)
 
@@ -84,13 +85,13 @@ class _Kind:
             found = conv_problem.by_weights(p, src, dst)
             return (np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found,)
         found = conv_problem.forward(p, src, wei) if self.sides.dst == OUT else conv_problem.by_data(p, dst, wei)
-        if len(ins) > 2 and self.inputs[2] == "bias":
+        if self.has_bias(ins):
             found = found + real(ins[2])
         return (np.moveaxis(found, -1, channel_axis(call.attrs, found.ndim)),)
 
     def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
         p, sides = self.problem(call), self.sides
-        bias = ins[2:] if self.inputs[-1] == "bias" else ()
+        bias = ins[2:] if self.has_bias(ins) else ()
         if sides.dst == OUT:
             return (conv_decompose.forward(d, call, p, ins[sides.src], ins[sides.wei], bias),)
         if sides.src == OUT:
@@ -105,8 +106,7 @@ class _Kind:
 
     def flops(self, call: Call) -> int:
         """A multiplication and an addition per product, those with padding included, and an addition per element for the bias."""
-        has_bias = len(call.ins) > 2 and self.inputs[2] == "bias"
-        return self.problem(call).flops + (call.outs[0].elements if has_bias else 0)
+        return self.problem(call).flops + (call.outs[0].elements if self.has_bias(call.ins) else 0)
 
     def fill(self, call: Call, port: int) -> Filling:
         """Integers whose sums are exact: src sparse, or diff_dst where there is one."""
@@ -128,17 +128,15 @@ class _Kind:
 
     def sure_zeros(self, call: Call) -> float:
         """What only padding, or no window, meets; a bias leaves nothing of it."""
-        if self.sides.wei == OUT or (len(call.ins) > 2 and self.inputs[2] == "bias"):
+        if self.sides.wei == OUT or self.has_bias(call.ins):
             return 0.0
         return conv_problem.sure_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
 
     def sums_up(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         """The sum of the whole output, from sums over the inputs."""
         out = real(outs[0])
-        if self.inputs[-1] == "bias" and len(ins) > 2:
-            shape = [1] * out.ndim
-            shape[channel_axis(call.attrs, out.ndim)] = -1
-            out = out - real(ins[2]).reshape(shape)
+        if self.has_bias(ins):
+            out = out - real(ins[2]).reshape(beside_channel(call.attrs, out.shape))
         sides = [side != OUT for side in (self.sides.src, self.sides.wei, self.sides.dst)]
         arrays = (a if is_given else None for a, is_given in zip(self.arrays(call, ins, out), sides, strict=True))
         want, size = conv_problem.total(self.problem(call), *arrays)
@@ -173,7 +171,7 @@ class _Kind:
             follows_fpmath=True,
             samples=self.samples,
             laws=(Law("the sum of the output is that of all products", self.sums_up),),
-            check=_check,
+            check=lambda attrs, ins, out_dtypes: check_pads(attrs),
             gradient_of=self.gradient_of,
             shape_attr=self.shape_attr,
             sure_zeros=self.sure_zeros,
@@ -209,39 +207,32 @@ def _weights(attrs: Attrs, a: Reals) -> Reals:
     return np.moveaxis(a, (0, 1), (-1, -2)) if has_kernel_last(attrs) else a
 
 
-def _check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return check_pads(attrs)
-
-
-_INTO_DST, _INTO_SRC, _INTO_WEI = Sides(0, 1, OUT), Sides(OUT, 1, 0), Sides(0, OUT, 1)
 _KINDS = (
-    _Kind("Convolution", _INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
+    _Kind("Convolution", INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
     _Kind(
-        "ConvolutionBackwardData", _INTO_SRC, ("diff_dst", "weights", "dst_shape"), "diff_src", BY_DATA,
+        "ConvolutionBackwardData", INTO_SRC, ("diff_dst", "weights", "dst_shape"), "diff_src", BY_DATA,
         attrs=("output_padding", "dst_shape"), gradient_of="Convolution",
     ),
     _Kind(
-        "ConvolutionBackwardWeights", _INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", BY_WEIGHTS,
+        "ConvolutionBackwardWeights", INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", BY_WEIGHTS,
         attrs=("weights_shape",), gradient_of="Convolution", contraction=conv_decompose.weights_contraction,
     ),
+    _Kind("ConvTranspose", conv_problem.TRANSPOSED, ("src", "weights", "bias"), "dst", TRANSPOSED, attrs=("output_padding",)),
     _Kind(
-        "ConvTranspose", Sides(OUT, 1, 0, is_transposed=True), ("src", "weights", "bias"), "dst", TRANSPOSED, attrs=("output_padding",)
-    ),
-    _Kind(
-        "ConvTransposeBackwardData", Sides(0, 1, OUT, is_transposed=True), ("diff_dst", "weights"), "diff_src", TRANSPOSED_BY_DATA,
+        "ConvTransposeBackwardData", conv_problem.TRANSPOSED_BY_DATA, ("diff_dst", "weights"), "diff_src", TRANSPOSED_BY_DATA,
         gradient_of="ConvTranspose",
     ),
     _Kind(
-        "ConvTransposeBackwardWeights", Sides(1, OUT, 0, is_transposed=True), ("src", "diff_dst", "weights_shape"), "diff_weights",
+        "ConvTransposeBackwardWeights", conv_problem.TRANSPOSED_BY_WEIGHTS, ("src", "diff_dst", "weights_shape"), "diff_weights",
         TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
     ),
-    _Kind("_Depthwise", _INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
+    _Kind("_Depthwise", INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
     _Kind(
-        "_DepthwiseBackwardData", _INTO_SRC, ("diff_dst", "weights"), "diff_src", DEPTHWISE[1], attrs=("dst_shape",),
+        "_DepthwiseBackwardData", INTO_SRC, ("diff_dst", "weights"), "diff_src", DEPTHWISE[1], attrs=("dst_shape",),
         window=conv_depthwise.by_data,
     ),
     _Kind(
-        "_DepthwiseBackwardWeights", _INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
+        "_DepthwiseBackwardWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
         window=conv_depthwise.by_weights,
     ),
 )  # fmt: skip

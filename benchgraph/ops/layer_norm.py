@@ -103,8 +103,8 @@ def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
         return "use_affine is true, but the outputs diff_gamma and diff_beta are missing; add them, or set use_affine to false"
     if len(out_dtypes) == 3 and not attrs.flag("use_affine"):
         return "use_affine is false, but there are outputs diff_gamma and diff_beta; set use_affine to true, or remove them"
-    others = (*(dtype for dtype, _ in ins[2:]), *out_dtypes[1:])
-    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or normalize.check_stats(ins[0][0], others, "gamma and statistics")
+    wrong_types = normalize.check_stats("gamma and statistics", data=2)
+    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types(attrs, ins, out_dtypes)
 
 
 def _backward_parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:

@@ -18,7 +18,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Law
+from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, Law
 from benchgraph.ops.steps import fold, in_steps, stored
 
 STATS = (DType.f32, DType.bf16)
@@ -40,12 +40,17 @@ def gradient_walk(summed: int) -> float:
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-def check_stats(src: DType, others: tuple[DType, ...], names: str) -> str:
-    """gamma, beta and statistics are f32, or as src is."""
-    wrong = next((t for t in others if t not in (DType.f32, src)), None)
-    if wrong is None:
-        return ""
-    return f"{names} have dtype {wrong.value} while src has {src.value}; use f32" + (f" or {src.value}" if src in STATS[1:] else "")
+def check_stats(names: str, *, data: int) -> Check:
+    """gamma, beta and statistics are f32, or as src is: all inputs and outputs but so many `data` inputs, and the first output."""
+
+    def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+        src, others = ins[0][0], (*(dtype for dtype, _ in ins[data:]), *out_dtypes[1:])
+        wrong = next((t for t in others if t not in (DType.f32, src)), None)
+        if wrong is None:
+            return ""
+        return f"{names} have dtype {wrong.value} while src has {src.value}; use f32" + (f" or {src.value}" if src in STATS[1:] else "")
+
+    return check
 
 
 def check_affine(attrs: Attrs, given: int, names: str) -> str:
@@ -61,8 +66,8 @@ def check_forward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DTy
     """LayerNorm and GroupNorm: src, [gamma, beta] -> dst, [mean, variance]."""
     if attrs.flag("keep_stats") and len(out_dtypes) != 3:
         return "keep_stats is true, but the outputs mean and variance are missing; add them, or set keep_stats to false"
-    others = (*(dtype for dtype, _ in ins[1:]), *out_dtypes[1:])
-    return check_affine(attrs, len(ins) - 1, "gamma, beta") or check_stats(ins[0][0], others, "gamma, beta and statistics")
+    wrong_types = check_stats("gamma, beta and statistics", data=1)
+    return check_affine(attrs, len(ins) - 1, "gamma, beta") or wrong_types(attrs, ins, out_dtypes)
 
 
 def expect_shape(name: str, t: TensorType, want: Shape, why: str) -> None:

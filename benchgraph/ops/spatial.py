@@ -28,6 +28,17 @@ def spatial_axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
     return tuple(axis for axis in range(1, rank) if axis != channel_axis(attrs, rank))
 
 
+def beside_channel(attrs: Attrs, shape: Shape) -> Shape:
+    """A (C,) operand's shape as it broadcasts against data of this shape: (C,) or (C, 1, ...)."""
+    axis = channel_axis(attrs, len(shape))
+    return (shape[axis],) + (1,) * (len(shape) - 1 - axis)
+
+
+def all_but_channel(attrs: Attrs, rank: int) -> tuple[int, ...]:
+    """The batch's axis and the spatial ones."""
+    return tuple(axis for axis in range(rank) if axis != channel_axis(attrs, rank))
+
+
 def spatial_dims(attrs: Attrs, shape: Shape) -> Shape:
     """The sizes of the spatial axes. Raises InvalidShape when there is none."""
     if len(shape) < 3:
