@@ -9,8 +9,6 @@ is asked for, which is not the gradient of the forward op.
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
@@ -25,8 +23,9 @@ from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, P
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
+from benchgraph.ops.strategies.norms import Norm
 
-INFERENCE_FLOPS, TRAINING_FLOPS, BACKWARD_FLOPS = 4, 7, 14  # per element: subtract, divide, scale, shift; LayerNorm's; its gradients'
+INFERENCE_FLOPS, BACKWARD_FLOPS = 4, 2 * normalize.FLOPS  # per element: subtract, divide, scale, shift; LayerNorm's gradients'
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -34,8 +33,8 @@ def _axes(call: Call) -> tuple[int, ...]:
     return all_but_channel(call.attrs, len(call.ins[0].shape))
 
 
-def _folded(call: Call) -> int:
-    return prod(call.ins[0].shape[a] for a in _axes(call))
+def _norm(call: Call) -> Norm:
+    return Norm(call.ins[0].shape, _axes(call), _per_channel(call))
 
 
 def _zero_limit(call: Call) -> float:
@@ -179,7 +178,7 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
     axes, diff_dst = _axes(call), real(ins[1])
     x, scale, _ = _parts(call, ins)
     diff_gamma, diff_beta = (diff_dst * x).sum(axis=axes), diff_dst.sum(axis=axes)
-    along, shift = _spread(call, (diff_gamma / _folded(call), diff_beta / _folded(call)))
+    along, shift = _spread(call, (diff_gamma / _norm(call).folded, diff_beta / _norm(call).folded))
     return (scale * (diff_dst - shift - x * along), diff_gamma, diff_beta)[: len(call.outs)]
 
 
@@ -191,7 +190,7 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     x = normalize.standardised(d, src, mean, inverse)
     diff_gamma = fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
     diff_beta = fold(d, "ReduceSum", diff_dst, _axes(call))
-    count = d.const(_folded(call))
+    count = d.const(_norm(call).folded)
     along, shift = d.op("Divide", diff_gamma, count), d.op("Divide", diff_beta, count)
     left = d.op("Subtract", diff_dst, shift, dtype=DType.f32)
     steps = (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse), *(("Multiply", g) for g in gamma))
@@ -255,7 +254,7 @@ SPECS = (
         reference=_reference_inference,
         flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
-        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.scale, norms.shift, norms.mean, norms.variance),
+        fill=per_port(norms.paired(_norm), norms.scale, norms.shift, norms.mean, norms.variance),
         zero_limit=_zero_limit,
         domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
         samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
@@ -273,9 +272,9 @@ SPECS = (
         num_inputs=(3, 4, 5),
         infer=_infer_training,
         reference=_reference_training,
-        flops=lambda call: TRAINING_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(_folded(call)),
-        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, _axes(call))), norms.mean, norms.variance, norms.scale, norms.shift),
+        flops=lambda call: normalize.FLOPS * call.ins[0].elements,
+        threshold=lambda call: normalize.walk(_norm(call).folded),
+        fill=per_port(norms.paired(_norm), norms.mean, norms.variance, norms.scale, norms.shift),
         zero_limit=_zero_limit,
         domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
         samples=(
@@ -305,10 +304,8 @@ SPECS = (
         infer=_infer_backward,
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.gradient_walk(_folded(call)),
-        fill=per_port(
-            norms.beside_the_mean(lambda call: (call.ins[0].shape, _axes(call))), norms.gradient, norms.mean, norms.variance, norms.scale
-        ),
+        threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
+        fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),
         zero_limit=_zero_limit,
         domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
         samples=(

@@ -7,8 +7,6 @@ diff_gamma and diff_beta in gamma's shape; beta itself it never reads. use_affin
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from benchgraph.core.attrs import Attrs, AttrValue
@@ -18,14 +16,15 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient, Rows
+from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
-from benchgraph.ops.steps import in_steps, reshaped, stored
+from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
+from benchgraph.ops.strategies.norms import Norm
 
 BEGIN = Attr("s64", default=-1)
-FORWARD_FLOPS, BACKWARD_FLOPS = 7, 14  # per element: sum, subtract, square, sum, divide, scale, shift; the gradients twice that
+BACKWARD_FLOPS = 2 * normalize.FLOPS  # per element
 
 
 def first_axis(attrs: Attrs, rank: int) -> int:
@@ -37,9 +36,8 @@ def row_axes(call: Call) -> tuple[int, ...]:
     return tuple(range(first_axis(call.attrs, rank), rank))
 
 
-def folded(call: Call) -> int:
-    """How many elements are in a row."""
-    return prod(call.ins[0].shape[a] for a in row_axes(call))
+def norm(call: Call) -> Norm:
+    return Norm(call.ins[0].shape, row_axes(call), call.ins[1].shape if len(call.ins) > 1 else ())
 
 
 def _kept(call: Call) -> Shape:
@@ -56,31 +54,6 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     for t, name in zip(ins[1:], ("gamma", "beta"), strict=False):
         broadcast_to(t.shape, src[first:], name, "the normalised dims")
     return src, src[:first], src[:first]
-
-
-def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    src = real(ins[0])
-    mean, variance = normalize.moments(src, row_axes(call))
-    dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
-    if len(ins) > 1:
-        dst = dst * real(ins[1]) + real(ins[2])
-    return (dst, *(s.reshape(t.shape) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
-
-
-def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply, Add: three passes over a row."""
-    centred, mean, variance = normalize.centre(d, ins[0], row_axes(call))
-    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
-    dst = in_steps(d, centred, (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype)
-    return (dst, *(stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False)))
-
-
-def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
-    dst = real(outs[0])
-    if len(ins) > 1:
-        dst = (dst - real(ins[2])) / real(ins[1])
-    mean, variance = (real(s).reshape(_kept(call)) for s in outs[1:]) if len(outs) > 1 else (None, None)
-    return Rows(real(ins[0]), dst, row_axes(call), mean, variance)
 
 
 # ---- LayerNormBackward -----------------------------------------------------------------------------------------------
@@ -204,25 +177,12 @@ _BACKWARD_SAMPLES = (
 )
 
 SPECS = (
-    OpSpec(
-        kind="LayerNorm",
-        role=Role.row,
-        inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
-        outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
-        types={"T1": F, "T2": STATS},
-        attrs={"keep_stats": Attr("bool", default=True), "begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
-        num_inputs=(1, 3),
-        num_outputs=(1, 3),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(folded(call)),
-        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale, norms.shift),
-        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN),
-        samples=SAMPLES,
-        laws=normalize.forward_laws(_rows),
-        check=normalize.check_forward,
-        decompose=decompose,
+    normalize.forward_row(
+        "LayerNorm",
+        norm,
+        infer,
+        {"keep_stats": normalize.KEEP_STATS, "begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
+        SAMPLES,
     ),
     OpSpec(
         kind="LayerNormBackward",
@@ -244,9 +204,9 @@ SPECS = (
         infer=_infer_backward,
         reference=_reference_backward,
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.gradient_walk(max(folded(call), call.ins[0].elements // max(folded(call), 1))),
+        threshold=lambda call: normalize.gradient_walk(max(norm(call).folded, call.ins[0].elements // max(norm(call).folded, 1))),
         fill=per_port(
-            norms.beside_the_mean(lambda call: (call.ins[0].shape, row_axes(call))),
+            norms.beside_the_mean(norm),
             norms.gradient,
             norms.mean,
             norms.variance,

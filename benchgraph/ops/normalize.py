@@ -17,13 +17,17 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, Law
-from benchgraph.ops.steps import fold, in_steps, stored
+from benchgraph.ops.axis import kept
+from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, F, Infer, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.steps import fold, in_steps, reshaped, stored
+from benchgraph.ops.strategies import filling, norms
 
 STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
 EPSILON = Attr("f32", default=1e-05)
+KEEP_STATS = Attr("bool", default=True)
+FLOPS = 7  # per element, forward: sum, subtract, square, sum, divide, scale, shift
 VARIANCES = fills.uniform(0.5, 2)
 
 
@@ -122,6 +126,65 @@ def gradient(d: Decomposer, x: int, inverse: int, g: int, axes: tuple[int, ...],
     along = fold(d, "ReduceMean", d.op("Multiply", g, x, dtype=DType.f32), axes)
     left = d.op("Subtract", g, fold(d, "ReduceMean", g, axes), dtype=DType.f32)
     return in_steps(d, left, (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse)), dtype)
+
+
+# ---- LayerNorm, GroupNorm: src, [gamma, beta] -> dst, [mean, variance] -----------------------------------------------
+
+
+def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str, Attr], samples: tuple[Sample, ...]) -> OpSpec:
+    """The row of a norm whose statistics are of its own src."""
+
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        norm = norm_of(call)
+        src = real(ins[0]).reshape(norm.shape)
+        mean, variance = moments(src, norm.axes)
+        dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
+        if len(ins) > 1:
+            gamma, beta = (real(a).reshape(norm.affine) for a in ins[1:])
+            dst = dst * gamma + beta
+        stats = (s.reshape(t.shape) for s, t in zip((mean, variance), call.outs[1:], strict=False))
+        return (dst.reshape(call.outs[0].shape), *stats)
+
+    def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+        """ReduceMean, Subtract, Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply, Add: three passes over a row."""
+        norm = norm_of(call)
+        src = reshaped(d, ins[0], norm.shape)
+        gamma_beta = tuple(reshaped(d, v, norm.affine) for v in ins[1:])
+        centred, mean, variance = centre(d, src, norm.axes)
+        inverse = inverse_deviation(d, variance, call.attrs.real("epsilon"))
+        dst = in_steps(d, centred, (("Multiply", inverse), *affine(gamma_beta)), call.outs[0].dtype)
+        stats = (stored(d, s, t) for s, t in zip((mean, variance), call.outs[1:], strict=False))
+        return (reshaped(d, dst, call.outs[0].shape), *stats)
+
+    def rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
+        norm = norm_of(call)
+        dst: Reals = real(outs[0]).reshape(norm.shape)
+        if len(ins) > 1:
+            gamma, beta = (real(a).reshape(norm.affine) for a in ins[1:])
+            dst = (dst - beta) / gamma
+        mean, variance = (real(s).reshape(kept(norm.shape, norm.axes)) for s in outs[1:]) if len(outs) > 1 else (None, None)
+        return Rows(real(ins[0]).reshape(norm.shape), dst, norm.axes, mean, variance)
+
+    return OpSpec(
+        kind=kind,
+        role=Role.row,
+        inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
+        outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
+        types={"T1": F, "T2": STATS},
+        attrs=attrs,
+        num_inputs=(1, 3),
+        num_outputs=(1, 3),
+        infer=infer,
+        reference=reference,
+        flops=lambda call: FLOPS * call.ins[0].elements,
+        threshold=lambda call: walk(norm_of(call).folded),
+        fill=filling.per_port(norms.paired(norm_of), norms.scale, norms.shift),
+        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN),
+        samples=samples,
+        laws=forward_laws(rows),
+        check=check_forward,
+        decompose=decompose,
+    )
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.layer_norm import BEGIN, first_axis, folded, row_axes
+from benchgraph.ops.layer_norm import BEGIN, first_axis, norm, row_axes
 from benchgraph.ops.normalize import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
@@ -57,8 +57,8 @@ def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:
 
 
 def _has_power_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    axes, epsilon = row_axes(call), call.attrs.real("epsilon")
-    powers = [np.linalg.norm(a.reshape(*a.shape[: axes[0]], -1), axis=-1) ** 2 / folded(call) for a in (real(ins[0]), _bare(ins, outs))]
+    first, count, epsilon = row_axes(call)[0], norm(call).folded, call.attrs.real("epsilon")
+    powers = [np.linalg.norm(a.reshape(*a.shape[:first], -1), axis=-1) ** 2 / count for a in (real(ins[0]), _bare(ins, outs))]
     return near(powers[1] * (powers[0] + epsilon), powers[0], 16 * rtol)
 
 
@@ -81,8 +81,8 @@ SPECS = (
         infer=infer,
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(folded(call)),
-        fill=per_port(norms.paired(lambda call: (call.ins[0].shape, row_axes(call))), norms.scale),
+        threshold=lambda call: normalize.walk(norm(call).folded),
+        fill=per_port(norms.paired(norm), norms.scale),
         domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero),
         samples=(
             Sample(((4, 17), (17,)), why="rows with gamma, a tail"),

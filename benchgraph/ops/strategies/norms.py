@@ -5,7 +5,9 @@ of it, as far from it as a few bits say: the sums of the numbers and of their sq
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil, log2, prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,8 +20,23 @@ from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 MEANS = 7  # powers of two from 1/4 on
 BITS, LEAST_BITS = 6, 3  # of a number's distance from the mean, over the mean
 
-# What is normalised together: src in a shape of its own (groups of channels are two dims of it), and the axes of that shape
-View = Callable[[Call], tuple[Shape, tuple[int, ...]]]
+
+@dataclass(frozen=True)
+class Norm:
+    """How a norm sees a call. shape: src's dims, the channels in groups where these are normalised apart. axes: those that are normalised
+    together. affine: gamma and beta, as they broadcast against that shape."""
+
+    shape: Shape
+    axes: tuple[int, ...]
+    affine: Shape
+
+    @property
+    def folded(self) -> int:
+        """How many elements are normalised together."""
+        return prod(self.shape[axis] for axis in self.axes)
+
+
+NormOf: TypeAlias = Callable[[Call], Norm]
 
 
 def mean_of(group: Positions) -> Array:
@@ -36,11 +53,10 @@ def _bits(digits: int, count: int) -> tuple[int, float]:
     return bits, 2.0 ** (spare - 2 * bits)
 
 
-def _arranged(t: TensorType, view: tuple[Shape, tuple[int, ...]], values: Callable[[Positions, Positions], Array]) -> Array:
+def _arranged(t: TensorType, norm: Norm, values: Callable[[Positions, Positions], Array]) -> Array:
     """values(group, position in it) of every element, in the tensor's order."""
-    shape, axes = view
+    shape, axes, count = norm.shape, norm.axes, norm.folded
     kept = tuple(i for i in range(len(shape)) if i not in axes)
-    count = prod(shape[i] for i in axes)
     made = np.empty(t.elements, t.dtype.numpy)
     for start in range(0, t.elements, CHUNK):
         at = np.arange(start, min(start + CHUNK, t.elements))
@@ -49,12 +65,12 @@ def _arranged(t: TensorType, view: tuple[Shape, tuple[int, ...]], values: Callab
     return np.ascontiguousarray(np.moveaxis(there, range(len(shape)), (*kept, *axes))).reshape(t.shape)
 
 
-def paired(view: View) -> Strategy:
+def paired(norm_of: NormOf) -> Strategy:
     """mean * (1 + f) and mean * (1 - f), f a few random bits; an odd one out is the mean."""
 
     def strategy(call: Call, port: int) -> Filling:
-        shape, axes = view(call)
-        count = prod(shape[i] for i in axes)
+        norm = norm_of(call)
+        count = norm.folded
         bits, density = _bits(DIGITS[call.ins[port].dtype], count)
 
         def make(t: TensorType, noise: Noise) -> Array:
@@ -67,21 +83,21 @@ def paired(view: View) -> Strategy:
                 sign = np.where(place % 2 == 0, 1.0, -1.0)
                 return np.asarray(mean_of(group) * (1 + np.where(is_alone, 0.0, sign * size)))
 
-            return _arranged(t, (shape, axes), values)
+            return _arranged(t, norm, values)
 
         return Filling(f"means 1/4 to 16, pairs around them by {bits} bits{f', {density:.2%} of them' if density < 1 else ''}", make)
 
     return strategy
 
 
-def beside_the_mean(view: View) -> Strategy:
+def beside_the_mean(norm_of: NormOf) -> Strategy:
     """For gradients: the mean plus 1 or minus 1, in pairs."""
 
     def strategy(call: Call, port: int) -> Filling:
-        shape, axes = view(call)
+        norm = norm_of(call)
 
         def make(t: TensorType, noise: Noise) -> Array:
-            return _arranged(t, (shape, axes), lambda group, place: mean_of(group) + np.where(place % 2 == 0, 1.0, -1.0))
+            return _arranged(t, norm, lambda group, place: mean_of(group) + np.where(place % 2 == 0, 1.0, -1.0))
 
         return Filling("means 1/4 to 16, plus or minus 1", make)
 
