@@ -124,27 +124,33 @@ def test_a_warm_case_computes_what_the_first_one_did(kept: Store, case: str) -> 
 
 
 CHILD = """
+from benchgraph.runtime import code
+made, compiled = [], code.compiled
+code.compiled = lambda *about: made.append(about) or compiled(*about)  # before anybody else takes it from there
 from tests.test_warm import partition, result
 from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.runtime.disk import store
 p = partition()
 e = compile_partition(p)
-print(e.is_warm, store().hits["executable"], store().misses["executable"], result(e, p).sum())
+print(e.is_warm, store().hits["executable"], store().misses["executable"], result(e, p).sum(), len(made))
 """
 
 
-def child(directory: Path, capacity: str = "16") -> list[str]:
-    env = {**os.environ, "BENCHGRAPH_CACHE_DIR": str(directory), "BENCHGRAPH_DISK_CACHE_CAPACITY": capacity}
+def child(directory: Path, capacity: str = "16", **settings: str) -> list[str]:
+    env = {**os.environ, "BENCHGRAPH_CACHE_DIR": str(directory), "BENCHGRAPH_DISK_CACHE_CAPACITY": capacity, **settings}
     run = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, check=True, cwd=INPUTS.parent.parent)
     return run.stdout.split()
 
 
-def test_a_second_process_starts_warm(tmp_path: Path) -> None:
-    first, second = child(tmp_path / "cache"), child(tmp_path / "cache")
+@pytest.mark.parametrize("runtime", ["threadpool", "seq"])
+def test_a_second_process_starts_warm(tmp_path: Path, runtime: str) -> None:
+    """And makes no code at all: that of the thread runtime is kept too."""
+    first, second = (child(tmp_path / "cache", BENCHGRAPH_RUNTIME=runtime, BENCHGRAPH_THREADS="2") for _ in range(2))
     assert first[:3] == ["False", "0", "1"]
     assert second[:3] == ["True", "1", "0"]
     assert first[3] == second[3]
+    assert (int(first[4]) > 0, int(second[4])) == (True, 0)
 
 
 def test_a_torn_executable_is_compiled_again(kept: Store) -> None:

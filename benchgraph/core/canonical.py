@@ -10,6 +10,10 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from typing import Any
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+_FIELDS: dict[type, tuple[str, ...] | None] = {}
 
 
 def canonical(value: object) -> str:
@@ -17,28 +21,38 @@ def canonical(value: object) -> str:
     return _text(value, {})
 
 
-def _text(value: object, known: dict[int, str]) -> str:
-    """known: by id, dataclasses that were met already; the outermost value keeps them alive."""
+def _text(value: Any, known: dict[int, str]) -> str:
+    """known: by id, what has fields or a name and was met already; the outermost value keeps it alive."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str, bytes):
+    if kind in _PLAIN:
         return repr(value)
-    if isinstance(value, tuple | list) and kind in (tuple, list):
+    if kind is tuple or kind is list:
         kinds = set(map(type, value))
         if kinds == {float}:
             return f"({array('d', value).tobytes().hex()}f64)"
         if kinds == {int}:
             return f"({','.join(map(repr, value))})"
         return f"({','.join([_text(v, known) for v in value])})"
+    found = known.get(id(value))
+    if found is not None:
+        return found
     if isinstance(value, Enum):
-        return f"{kind.__name__}.{value.name}"
-    if is_dataclass(value):
-        found = known.get(id(value))
-        if found is None:
-            parts = [f"{f.name}={_text(getattr(value, f.name), known)}" for f in fields(value)]
-            found = known[id(value)] = f"{kind.__name__}({','.join(parts)})"
+        found = known[id(value)] = f"{kind.__name__}.{value.name}"
+        return found
+    names = _field_names(kind)
+    if names is not None:
+        parts = [f"{name}={_text(getattr(value, name), known)}" for name in names]
+        found = known[id(value)] = f"{kind.__name__}({','.join(parts)})"
         return found
     if isinstance(value, Mapping):
         return f"{{{','.join(sorted(f'{_text(k, known)}:{_text(v, known)}' for k, v in value.items()))}}}"
     if isinstance(value, frozenset | set):
         return f"{{{','.join(sorted(_text(v, known) for v in value))}}}"
     raise TypeError(f"a {kind.__name__} has no canonical text")
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Of a dataclass; None for any other type."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
+    return _FIELDS[kind]

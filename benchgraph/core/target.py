@@ -101,10 +101,15 @@ def _caches() -> Mapping[int, int]:
     folder, found = "/sys/devices/system/cpu/cpu0/cache", dict[int, int]()
     for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if index.startswith("index"):
-            kind, level, size = (Path(folder, index, name).read_text().strip() for name in ("type", "level", "size"))
+            kind, level, size = (_line(f"{folder}/{index}/{name}") for name in ("type", "level", "size"))
             if kind in ("Data", "Unified"):
                 found.setdefault(int(level), int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10))
     return found
+
+
+def _line(path: str) -> str:
+    with open(path) as file:
+        return file.read().strip()
 
 
 def _cache_bytes(level: int, default: int) -> int:

@@ -120,6 +120,7 @@ def link(object: bytes, source: Callable[[], str], isa: Isa, symbols: Mapping[st
     engine = llvm.create_mcjit_compiler(externals, target_machine)
     for function, address in functions:
         engine.add_global_mapping(function, address)
+    engine.remove_module(externals)  # or it is compiled too: code generation takes a millisecond to make nothing of it
     engine.add_object_file(llvm.ObjectFileRef.from_data(object))
     engine.finalize_object()
     return Code(object, source, isa, threads, engine)

@@ -23,33 +23,24 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.target import ISAS
-from benchgraph.runtime.code import Code, compiled, link
+from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.memory import aligned
 
 SPIN_US = 50  # a wake-up through the semaphore costs 5 to 50 us, so shorter gaps than that are worth spinning through
-_HEAD_BYTES = 256  # the region at 0, spins i64 at _SPINS_AT, the caller's box at 128: pending in place of a ticket
-_SPINS_AT = 64
+_HEAD_BYTES = 256  # the region at 0, i64 at _SPINS_AT and _THREADS_AT, the caller's box at 128: pending in place of a ticket
+_SPINS_AT, _THREADS_AT = 64, 72
+_MEMORY = "benchgraph_pool"
 _BOX_BYTES = 128  # ticket i64 at 0, sleeping i32 at 8, sem_t at 16 (32 bytes in glibc and musl)
 _REGION = "{ptr, ptr, i64, i64, i32, i32}"  # body, ctx, tasks, shares, lock, stop
+_BOXES = f"{{[{_HEAD_BYTES - _BOX_BYTES} x i8], [0 x [{_BOX_BYTES} x i8]]}}"  # box 0 would be the caller's
 
 _POOL = """
+@{pool} = external global i8
 declare i32 @sem_wait(ptr)
 declare i32 @sem_post(ptr)
 declare i32 @sched_yield()
 declare i64 @llvm.smin.i64(i64, i64)
 {pause_declaration}
-
-define internal void @relax(i64 %n) alwaysinline {{
-  {pause}
-  %often = and i64 %n, 4095
-  %long = icmp eq i64 %often, 4095
-  br i1 %long, label %yield, label %done
-yield:
-  call i32 @sched_yield()
-  br label %done
-done:
-  ret void
-}}
 
 define internal void @share(ptr %pool, i64 %id) {{
   %body = load ptr, ptr %pool
@@ -68,16 +59,9 @@ define internal void @share(ptr %pool, i64 %id) {{
   ret void
 }}
 
-define internal ptr @box(ptr %pool, i64 %id) alwaysinline {{
-  %scaled = mul i64 %id, {box}
-  %offset = add i64 %scaled, {head_minus_box}
-  %at = getelementptr i8, ptr %pool, i64 %offset
-  ret ptr %at
-}}
-
 define void @worker(ptr %pool, i64 %id, i64 %spins) {{
 entry:
-  %box = call ptr @box(ptr %pool, i64 %id)
+  %box = getelementptr {boxes}, ptr %pool, i64 0, i32 1, i64 %id
   %sleeping = getelementptr i8, ptr %box, i64 8
   %semaphore = getelementptr i8, ptr %box, i64 16
   %pending = getelementptr i8, ptr %pool, i64 128
@@ -130,13 +114,6 @@ exit:
   ret void
 }}
 
-define internal void @raise(ptr %pool, i64 %id) {{
-  %box = call ptr @box(ptr %pool, i64 %id)
-  %ticket = atomicrmw add ptr %box, i64 1 seq_cst
-  call void @rouse(ptr %box)
-  ret void
-}}
-
 define internal void @rouse(ptr %box) {{
   %sleeping = getelementptr i8, ptr %box, i64 8
   %look = load atomic i32, ptr %sleeping seq_cst, align 4
@@ -158,14 +135,23 @@ define void @stop(ptr %pool) {{
 entry:
   %stop.at = getelementptr {region}, ptr %pool, i64 0, i32 5
   %lock = getelementptr {region}, ptr %pool, i64 0, i32 4
+  %threads.at = getelementptr i8, ptr %pool, i64 {threads_at}
+  %threads = load i64, ptr %threads.at
   br label %try
 try:
-  %n = phi i64 [0, %entry], [%n.next, %wait]
+  %n = phi i64 [0, %entry], [%n.next, %again]
   %locked = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
   %mine = extractvalue {{i32, i1}} %locked, 1
   br i1 %mine, label %free, label %wait
 wait:
-  call void @relax(i64 %n)
+  {pause}
+  %often = and i64 %n, 4095
+  %long = icmp eq i64 %often, 4095
+  br i1 %long, label %yield, label %again
+yield:
+  call i32 @sched_yield()
+  br label %again
+again:
   %n.next = add i64 %n, 1
   br label %try
 free:
@@ -173,9 +159,11 @@ free:
   br label %each
 each:
   %id = phi i64 [1, %free], [%next, %each]
-  call void @raise(ptr %pool, i64 %id)
+  %box = getelementptr {boxes}, ptr %pool, i64 0, i32 1, i64 %id
+  %ticket = atomicrmw add ptr %box, i64 1 seq_cst
+  call void @rouse(ptr %box)
   %next = add i64 %id, 1
-  %more = icmp slt i64 %next, {threads}
+  %more = icmp slt i64 %next, %threads
   br i1 %more, label %each, label %done
 done:
   ret void
@@ -196,12 +184,12 @@ done:
 
 define void @{name}(ptr %body, ptr %ctx, i64 %tasks) {{
 entry:
-  %pool = inttoptr i64 {pool} to ptr
-  %lock = getelementptr {region}, ptr %pool, i64 0, i32 4
-  %pending = getelementptr i8, ptr %pool, i64 128
+  %lock = getelementptr {region}, ptr @{pool}, i64 0, i32 4
+  %pending = getelementptr i8, ptr @{pool}, i64 128
   %sleeping = getelementptr i8, ptr %pending, i64 8
   %semaphore = getelementptr i8, ptr %pending, i64 16
-  %spins.at = getelementptr i8, ptr %pool, i64 {spins_at}
+  %spins.at = getelementptr i8, ptr @{pool}, i64 {spins_at}
+  %threads.at = getelementptr i8, ptr @{pool}, i64 {threads_at}
   %many = icmp sgt i64 %tasks, 1
   br i1 %many, label %try, label %few
 try:
@@ -209,25 +197,28 @@ try:
   %mine = extractvalue {{i32, i1}} %locked, 1
   br i1 %mine, label %fork, label %alone
 fork:
-  %shares = call i64 @llvm.smin.i64(i64 %tasks, i64 {threads})
-  store ptr %body, ptr %pool
-  %ctx.at = getelementptr {region}, ptr %pool, i64 0, i32 1
+  %threads = load i64, ptr %threads.at
+  %shares = call i64 @llvm.smin.i64(i64 %tasks, i64 %threads)
+  store ptr %body, ptr @{pool}
+  %ctx.at = getelementptr {region}, ptr @{pool}, i64 0, i32 1
   store ptr %ctx, ptr %ctx.at
-  %tasks.at = getelementptr {region}, ptr %pool, i64 0, i32 2
+  %tasks.at = getelementptr {region}, ptr @{pool}, i64 0, i32 2
   store i64 %tasks, ptr %tasks.at
-  %shares.at = getelementptr {region}, ptr %pool, i64 0, i32 3
+  %shares.at = getelementptr {region}, ptr @{pool}, i64 0, i32 3
   store i64 %shares, ptr %shares.at
   %workers = sub i64 %shares, 1
   store atomic i64 %workers, ptr %pending release, align 8
   br label %each
 each:
   %id = phi i64 [1, %fork], [%next, %each]
-  call void @raise(ptr %pool, i64 %id)
+  %box = getelementptr {boxes}, ptr @{pool}, i64 0, i32 1, i64 %id
+  %ticket = atomicrmw add ptr %box, i64 1 seq_cst
+  call void @rouse(ptr %box)
   %next = add i64 %id, 1
   %more = icmp slt i64 %next, %shares
   br i1 %more, label %each, label %own
 own:
-  call void @share(ptr %pool, i64 0)
+  call void @share(ptr @{pool}, i64 0)
   br label %join
 join:
   %n = phi i64 [0, %own], [%n.next, %wait], [0, %sleep]
@@ -286,17 +277,15 @@ class Pool:
         declaration, pause = _pause()
         text = _POOL.format(
             name=name,
-            pool=self._memory.ctypes.data,
-            threads=threads,
+            pool=_MEMORY,
             region=_REGION,
-            box=_BOX_BYTES,
-            head_minus_box=_HEAD_BYTES - _BOX_BYTES,
+            boxes=_BOXES,
             spins_at=_SPINS_AT,
+            threads_at=_THREADS_AT,
             pause_declaration=declaration,
             pause=pause,
         )
-        isa = ISAS["portable"]
-        self.code: Code = link(compiled(text, isa), lambda: text, isa, {})
+        self.code: Code = load(text, ISAS["portable"], {_MEMORY: self._memory.ctypes.data})
         self._worker = self._function("worker", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._stop = self._function("stop", ctypes.c_void_p)
         self._spins = self._calibrate()
@@ -325,7 +314,8 @@ class Pool:
 
     def _start(self) -> None:
         self._memory[:] = np.uint8(0)
-        self._memory[_SPINS_AT : _SPINS_AT + 8].view(np.int64)[0] = self._spins
+        for at, number in ((_SPINS_AT, self._spins), (_THREADS_AT, self._threads)):
+            self._memory[at : at + 8].view(np.int64)[0] = number
         libc = ctypes.CDLL(None)
         for id in range(self._threads):
             semaphore = self._memory.ctypes.data + _HEAD_BYTES + _BOX_BYTES * (id - 1) + 16

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -45,17 +45,19 @@ def to_bytes(e: Executable) -> bytes:
     s = e.signature
     literals = [None if data is None else np.ascontiguousarray(data).tobytes() for data in s.literals]
     sections = [e.code.object, zlib.compress(e.code.text.encode(), 1), *(data for data in literals if data is not None)]
+    places: dict[Tensor, int] = {}  # functions and the signature share most of their tensors: each is told once
     description = {
-        "main": _func_to_json(e.module.main),
-        "init": None if e.module.init is None else _func_to_json(e.module.init),
-        "inputs": [_tensor_to_json(t) for t in s.inputs],
-        "outputs": [_tensor_to_json(t) for t in s.outputs],
-        "constants": [_tensor_to_json(t) for t in s.constants],
+        "main": _func_to_json(e.module.main, places),
+        "init": None if e.module.init is None else _func_to_json(e.module.init, places),
+        "inputs": _places(s.inputs, places),
+        "outputs": _places(s.outputs, places),
+        "constants": _places(s.constants, places),
         "has_literal": [data is not None for data in literals],
         "init_inputs": s.init_inputs,
         "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
         "computes": "" if e.module.init is None else e.computes,
         "sections": [len(data) for data in sections],
+        "tensors": [_tensor_to_json(t) for t in places],
     }
     text = json.dumps(description, separators=(",", ":")).encode()
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *sections))
@@ -71,14 +73,15 @@ def from_bytes(data: bytes, target: Target, begin: float) -> Executable:
         at += size
     object, text, *contents = sections
     left = iter(contents)
+    tensors = [_tensor(t) for t in d["tensors"]]
     signature = _Signature(
-        inputs=tuple(map(_tensor, d["inputs"])),
-        outputs=tuple(map(_tensor, d["outputs"])),
-        constants=tuple(map(_tensor, d["constants"])),
+        inputs=tuple(tensors[i] for i in d["inputs"]),
+        outputs=tuple(tensors[i] for i in d["outputs"]),
+        constants=tuple(tensors[i] for i in d["constants"]),
         literals=tuple(np.frombuffer(next(left), np.uint8) if has else None for has in d["has_literal"]),
         init_inputs=tuple(d["init_inputs"]),
     )
-    module = Module(_func(d["main"]), None if d["init"] is None else _func(d["init"]))
+    module = Module(_func(d["main"], tensors), None if d["init"] is None else _func(d["init"], tensors))
     layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
     code = bind(object, lambda: zlib.decompress(text).decode(), target)
     return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=True)
@@ -86,6 +89,11 @@ def from_bytes(data: bytes, target: Target, begin: float) -> Executable:
 
 def _members(value: Tensor | Func | Overwrite) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _places(tensors: Iterable[Tensor], places: dict[Tensor, int]) -> list[int]:
+    """Where each is in `places`, which grows."""
+    return [places.setdefault(t, len(places)) for t in tensors]
 
 
 def _tensor_to_json(t: Tensor) -> Json:
@@ -98,12 +106,12 @@ def _tensor(d: Json) -> Tensor:
     )
 
 
-def _func_to_json(f: Func) -> Json:
+def _func_to_json(f: Func, places: dict[Tensor, int]) -> Json:
     """All but the body, which nobody needs once there is an object."""
-    known = {**_members(f), "params": [_tensor_to_json(t) for t in f.params], "inplace": [_members(o) for o in f.inplace]}
+    known = {**_members(f), "params": _places(f.params, places), "inplace": [_members(o) for o in f.inplace]}
     return {name: value for name, value in known.items() if name != "body"}
 
 
-def _func(d: Json) -> Func:
-    params, inplace = tuple(map(_tensor, d["params"])), tuple(Overwrite(**o) for o in d["inplace"])
+def _func(d: Json, tensors: Sequence[Tensor]) -> Func:
+    params, inplace = tuple(tensors[i] for i in d["params"]), tuple(Overwrite(**o) for o in d["inplace"])
     return Func(**{**d, "params": params, "inplace": inplace, "body": seq()})

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -236,36 +237,65 @@ def test_runtimes_and_thread_counts_live_side_by_side() -> None:
     assert runtime_symbol("threadpool", 2) == runtime_symbol("threadpool", 2)
 
 
-MAPS = """7f00-7f01 r-xp 00000000 08:01 12  /usr/lib/libgompertz.so.1
-{line}
-7f02-7f03 rw-p 00000000 00:00 0 [heap]
-"""
+CHANGES = count(1 << 40)  # no process has loaded as many libraries
+
+
+def has_loaded(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
+    """From now on the process seems to consist of these."""
+    changes = next(CHANGES)
+    objects = [runtimes._Object(file=os.fsencode(file), loads=changes) for file in ("", *files)]
+
+    def each(look: Callable[[object, int, object], int]) -> int:
+        return next((found for o in objects if (found := look(ctypes.pointer(o), 0, None))), 0)
+
+    monkeypatch.setattr(runtimes, "_each_object", each)
 
 
 @pytest.mark.parametrize(
-    "line",
+    "file",
     [
-        "7f01-7f02 r-xp 00000000 08:01 13                     /usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0",
-        "7f01-7f02 r-xp 00000000 08:01 13  /venv/torch.libs/libgomp-24e2ab19.so.1.0.0",
-        "7f01-7f02 r-xp 00000000 08:01 13  /opt/intel/libiomp5.so",
-        "7f01-7f02 r-xp 00000000 08:01 13  /usr/lib/libomp.so.5",
+        "/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0",
+        "/venv/torch.libs/libgomp-24e2ab19.so.1.0.0",
+        "/opt/intel/libiomp5.so",
+        "/usr/lib/libomp.so.5",
     ],
 )
-def test_auto_is_omp_in_a_process_that_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
-    monkeypatch.setattr(runtimes, "_MAPS", tmp_path / "maps")
-    runtimes._MAPS.write_text(MAPS.format(line=line))
+def test_auto_is_omp_in_a_process_that_has_it(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    has_loaded(monkeypatch, "/usr/lib/libgompertz.so.1", file, "/lib/libc.so.6")
     monkeypatch.setattr(runtimes, "omp_functions", lambda: {"GOMP_parallel": 1})
-    assert runtimes._loaded_omp() == line.split()[-1]
+    assert runtimes._loaded_omp() == file
     assert resolved("auto") == "omp"
 
 
-@pytest.mark.parametrize("has_file", [True, False])
-def test_auto_is_the_threadpool_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_file: bool) -> None:
-    monkeypatch.setattr(runtimes, "_MAPS", tmp_path / "maps")
-    if has_file:
-        runtimes._MAPS.write_text(MAPS.format(line="7f01-7f02 r-xp 00000000 08:01 13  /usr/lib/libomptarget.so"))
+@pytest.mark.parametrize("files", [("/usr/lib/libgompertz.so.1", "/usr/lib/libomptarget.so"), ()])
+def test_auto_is_the_threadpool_elsewhere(monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]) -> None:
+    has_loaded(monkeypatch, *files)
     assert resolved("auto") == "threadpool"
     assert runtime_symbol("auto", 2) == runtime_symbol("threadpool", 2)
+
+
+def test_a_copy_that_is_loaded_later_is_noticed(tmp_path: Path) -> None:
+    """In a process that has been asked before, by a name of a wheel's, for nobody else to see."""
+    library = next((Path(f) for f in map(_file_of, ("libgomp.so.1", "libomp.so")) if f), None)
+    if library is None:
+        pytest.skip("no OpenMP library")
+    copy = tmp_path / "libgomp-24e2ab19.so.1.0.0"
+    copy.write_bytes(library.read_bytes())
+    script = """
+import ctypes, sys
+from benchgraph.runtime import threads
+assert threads._loaded_omp() is None
+library = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL)
+assert threads._loaded_omp() == sys.argv[1]
+"""
+    subprocess.run([sys.executable, "-c", script, str(copy)], check=True, timeout=60)
+
+
+def _file_of(name: str) -> str | None:
+    """Where the loader finds a library, told by a process that has it."""
+    script = "import ctypes, sys; from benchgraph.runtime import threads; ctypes.CDLL(sys.argv[1]); print(threads._loaded_omp())"
+    done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, timeout=60)
+    return done.stdout.strip() if not done.returncode else None
 
 
 def test_a_library_that_is_loaded_is_noticed(kind: str) -> None:
