@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,11 @@ from benchgraph.graph.text import print_graph
 from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime import warm
-from benchgraph.runtime.executable import Executable
-from benchgraph.runtime.jit import jit
+from benchgraph.runtime.code import kept
+from benchgraph.runtime.executable import Executable, Unlinked
+from benchgraph.runtime.jit import bind
+from benchgraph.runtime.stored import from_bytes, to_bytes
+from benchgraph.runtime.warm import Slot
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Module
 from benchgraph.tir.text import print_tir
@@ -48,18 +51,46 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
     Raises Unimplemented with the reason, InvalidArguments for border tensors with negative strides and outputs whose elements overlap,
     ParseError for a broken tuning file.
     """
+    wanted = order(partition, target, open_outputs)
+    return wanted.find() or wanted.make()
+
+
+@dataclass(frozen=True)
+class Order:
+    """A partition to compile, once nothing about it is open. slot: its place on disk, if it has one; spent_s: what it took to get here."""
+
+    partition: Partition
+    target: Target
+    open_outputs: frozenset[int]
+    slot: Slot | None = field(compare=False)
+    spent_s: float = field(compare=False)
+
+    def find(self) -> Executable | None:
+        """What the disk has."""
+        return None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
+
+    def make(self) -> Executable:
+        """Compile it, and keep it on disk."""
+        made = compile_anew(self.partition, self.target, self.open_outputs, time.perf_counter() - self.spent_s)
+        if self.slot is not None:
+            self.slot.save(to_bytes(made.unlinked))
+        return made
+
+    def take(self, made: bytes, seconds: float) -> Executable:
+        """Link what another process has made of `translate` in so many seconds, and keep it on disk."""
+        if self.slot is not None:
+            self.slot.save(made)
+        return from_bytes(made, self.target, time.perf_counter() - self.spent_s - seconds, is_warm=False)
+
+
+def order(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Order:
+    """Raises what compile_partition does, but for what the compiler finds on its way."""
     check_compilable(partition)
     begin = time.perf_counter()
     target = target or current()
     partition = replace(partition, options=tuned(partition.options, target))
     slot = warm.slot(_inputs(partition, open_outputs), target)
-    found = None if slot is None else slot.load(begin)
-    if found is not None:
-        return found
-    executable = compile_anew(partition, target, open_outputs, begin)
-    if slot is not None:
-        slot.save(executable)
-    return executable
+    return Order(partition, target, frozenset(open_outputs), slot, time.perf_counter() - begin)
 
 
 def check_compilable(partition: Partition) -> None:
@@ -73,6 +104,19 @@ def check_compilable(partition: Partition) -> None:
 def compile_anew(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
     """Through all passes, whatever the disk holds. begin: when it was asked for, by time.perf_counter()."""
     observe = _observers(partition)
+    made = translate(partition, target, open_outputs, observe)
+    code = bind(made.object, lambda: made.text, target)
+    observe("llvm-opt", code.optimized_ir, 0.0)
+    observe("assembly", code.assembly, 0.0)
+    return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
+
+
+def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
+    pass
+
+
+def translate(partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = _unseen) -> Unlinked:
+    """Through all passes to machine code, which any process on this machine can link."""
     observe("partition", lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
     observe("gir", lambda: print_gir(g), 0.0)
@@ -83,10 +127,7 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
     module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe, off=off))
     text = emit(module, target)
     observe("llvm", lambda: text, 0.0)
-    code = jit(text, target)
-    observe("llvm-opt", code.optimized_ir, 0.0)
-    observe("assembly", code.assembly, 0.0)
-    return Executable(code, module, _named(partition, lowered), compile_s=time.perf_counter() - begin, layouts=lowered.layouts)
+    return Unlinked(kept(text, target.isa), text, module, _named(partition, lowered), lowered.layouts, target.isa)
 
 
 def _inputs(partition: Partition, open_outputs: Collection[int]) -> object:

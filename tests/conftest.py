@@ -14,6 +14,7 @@ from hypothesis import settings
 # Tests see the compiler of this moment, mistakes that they put into it included, and so do the processes that they start. What is about the
 # disk cache takes a directory of its own.
 os.environ["BENCHGRAPH_DISK_CACHE_CAPACITY"] = "0"
+os.environ["BENCHGRAPH_COMPILE_JOBS"] = "1"  # and what it does to the compiler would not reach processes that compile
 
 # Most graphs of tests are too small to be worth two threads, whose mistakes they are to find all the same.
 os.environ["BENCHGRAPH_PARALLEL"] = "always"

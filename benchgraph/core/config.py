@@ -107,6 +107,14 @@ class Config:
     runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
     parallel: str = field(default="auto", metadata=_choice("whether threads share loops too short for that to pay", "auto", "always"))
     isa: str = field(default="auto", metadata=_choice("instruction set", *ISA_CHOICES))
+    compile_jobs: int = field(
+        default=0,
+        metadata=_flag(
+            _natural,
+            "processes that compile the partitions of a graph, this one among them; 1 = this one alone, 0 = one per thread of compiled "
+            "code, as soon as there is enough to compile to be worth their start",
+        ),
+    )
     compiled_partition_cache_capacity: int = field(
         default=1024,
         metadata=_flag(
@@ -164,10 +172,15 @@ class Config:
         ),
     )
 
+    @property
+    def shows_stages(self) -> bool:
+        """Whether somebody looks at what a compilation goes through."""
+        return bool(self.print_after or self.dump_dir or self.debug)
+
 
 # What stands in a target or a partition already, or never changes code. Any other setting is part of the keys of the disk cache.
 _BESIDE_CODE = frozenset(
-    {"debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
+    {"compile_jobs", "debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
     | {
         "compiled_partition_cache_capacity",
         "constant_tensor_cache_capacity",

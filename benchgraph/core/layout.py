@@ -91,6 +91,11 @@ class LayoutTable:
                 self._layouts.append(layout)
             return self._ids[layout]
 
+    def all(self) -> tuple[Layout, ...]:
+        """The layouts, in the order of their ids."""
+        with self._lock:
+            return tuple(self._layouts)
+
     def knows(self, id: int) -> bool:
         return id & (1 << BACKEND_BITS) - 1 == BACKEND_ID and 0 <= id >> BACKEND_BITS < len(self._layouts)
 

@@ -146,8 +146,8 @@ def _distance(a: Array, b: Array) -> float:
 def bound(graph: Graph, policy: Policy, inputs: dict[int, Array]) -> tuple[list[Bound], dict[int, Array]]:
     """The library's partitions bound to buffers, in order, and the buffers by tensor id: the library used directly."""
     library, live, steps = benchgraph_library(), dict(inputs), list[Bound]()
-    for p in library.partitions(graph, policy):
-        if p.outputs:  # not an End
-            live |= {t.id: allocate(t) for t in p.outputs}
-            steps.append(library.compile(p).bind([live[t.id] for t in p.inputs], [live[t.id] for t in p.outputs]))
+    work = [p for p in library.partitions(graph, policy) if p.outputs]  # not an End
+    for p, compiled in zip(work, library.compile_all(work), strict=True):
+        live |= {t.id: allocate(t) for t in p.outputs}
+        steps.append(compiled.bind([live[t.id] for t in p.inputs], [live[t.id] for t in p.outputs]))
     return steps, live

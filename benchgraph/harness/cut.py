@@ -46,10 +46,13 @@ def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[P
 
 @phase("compile")
 def compile_all(partitions: Sequence[Partition], library: Library, policy: str) -> list[Compiled]:
-    """Compile them in order; text dumps, when asked for, go to a folder per policy."""
+    """Compile them, several at once where the library can; text dumps, when asked for, go to a folder per policy.
+
+    The phase is the time of the whole. What each partition says it took may add up to more.
+    """
     folder = config().dump_dir
     with override(dump_dir=f"{folder}/{policy}") if folder else nullcontext():
-        return [library.compile(p) for p in partitions]
+        return library.compile_all(partitions)
 
 
 def flops(ops: Iterable[Op]) -> int:

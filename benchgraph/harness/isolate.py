@@ -1,7 +1,7 @@
 """--jobs: cases run in worker processes, so that a crash or a hang costs the one case, and several run at once.
 
 Results come as they finish, each with what its case printed. A worker that dies, or does not answer within --timeout, leaves its case a
-FAILED result that says why, and another worker takes its place.
+FAILED result that says why, and another worker takes its place. A worker compiles alone, whatever BENCHGRAPH_COMPILE_JOBS says.
 
 Each worker may use its share of the memory that is free at the start. A case that does not fit runs again when all others are done, alone
 and with all of that memory; so what becomes of a case does not depend on how many run beside it.
@@ -47,7 +47,7 @@ def share_of_threads(jobs: int) -> int:
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[Done]:
     """Run the problems in so many processes, and give each result when it is there. No process outlives the iterator."""
     memory = _memory(bench)
-    crew = _Crew(Setup(bench, replace(config(), threads=share_of_threads(jobs))))
+    crew = _Crew(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
     starved = list[Problem]()
     try:
         for problem, done in crew.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):

@@ -7,6 +7,8 @@ engine.py tensor.py fpmath.py  and what goes with them: Engine, Stream, Tensor, 
 cache.py                       compiled partitions and bound buffers, bounded
 verbose.py dump.py             the log of compilations and executions; graphs and partitions as JSON files
 protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
+compile_jobs.py                several partitions compiled at once, by this process and by
+compile_worker.py              others
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from benchgraph.core.config import config
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
+from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.protocol import Bound, Chain, Compiled
@@ -33,7 +34,14 @@ class Benchgraph:
         return partitions(graph, policy)
 
     def compile(self, partition: Partition) -> Compiled:
-        executable = compile_partition(partition)
+        return self._told(partition, compile_partition(partition))
+
+    def compile_all(self, partitions: Sequence[Partition]) -> list[Compiled]:
+        return [self._told(p, e) for p, e in zip(partitions, compile_partitions(partitions), strict=True)]
+
+    @staticmethod
+    def _told(partition: Partition, executable: Executable) -> Compiled:
+        """With what the verbose log says of it."""
         verbose.log_compilation(partition, executable, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
 

@@ -24,7 +24,7 @@ class Compiled(Protocol):
 
     @property
     def compile_s(self) -> float:
-        """Seconds the compilation took."""
+        """Seconds that its compilation took, be it that others ran at once."""
 
     @property
     def is_warm(self) -> bool:
@@ -58,6 +58,9 @@ class Library(Protocol):
 
     def compile(self, partition: Partition) -> Compiled:
         """Compile a supported partition. Raises Unimplemented for one that is not."""
+
+    def compile_all(self, partitions: Sequence[Partition]) -> list[Compiled]:
+        """Compile them as `compile` would one after the other, perhaps several at once. Raises what it does for the first that fails."""
 
     def caller(
         self, partition: Partition, compiled: Compiled, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]

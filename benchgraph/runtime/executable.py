@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.frame import thread_stride
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import ISAS, LINE_BYTES
+from benchgraph.core.target import ISAS, LINE_BYTES, Isa
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.constants import Constants, constant_tensors
@@ -44,6 +45,24 @@ class Signature(Protocol):
     def literals(self) -> tuple[Array | None, ...]: ...
     @property
     def init_inputs(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Unlinked:
+    """All of an executable but its place in this process. object: machine code made of the IR `text`; given: `computes`, where known."""
+
+    object: bytes
+    text: str
+    module: Module
+    signature: Signature
+    layouts: tuple[Layout, ...]
+    isa: Isa
+    given: str = ""
+
+    @property
+    def computes(self) -> str:
+        """As `Executable.computes`; '' without init."""
+        return "" if self.module.init is None else self.given or computes(self.module, self.signature, self.isa)
 
 
 class Executable:
@@ -124,12 +143,12 @@ class Executable:
     @cached_property
     def computes(self) -> str:
         """A digest of what init computes: equal ones compute the same constants from the same inputs."""
-        if self._given:
-            return self._given
-        digest = sha256(repr((self.module.init, self.signature.constants, self.code.isa.name)).encode())
-        for data in self.signature.literals:
-            digest.update(b"-" if data is None else data.tobytes())
-        return digest.hexdigest()
+        return self._given or computes(self.module, self.signature, self.code.isa)
+
+    @property
+    def unlinked(self) -> Unlinked:
+        """What another process can link."""
+        return Unlinked(self.code.object, self.code.text, self.module, self.signature, self.layouts, self.code.isa, self._given)
 
     def initialise(self, constants: Constants, inputs: Sequence[Array], temporaries: Temporaries) -> None:
         """Run init unless it has run for these constants; a second caller waits for the first."""
@@ -140,6 +159,14 @@ class Executable:
             argv, _memory = temporaries.arguments(buffers, self.module.init)
             self._init(ctypes.addressof(argv))
             constants.ready = True
+
+
+def computes(module: Module, signature: Signature, isa: Isa) -> str:
+    """`Executable.computes` of a module whose functions have their bodies."""
+    digest = sha256(repr((module.init, signature.constants, isa.name)).encode())
+    for data in signature.literals:
+        digest.update(b"-" if data is None else data.tobytes())
+    return digest.hexdigest()
 
 
 class Temporaries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +32,7 @@ def compiler_digest(store: Store) -> str | None:
 def _digest(store: Store, root: Path, loaded_ns: int) -> str | None:
     try:
         files = sorted(_files(root))
-        if max(changed for _, _, _, changed, _ in files) >= loaded_ns - _TICK_NS:
+        if _changed_ns(files) >= loaded_ns - _TICK_NS:
             remark("no disk cache: the compiler's source files have changed since this process began")
             return None
         key = sha256(repr((str(root), files)).encode()).hexdigest()
@@ -45,6 +45,18 @@ def _digest(store: Store, root: Path, loaded_ns: int) -> str | None:
         return None
     store.put("sources", key, found.encode())
     return found
+
+
+def unchanged_since(loaded_ns: int) -> bool:
+    """Whether the compiler's files are those that a process found which began to read them then, by time.time_ns()."""
+    try:
+        return _changed_ns(_files(Path(benchgraph.__file__).parent)) < loaded_ns - _TICK_NS
+    except OSError:
+        return False
+
+
+def _changed_ns(files: Iterable[Status]) -> int:
+    return max(changed for _, _, _, changed, _ in files)
 
 
 def _files(root: Path, prefix: str = "") -> Iterator[Status]:

@@ -20,7 +20,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.runtime.executable import Array, Executable
+from benchgraph.runtime.executable import Array, Executable, Unlinked
 from benchgraph.runtime.jit import bind
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
@@ -40,11 +40,11 @@ class _Signature:
     init_inputs: tuple[int, ...]
 
 
-def to_bytes(e: Executable) -> bytes:
+def to_bytes(e: Unlinked) -> bytes:
     """All that `from_bytes` needs."""
     s = e.signature
     literals = [None if data is None else np.ascontiguousarray(data).tobytes() for data in s.literals]
-    sections = [e.code.object, zlib.compress(e.code.text.encode(), 1), *(data for data in literals if data is not None)]
+    sections = [e.object, zlib.compress(e.text.encode(), 1), *(data for data in literals if data is not None)]
     places: dict[Tensor, int] = {}  # functions and the signature share most of their tensors: each is told once
     description = {
         "main": _func_to_json(e.module.main, places),
@@ -55,7 +55,7 @@ def to_bytes(e: Executable) -> bytes:
         "has_literal": [data is not None for data in literals],
         "init_inputs": s.init_inputs,
         "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
-        "computes": "" if e.module.init is None else e.computes,
+        "computes": e.computes,
         "sections": [len(data) for data in sections],
         "tensors": [_tensor_to_json(t) for t in places],
     }
@@ -63,8 +63,11 @@ def to_bytes(e: Executable) -> bytes:
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *sections))
 
 
-def from_bytes(data: bytes, target: Target, begin: float) -> Executable:
-    """The executable, linked to the configured thread runtime. begin: since when it has taken time, by time.perf_counter()."""
+def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = True) -> Executable:
+    """The executable, linked to the configured thread runtime.
+
+    begin: since when it has taken time, by time.perf_counter(). is_warm: False for what has just been compiled, by another process.
+    """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     d: Json = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
     sections, at = [], _LENGTH_BYTES + length
@@ -84,7 +87,7 @@ def from_bytes(data: bytes, target: Target, begin: float) -> Executable:
     module = Module(_func(d["main"], tensors), None if d["init"] is None else _func(d["init"], tensors))
     layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
     code = bind(object, lambda: zlib.decompress(text).decode(), target)
-    return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=True)
+    return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=is_warm)
 
 
 def _members(value: Tensor | Func | Overwrite) -> dict[str, Any]:

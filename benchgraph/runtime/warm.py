@@ -24,7 +24,7 @@ from benchgraph.runtime.code import compiler
 from benchgraph.runtime.disk import Store, store
 from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.sources import compiler_digest
-from benchgraph.runtime.stored import from_bytes, to_bytes
+from benchgraph.runtime.stored import from_bytes
 
 EXECUTABLE = "executable"  # kind of file
 FORMAT = 1  # of what stored.py writes: the digest of the sources covers it, the number says so
@@ -43,14 +43,15 @@ class Slot:
         data = self.store.get(EXECUTABLE, self.key)
         return None if data is None else from_bytes(data, self.target, begin)
 
-    def save(self, executable: Executable) -> None:
-        self.store.put(EXECUTABLE, self.key, to_bytes(executable))
+    def save(self, executable: bytes) -> None:
+        """executable: by stored.to_bytes."""
+        self.store.put(EXECUTABLE, self.key, executable)
 
 
 def slot(inputs: object, target: Target) -> Slot | None:
     """Where what is compiled from these inputs is kept. None without a disk cache, and for inputs without a canonical text."""
     flags = config()
-    if flags.print_after or flags.dump_dir or flags.debug or flags.verify >= 2:
+    if flags.shows_stages or flags.verify >= 2:
         return None
     kept = store()
     sources = None if kept is None else compiler_digest(kept)

@@ -95,6 +95,9 @@ class FakeLibrary:
         self.threads.append(current().cores)
         return Compiled(self, partition)
 
+    def compile_all(self, partitions: Sequence[Partition]) -> list[Compiled]:
+        return [self.compile(p) for p in partitions]
+
     def caller(
         self, partition: Partition, compiled: Compiled, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> Callable[[], None] | None:

@@ -1,0 +1,261 @@
+"""Several partitions compiled at once: by this process, and by others that are started when that pays (compile_worker.py).
+
+Threads would gain nothing: llvmlite lets one at a time into LLVM, and Python holds its lock beside it.
+
+A worker compiles and sends the object; this process links it, puts it on disk, and says in the log what was compiled, in the order of the
+partitions. What a worker has not compiled, because it died or because there is an error to be raised, this process compiles itself, so
+errors are those of `compile_partition`. It compiles everything itself with one thread or one partition, where all others are on disk,
+where stages are shown or dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread has the workers, and while the workers'
+start is not worth it (WORTH).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from multiprocessing.connection import wait
+from typing import TypeAlias
+
+from benchgraph.compile import Order, compile_partition, order
+from benchgraph.core.config import config
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.layout import LAYOUTS
+from benchgraph.core.record import is_recorded
+from benchgraph.core.remarks import remark
+from benchgraph.core.target import Target, current
+from benchgraph.core.undisturbed import undisturbed
+from benchgraph.library.compile_worker import Answer, Batch, Ready, Tickets, Worker
+from benchgraph.partition.ir import Partition
+from benchgraph.runtime.disk import store
+from benchgraph.runtime.executable import Executable
+
+# Partitions that this process was asked for, in graphs of several, when it starts workers; BENCHGRAPH_COMPILE_JOBS=N starts them at once.
+# A start takes 0.45 s, a single op of MLP_2 or MHA_1 21 to 27 ms: by then a worker costs no more than it could have saved, so whatever
+# comes, it takes at most twice the time of who knows it beforehand. A graph that is compiled before the worker is ready gains nothing.
+#
+# Two CPUs of a Cascade Lake server at moments when nobody else used them, a worker ready, disk cache off, min and median of 5 in turns, ms
+# for list(compile_partitions(...)) under override(compile_jobs=1) and 2: MLP_2, 10 single ops 211 266 and 135 148, 5 partitions of post_ops
+# 157 202 and 93 107; MHA_1, 7 single ops 178 191 and 101 124, 5 of post_ops 167 174 and 110 127. What the partitions say they took adds up
+# to an eighth more than alone.
+WORTH = 16
+SILENCE_S = 120.0  # after which workers are given up: far above what the largest partition, or a start on a busy machine, takes
+
+Made: TypeAlias = dict[int, Executable]  # by position among the orders
+
+
+def compile_partitions(partitions: Sequence[Partition], target: Target | None = None) -> Iterator[Executable]:
+    """The executables, in order; several processes make them. Of equal partitions there is one.
+
+    Raises what compile_partition does, in the place of the first partition that it does it for. compile_s of an executable is the time
+    that it took whoever compiled it, others at work beside him or not, and the time to link it.
+    """
+    jobs = _jobs(target) if len(partitions) > 1 else 1
+    if jobs == 1:
+        yield from (compile_partition(p, target) for p in partitions)
+        return
+    orders = _orders(partitions, target)
+    made = {o: e for o in dict.fromkeys(orders) if (e := o.find())}
+    missing = [o for o in dict.fromkeys(orders) if o not in made]
+    if len(missing) > 1:
+        found = crew().make(missing, jobs)
+        made |= {missing[i]: e for i, e in found.items()}
+    for o in orders:
+        if o not in made:
+            made[o] = o.make()
+        yield made[o]
+    yield from (compile_partition(p, target) for p in islice(partitions, len(orders), None))
+
+
+def _jobs(target: Target | None) -> int:
+    """How many processes may compile."""
+    flags = config()
+    if flags.shows_stages or is_recorded():
+        return 1
+    return flags.compile_jobs or (target or current()).cores
+
+
+def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Order]:
+    """Up to the first one that is refused."""
+    found = []
+    for p in partitions:
+        try:
+            found.append(order(replace(p, id=0), target))
+        except BenchgraphError:
+            break
+    return found
+
+
+class Crew:
+    """The workers of this process: none until they are worth it, then for its life. A thread that finds them taken goes without.
+
+    One that is lost is not replaced: where the system has killed it for its memory, there is none for another.
+    """
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self.tickets = Tickets()
+        self._lost = self._asked = 0
+        self._lock = threading.Lock()
+
+    @undisturbed()
+    def make(self, orders: Sequence[Order], jobs: int) -> Made:
+        """Compile them on so many processes, this one included. What is missing is for the caller to compile, in order.
+
+        When it returns, every worker waits: none disturbs what the caller measures next.
+        """
+        made: Made = {}
+        if not self._lock.acquire(blocking=False):
+            return made
+        try:
+            staff = self._staff(len(orders), jobs)
+            while staff and len(made) < len(orders):
+                start = len(made)
+                found = _Shift(self, staff, orders[start : start + Tickets.MOST]).work()
+                made |= {start + i: e for i, e in found.items()}
+                if len(made) < min(start + Tickets.MOST, len(orders)):
+                    break
+            return made
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._lock.release()
+
+    def _staff(self, orders: int, jobs: int) -> list[Worker]:
+        """Workers for so many orders, started if they are not there."""
+        self._asked += orders
+        if not self.workers and self._asked < WORTH and not config().compile_jobs:
+            return []
+        most = min(jobs, orders) - 1
+        try:
+            while len(self.workers) < most - self._lost:
+                self.workers.append(Worker(self.tickets))
+        except OSError as bad:
+            self._lost = most
+            remark(f"no process to compile in can be started ({bad.strerror or bad}): this one compiles alone")
+        return self.workers[:most]
+
+    def lose(self, worker: Worker, why: str) -> None:
+        worker.kill()
+        self.workers.remove(worker)
+        self._lost += 1
+        remark(f"a process that compiled partitions {why}: what it had is compiled by this one")
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            worker.kill()
+        self.workers.clear()
+        self.tickets.withdraw()
+
+    def disown(self) -> None:
+        """Leave all to the process that this one is a fork of."""
+        for worker in self.workers:
+            worker.disown()
+        self.tickets.close()
+
+
+class _Shift:
+    """Orders that workers and this process compile, each what its tickets say."""
+
+    def __init__(self, crew: Crew, staff: Sequence[Worker], orders: Sequence[Order]) -> None:
+        self.crew, self.staff, self.orders = crew, list(staff), orders
+        self.made: Made = {}
+        self.batch = _batch(orders)
+
+    def work(self) -> Made:
+        """All, but what could not be compiled, and what comes after that."""
+        self.crew.tickets.issue(len(self.orders))
+        for worker in self.staff:
+            if worker.is_free:
+                worker.give(self.batch)
+        while (ticket := self.crew.tickets.draw()) is not None:
+            self._keep(ticket, self.orders[ticket].make)
+            self._hear(0.0)
+        while any(not worker.is_free for worker in self.staff):
+            self._hear(SILENCE_S)
+        return self.made
+
+    def _keep(self, ticket: int, make: Callable[[], Executable]) -> None:
+        """After an error no more is begun: all that comes before has been, since tickets are drawn in order."""
+        try:
+            self.made[ticket] = make()
+        except Exception:
+            self.crew.tickets.withdraw()
+
+    def _hear(self, timeout: float) -> None:
+        """What workers have to say; give up those who have said nothing for so long, in seconds, unless it is 0."""
+        busy = [worker for worker in self.staff if not worker.is_free]
+        heard = wait([worker.pipe for worker in busy], timeout)
+        for worker in busy:
+            if worker.pipe in heard:
+                self._attend(worker)
+            elif timeout and not heard:
+                self._lose(worker, f"was silent for {timeout:g} s")
+
+    def _attend(self, worker: Worker) -> None:
+        try:
+            said = worker.receive()
+        except EOFError:
+            self._lose(worker, worker.fate())
+            return
+        if isinstance(said, Ready):
+            if said.is_same:
+                worker.give(self.batch)
+            else:
+                self._lose(worker, "found other source files than this one has read")
+        elif isinstance(said, Answer):
+            for text in said.remarks:
+                remark(text)
+            if said.made:
+                self._keep(said.ticket, partial(self.orders[said.ticket].take, said.made, said.seconds))
+            else:
+                self.crew.tickets.withdraw()
+
+    def _lose(self, worker: Worker, why: str) -> None:
+        self.staff.remove(worker)
+        self.crew.lose(worker, why)
+
+
+def _batch(orders: Sequence[Order]) -> Batch:
+    """For processes without our environment: the directory that the disk cache has for us is named."""
+    disk = store()
+    settings = replace(config(), compile_jobs=1, cache_dir="off" if disk is None else str(disk.directory))
+    return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, slot=None)) for o in orders))
+
+
+_crew: Crew | None = None
+_founding = threading.Lock()
+
+
+def crew() -> Crew:
+    """This process's."""
+    global _crew
+    with _founding:
+        if _crew is None:
+            _crew = Crew()
+        return _crew
+
+
+@atexit.register
+def dismiss() -> None:
+    """End all workers of this process."""
+    if _crew is not None:
+        _crew.close()
+
+
+def _forked() -> None:
+    global _crew, _founding
+    _founding = threading.Lock()
+    if _crew is not None:
+        _crew.disown()
+        _crew = None
+
+
+os.register_at_fork(after_in_child=_forked)

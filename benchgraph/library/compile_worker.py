@@ -1,0 +1,220 @@
+"""A process that compiles partitions for this one, from both ends: `Worker` is the parent's handle, `main` runs in the process.
+
+    parent                       process
+                                 imports the compiler, once
+                            <-   Ready
+    Batch                   ->
+                            <-   Answer, for every ticket it has drawn
+                            <-   None: no tickets are left
+    end of the pipe         ->   exits, whatever it does just then
+
+Who compiles which partition of a batch is told by tickets that all of them draw, the parent too, whenever they have nothing to do. So
+nobody waits for the parent, which compiles meanwhile.
+
+It is a new interpreter, not a fork: a fork copies the one thread that asks for it, and with it the locks that others hold, of LLVM, of an
+OpenMP runtime, of our own pool, of PyTorch. Nor is it killed with the thread that started it, as PR_SET_PDEATHSIG would have it: users
+compile on threads that end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from queue import SimpleQueue
+from subprocess import DEVNULL, Popen, TimeoutExpired
+from typing import TypeAlias
+
+import benchgraph
+from benchgraph.compile import Order, translate
+from benchgraph.core.config import Config, environment, override
+from benchgraph.core.layout import LAYOUTS, Layout
+from benchgraph.core.remarks import collected
+from benchgraph.core.undisturbed import undisturbed
+from benchgraph.runtime.sources import unchanged_since
+from benchgraph.runtime.stored import to_bytes
+
+LAST_WORDS_S = 2.0  # for a process whose pipe has closed to end
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # numpy would start some for nothing
+_TICKET_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Ready:
+    """is_same: it has read the source files that its parent did."""
+
+    is_same: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be compiled, by ticket: an Order each, pickled. layouts: those that the parent has ids for, in their order."""
+
+    config: Config
+    layouts: tuple[Layout, ...]
+    orders: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """made: by stored.to_bytes, b'' if it could not be compiled, which the parent then finds out for itself. seconds: it took."""
+
+    ticket: int
+    made: bytes = b""
+    seconds: float = 0.0
+    remarks: tuple[str, ...] = ()
+
+
+Message: TypeAlias = Ready | Answer | None
+
+
+class Tickets:
+    """The numbers from 0 on, drawn in order by several processes, each by one of them.
+
+    A pipe that holds them, as GNU make's jobserver does it: reads of a few bytes, all written at once, are never divided.
+    """
+
+    MOST = 1024  # what a pipe is sure to hold: a page of 4096 bytes
+
+    def __init__(self) -> None:
+        self.outlet, self._inlet = os.pipe()
+        os.set_blocking(self.outlet, False)
+
+    def issue(self, count: int) -> None:
+        """Those below count, at most MOST. There must be none left."""
+        os.write(self._inlet, b"".join(i.to_bytes(_TICKET_BYTES, "little") for i in range(count)))
+
+    def draw(self) -> int | None:
+        return _drawn(self.outlet)
+
+    def withdraw(self) -> None:
+        """Take all that are left."""
+        while self.draw() is not None:
+            pass
+
+    def close(self) -> None:
+        os.close(self.outlet)
+        os.close(self._inlet)
+
+
+def _drawn(outlet: int) -> int | None:
+    """None too when the parent is gone."""
+    try:
+        ticket = os.read(outlet, _TICKET_BYTES)
+    except BlockingIOError:
+        return None
+    return int.from_bytes(ticket, "little") if ticket else None
+
+
+# ---- the parent's end ------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process. is_free: it waits for a batch; until it is ready it does not, but can be given the first one."""
+
+    def __init__(self, tickets: Tickets) -> None:
+        """Raises OSError when the system lets none start."""
+        self.is_free = False
+        self.pipe, theirs = Pipe()
+        arguments = f"{theirs.fileno()}, {tickets.outlet}, {benchgraph.LOADED_NS}"
+        try:
+            with theirs:
+                self._process = Popen(
+                    [sys.executable, "-P", "-c", f"from {__name__} import main; main({arguments})"],
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    pass_fds=[theirs.fileno(), tickets.outlet],
+                    process_group=0,  # Ctrl-C reaches the parent alone, which decides
+                    env=environment(_ONE_THREAD, PYTHONPATH=os.pathsep.join(os.path.abspath(folder) for folder in sys.path)),
+                )
+        except OSError:
+            self.pipe.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def give(self, batch: Batch) -> None:
+        """Have it draw tickets of a batch."""
+        self.is_free = False
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `receive` will find
+            self.pipe.send(batch)
+
+    def receive(self) -> Message:
+        """What it says next. Raises EOFError when it died."""
+        try:
+            said: Message = self.pipe.recv()
+        except OSError as bad:
+            raise EOFError from bad
+        self.is_free = not isinstance(said, Answer)
+        return said
+
+    def fate(self) -> str:
+        """How it ended, when `receive` found it dead."""
+        with suppress(TimeoutExpired):
+            self._process.wait(LAST_WORDS_S)
+        code = self._process.returncode
+        return "closed its pipe" if code is None else f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+    def disown(self) -> None:
+        """Forget it in a fork of its parent, whose it is not."""
+        self.pipe.close()
+        self._process.returncode = 0
+
+
+# ---- the process's end -----------------------------------------------------------------------------------------------
+
+
+def main(pipe: int, tickets: int, loaded_ns: int) -> None:
+    """Serve until the parent closes the pipe or dies. pipe, tickets: file descriptors; loaded_ns: since when its parent runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for descriptor in (pipe, tickets):
+        os.set_inheritable(descriptor, False)
+    gc.freeze()  # what is imported by now stays
+    connection, batches = Connection(pipe), SimpleQueue[Batch]()
+    threading.Thread(target=_listen, args=(connection, batches), daemon=True).start()
+    with suppress(BrokenPipeError):
+        connection.send(Ready(unchanged_since(loaded_ns)))
+        while True:
+            batch = batches.get()
+            for layout in batch.layouts:
+                LAYOUTS.id(layout)
+            with override(**vars(batch.config)):
+                while (ticket := _drawn(tickets)) is not None:
+                    connection.send(_answer(ticket, batch.orders[ticket]))
+            connection.send(None)
+
+
+def _listen(connection: Connection, batches: SimpleQueue[Batch]) -> None:
+    """Hear the parent while the process compiles, and end it with him."""
+    try:
+        while True:
+            batches.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+@undisturbed()
+def _answer(ticket: int, order: bytes) -> Answer:
+    begin = time.perf_counter()
+    try:
+        with collected() as remarks:
+            wanted: Order = pickle.loads(order)
+            made = to_bytes(translate(wanted.partition, wanted.target, wanted.open_outputs))
+    except Exception:
+        return Answer(ticket)
+    return Answer(ticket, made, time.perf_counter() - begin, tuple(remarks))

@@ -1,0 +1,476 @@
+"""Partitions compiled by several processes: what they give, what becomes of errors and of processes that die, and when there are none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import pytest
+
+import benchgraph
+from benchgraph.compile import Order, order
+from benchgraph.core.config import config, override
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
+from benchgraph.core.layout import LAYOUTS, Layout
+from benchgraph.core.record import recorded
+from benchgraph.core.remarks import collected
+from benchgraph.core.tensor import LayoutType
+from benchgraph.graph import GraphBuilder
+from benchgraph.library import compile_jobs
+from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew
+from benchgraph.library.compile_worker import Answer, Tickets
+from benchgraph.library.ours import Benchgraph
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.runtime import code, disk, warm
+from benchgraph.runtime.executable import Executable
+
+GONE_S = 30.0  # within which a process that should end has ended, on the busiest machine
+
+
+@pytest.fixture(autouse=True)
+def two_jobs() -> Iterator[None]:
+    with override(compile_jobs=2):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    pids = pids_of_workers()
+    compile_jobs.dismiss()
+    assert not any(map(is_running, pids))
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """A crew for this test alone, for it will lose workers."""
+    mine, compile_jobs._crew = compile_jobs._crew, None
+    yield
+    compile_jobs.dismiss()
+    compile_jobs._crew = mine
+
+
+def pids_of_workers() -> list[int]:
+    return [worker.pid for worker in crew().workers]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def work() -> tuple[Partition, ...]:
+    """A product with constant weights (so there is an init), a table of scales (so there is a literal), pointwise ops."""
+    b = GraphBuilder()
+    product = b.op("MatMul", b.input((6, 24)), b.constant((24, 40)))
+    scales, zps = [0.1] * 40, [3] * 40
+    narrow = b.op("Quantize", b.op("GELU", product), dtype=DType.u8, scales=scales, zps=zps, qtype="per_channel", axis=1)
+    b.op("SoftMax", b.op("Dequantize", narrow, scales=scales, zps=zps, qtype="per_channel", axis=1), axis=1)
+    return partitions(b.graph(), Policy.one_op_each)
+
+
+def little() -> tuple[Partition, ...]:
+    """Three that are soon compiled."""
+    b = GraphBuilder()
+    for n in (3, 5, 7):
+        b.op("ReLU", b.input((n,)))
+    return partitions(b.graph(), Policy.fused)
+
+
+def refused(p: Partition) -> Partition:
+    """One that passes find out about: an opaque input of a layout that there is not."""
+    strange = replace(p.inputs[0], layout_type=LayoutType.opaque, layout_id=(1 << 20) + 1, strides=None)
+    ops = p.graph.with_tensors({strange.id: strange}).ops
+    return replace(p, ops=ops, inputs=(strange, *p.inputs[1:]))
+
+
+def alone(parts: tuple[Partition, ...]) -> list[Executable]:
+    with override(compile_jobs=1):
+        return list(compile_partitions(parts))
+
+
+def same(ours: Executable, theirs: Executable) -> bool:
+    names = [f.name for f in fields(ours.module.main) if f.name != "body"]
+    return (
+        (ours.code.object, ours.code.text, ours.code.threads) == (theirs.code.object, theirs.code.text, theirs.code.threads)
+        and all(getattr(ours.module.main, n) == getattr(theirs.module.main, n) for n in names)
+        and all(getattr(ours.signature, n) == getattr(theirs.signature, n) for n in ("inputs", "outputs", "constants", "init_inputs"))
+        and [None if d is None else d.tobytes() for d in ours.signature.literals]
+        == [None if d is None else d.tobytes() for d in theirs.signature.literals]
+        and (ours.layouts, ours.inplace, ours.computes, ours.scratchpad_bytes, ours.is_warm)
+        == (theirs.layouts, theirs.inplace, theirs.computes, theirs.scratchpad_bytes, theirs.is_warm)
+    )
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + GONE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def worker() -> int:
+    """The process of a worker that waits for work."""
+    if not crew().workers:
+        list(compile_partitions(work()))
+    (found,) = crew().workers
+    assert found.is_free
+    return found.pid
+
+
+@dataclass
+class Watch:
+    """Who compiled, in the order of results; meanwhile: done by this process while it has the first partition."""
+
+    told: list[str] = field(default_factory=list)
+    meanwhile: Callable[[], None] = lambda: until(lambda: crew().workers[0].pipe.poll())  # the worker has answered
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """This process does not finish its first partition before the worker has something to say."""
+    found, make, take = Watch(), Order.make, Order.take
+
+    def made(order: Order) -> Executable:
+        is_first = "here" not in found.told and config().compile_jobs > 1
+        found.told.append("here")
+        if is_first:
+            found.meanwhile()
+        return make(order)
+
+    def taken(order: Order, made: bytes, seconds: float) -> Executable:
+        found.told.append("there")
+        return take(order, made, seconds)
+
+    monkeypatch.setattr(Order, "make", made)
+    monkeypatch.setattr(Order, "take", taken)
+    return found
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker may be started, or asked."""
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("a worker was asked")
+
+    monkeypatch.setattr(compile_jobs, "Worker", forbidden)
+    monkeypatch.setattr(compile_jobs, "_Shift", forbidden)
+
+
+# ---- what they give ---------------------------------------------------------------------------------------------------
+
+
+def test_they_give_what_one_process_gives(worker: int, watch: Watch) -> None:
+    parts = work()
+    want = alone(parts)
+    watch.told.clear()
+    got = list(compile_partitions(parts))
+    assert set(watch.told) == {"here", "there"}
+    assert len(watch.told) == len(got) == len(want) == 5
+    assert any(e.module.init for e in got)
+    assert any(d is not None for e in got for d in e.signature.literals)
+    assert all(map(same, got, want))
+    assert all(e.compile_s > 0 for e in got)
+    assert pids_of_workers() == [worker]
+
+
+def test_layouts_that_only_this_process_knows_are_understood(worker: int, watch: Watch) -> None:
+    strange = LAYOUTS.id(Layout((1, 0), ((1, 17),)))
+    parts = []
+    for n in (34, 51, 68):
+        b = GraphBuilder()
+        b.op("ReLU", b.input((4, n)))
+        (p,) = partitions(b.graph(), Policy.fused)
+        src = replace(p.inputs[0], layout_type=LayoutType.opaque, layout_id=strange, strides=None)
+        parts.append(replace(p, ops=p.graph.with_tensors({src.id: src}).ops, inputs=(src,)))
+    got = list(compile_partitions(parts))
+    assert "there" in watch.told
+    assert all(map(same, got, alone(tuple(parts))))
+
+
+def test_the_settings_of_the_moment_hold_for_workers_too(worker: int, watch: Watch) -> None:
+    with override(isa="avx2", threads=3, verify=0, compile_jobs=2):
+        got = list(compile_partitions(work()))
+        assert "there" in watch.told
+        assert all(map(same, got, alone(work())))
+    assert {(e.code.isa.name, e.code.threads) for e in got} == {("avx2", 3)}
+
+
+def test_equal_partitions_are_compiled_once(worker: int, watch: Watch) -> None:
+    first, second, *_ = work()
+    got = list(compile_partitions([first, second, replace(first, id=99), second, first]))
+    assert len(watch.told) == 2
+    assert got[0] is got[2] is got[4]
+    assert got[1] is got[3]
+
+
+def test_the_log_is_that_of_one_process(worker: int, watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
+    parts, logs = work(), []
+    with override(verbose=("create",)):
+        Benchgraph().compile_all(parts)
+        assert "there" in watch.told
+        logs.append(capsys.readouterr().out)
+        for p in parts:
+            Benchgraph().compile(p)
+        logs.append(capsys.readouterr().out)
+    ours, theirs = ([line.rpartition(",")[0] for line in log.splitlines() if ",compile:" in line] for log in logs)
+    assert len(ours) == len(parts)
+    assert ours == theirs
+
+
+def test_what_they_compile_is_kept_on_disk(worker: int, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk._opened.cache_clear()
+    parts = work()
+    with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=16):
+        first = list(compile_partitions(parts))
+        assert "there" in watch.told
+        files = [f.name for f in (tmp_path / "cache").rglob("*-*") if f.is_file()]
+        for kind in (warm.EXECUTABLE, code.OBJECT):
+            assert len([name for name in files if name.startswith(kind)]) == len(parts)
+        watch.told.clear()
+        again = list(compile_partitions(parts))
+        assert not watch.told
+    assert not any(e.is_warm for e in first)
+    assert all(e.is_warm for e in again)
+    assert [e.code.object for e in first] == [e.code.object for e in again]
+
+
+# ---- errors, and processes that die -----------------------------------------------------------------------------------
+
+
+def outcome(parts: list[Partition]) -> tuple[int, type, str, str, str]:
+    """How many came before the error, and the error."""
+    found = compile_partitions(parts)
+    for count in range(len(parts)):
+        try:
+            next(found)
+        except BenchgraphError as bad:
+            return count, type(bad), bad.what, bad.where, bad.fix
+    raise AssertionError("nothing was refused")
+
+
+def test_errors_are_those_of_one_process_in_their_place(worker: int, watch: Watch) -> None:
+    a, b, c, d, e = work()
+    unsupported = replace(e, reason="nobody has it")
+    for parts, place, kind in (
+        ([a, b, refused(c), d, unsupported], 2, InvalidArguments),
+        ([a, refused(b), c, refused(d), e], 1, InvalidArguments),
+        ([refused(a), b, c, d, e], 0, InvalidArguments),
+        ([a, b, unsupported, refused(c), d], 2, Unimplemented),
+    ):
+        watch.told.clear()
+        got = outcome(parts)
+        with override(compile_jobs=1):
+            assert got == outcome(parts)
+        assert got[:2] == (place, kind)
+    assert pids_of_workers() == [worker]
+    assert len(list(compile_partitions(work()))) == 5, "an error leaves tickets behind"
+
+
+def test_after_an_error_no_more_is_begun(fresh: None, watch: Watch) -> None:
+    watch.told.append("here")
+    first, *rest = little()
+    orders = [order(p) for p in (first, refused(rest[0]), rest[1])]
+    assert list(_Shift(crew(), [], orders).work()) == [0]
+    assert watch.told == ["here"] * 3
+
+    class Failing:
+        def receive(self) -> Answer:
+            return Answer(0)
+
+    crew().tickets.issue(3)
+    _Shift(crew(), [], orders)._attend(Failing())  # type: ignore[arg-type]
+    assert crew().tickets.draw() is None
+
+
+def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> None:
+    watch.told.append("here")  # the start is not what is looked at
+    want = list(compile_partitions(little()))
+    (pid,) = pids_of_workers()
+    os.kill(pid, signal.SIGSTOP)
+
+    def kill() -> None:
+        assert crew().tickets.draw() == 1  # as the worker would have, before it died of it
+        os.kill(pid, signal.SIGKILL)
+
+    watch.told.clear()
+    watch.meanwhile = kill
+    with collected() as remarks:
+        got = list(compile_partitions(little()))
+    assert all(map(same, got, want))
+    assert remarks == ["a process that compiled partitions was killed by signal 9: what it had is compiled by this one"]
+    watch.told[:] = ["here"]
+    assert len(list(compile_partitions(little()))) == 3
+    assert set(watch.told) == {"here"}
+    assert not pids_of_workers(), "it was replaced"
+
+
+def test_a_worker_that_is_silent_is_given_up(fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(compile_partitions(little()))
+    (pid,) = pids_of_workers()
+    monkeypatch.setattr(compile_jobs, "SILENCE_S", 0.05)
+    os.kill(pid, signal.SIGSTOP)
+    watch.told.append("here")
+    with collected() as remarks:
+        assert len(list(compile_partitions(little()))) == 3
+    assert remarks == ["a process that compiled partitions was silent for 0.05 s: what it had is compiled by this one"]
+    assert not is_running(pid)
+
+
+def test_a_worker_of_other_sources_is_not_used(fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody edits the compiler while it runs."""
+    monkeypatch.setattr(benchgraph, "LOADED_NS", 0)
+    watch.told.append("here")
+    with collected() as remarks:
+        assert len(list(compile_partitions(little()))) == 3
+    assert set(watch.told) == {"here"}
+    assert remarks == [
+        "a process that compiled partitions found other source files than this one has read: what it had is compiled by this one"
+    ]
+
+
+def test_where_no_process_can_be_started_one_remark_says_so(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with collected() as remarks:
+        assert len(list(compile_partitions(little()))) == 3
+        assert len(list(compile_partitions(little()))) == 3
+    assert remarks == ["no process to compile in can be started (No such file or directory): this one compiles alone"]
+
+
+def test_an_interrupt_ends_the_workers_and_does_not_reach_them_otherwise(fresh: None, watch: Watch) -> None:
+    watch.told.append("here")
+    list(compile_partitions(little()))
+    (pid,) = pids_of_workers()
+    os.kill(pid, signal.SIGINT)
+    list(compile_partitions(little()))
+    assert pids_of_workers() == [pid]
+    assert os.getpgid(pid) != os.getpgid(0), "Ctrl-C reaches it"
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    watch.told.clear()
+    watch.meanwhile = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        list(compile_partitions(little()))
+    assert not is_running(pid)
+    assert crew().tickets.draw() is None
+
+
+KILLED = """
+import os, signal
+from benchgraph.library.compile_jobs import compile_partitions, crew
+from tests.library.test_compile_jobs import little
+list(compile_partitions(little()))
+print(crew().workers[0].pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_a_process_that_is_killed() -> None:
+    env = {**os.environ, "BENCHGRAPH_COMPILE_JOBS": "2"}
+    root = Path(__file__).parent.parent.parent
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=env, stdout=subprocess.PIPE, text=True, cwd=root)
+    assert killed.returncode == -signal.SIGKILL
+    until(lambda: not is_running(int(killed.stdout)))
+
+
+def test_a_fork_leaves_them_alone(worker: int) -> None:
+    child = os.fork()
+    if not child:
+        with suppress(BaseException), override(compile_jobs=1):
+            is_right = not crew().workers and len(list(compile_partitions(work()[:1]))) == 1
+            compile_jobs.dismiss()
+            os._exit(0 if is_right else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_running(worker)
+    assert len(list(compile_partitions(work()))) == 5
+    assert pids_of_workers() == [worker]
+
+
+# ---- when there are none ----------------------------------------------------------------------------------------------
+
+
+ALONE: dict[str, dict[str, object]] = {
+    "one job": {"compile_jobs": 1},
+    "one thread": {"compile_jobs": 0, "threads": 1},
+    "stages are printed": {"print_after": ("nothing",)},
+    "times are printed": {"debug": 1},
+}
+
+
+@pytest.mark.parametrize("why", ALONE)
+def test_one_process_compiles_alone_where_others_could_not_help(why: str, nobody: None) -> None:
+    with override(**ALONE[why]):
+        assert len(list(compile_partitions(work()))) == 5
+
+
+def test_one_process_compiles_alone_what_is_recorded_dumped_or_single(nobody: None, tmp_path: Path) -> None:
+    with recorded() as record:
+        list(compile_partitions(work()))
+    assert record.steps
+    with override(dump_dir=str(tmp_path)):
+        list(compile_partitions(work()))
+    assert len({path.name.split("-")[0] for path in tmp_path.iterdir()}) == 5
+    list(compile_partitions(work()[:1]))
+    list(compile_partitions([work()[0]] * 3))
+
+
+def test_a_thread_that_finds_the_workers_taken_compiles_alone(worker: int, watch: Watch) -> None:
+    watch.told.append("here")
+    with crew()._lock:
+        assert len(list(compile_partitions(little()))) == 3
+    assert set(watch.told) == {"here"}
+
+
+@pytest.fixture
+def made_up(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers without processes."""
+
+    class MadeUp:
+        def __init__(self, tickets: object) -> None:
+            self.is_free = True
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(compile_jobs, "Worker", MadeUp)
+
+
+def test_they_are_started_when_there_was_enough_to_compile(made_up: None) -> None:
+    with override(compile_jobs=0):
+        for _ in range(WORTH // 4 - 1):
+            assert not crew()._staff(4, 2)
+        assert not crew()._staff(3, 2)
+        assert len(crew()._staff(2, 2)) == 1
+        assert len(crew()._staff(2, 2)) == 1
+
+
+def test_there_are_as_many_as_have_work_but_for_those_lost(made_up: None) -> None:
+    assert len(crew()._staff(3, 8)) == 2
+    assert len(crew()._staff(10, 4)) == 3
+    assert len(crew()._staff(10, 2)) == 1
+    assert len(crew().workers) == 3
+    crew().lose(crew().workers[0], "is tested")
+    assert len(crew()._staff(10, 4)) == 2
+
+
+def test_more_partitions_than_tickets_go_in_turns(worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tickets, "MOST", 2)
+    assert all(map(same, compile_partitions(work()), alone(work())))
+    a, b, c, d, e = work()
+    assert outcome([a, b, c, refused(d), e])[0] == 3
