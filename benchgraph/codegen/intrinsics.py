@@ -128,6 +128,9 @@ def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, isa: Isa) 
     return pointwise(builder, "fma" if has_fma(isa) else "fmuladd", a, b, c)
 
 
+BEST, QUICK = 2, 0  # levels of code generation
+
+
 @cache
 def _initialize() -> None:
     llvm.initialize_native_target()
@@ -136,16 +139,16 @@ def _initialize() -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """What machine code is for, in LLVM's words. cpu '': the generic processor of the architecture."""
+    """What machine code is for, in LLVM's words. cpu '': the architecture's generic processor. opt: LLVM's level of code generation."""
 
     triple: str
     cpu: str
     features: str
-    opt: int = 2
+    opt: int
 
 
 @cache
-def described(isa: Isa) -> Machine:
+def described(isa: Isa, opt: int = BEST) -> Machine:
     """The host at this ISA level.
 
     prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
@@ -153,13 +156,13 @@ def described(isa: Isa) -> Machine:
     """
     _initialize()
     if not isa.needs:
-        return Machine(llvm.get_process_triple(), "", "")
+        return Machine(llvm.get_process_triple(), "", "", opt)
     host = llvm.get_host_cpu_features().flatten()
     features = ",".join([host, *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
-    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, opt)
 
 
-def machine(isa: Isa) -> llvm.TargetMachine:
+def machine(isa: Isa, opt: int = BEST) -> llvm.TargetMachine:
     """A new target machine for an ISA level. An execution engine takes ownership: make one for each."""
-    m = described(isa)
+    m = described(isa, opt)
     return llvm.Target.from_triple(m.triple).create_target_machine(cpu=m.cpu, features=m.features, opt=m.opt, jit=True)

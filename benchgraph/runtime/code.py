@@ -20,7 +20,7 @@ from hashlib import sha256
 import llvmlite
 import llvmlite.binding as llvm
 
-from benchgraph.codegen.intrinsics import described, machine
+from benchgraph.codegen.intrinsics import BEST, described, machine
 from benchgraph.core.canonical import canonical
 from benchgraph.core.target import ISAS, Isa
 from benchgraph.runtime.disk import store
@@ -84,26 +84,29 @@ def assembly(text: str, isa: Isa) -> str:
     return str(target_machine.emit_assembly(_optimized(text, target_machine)))
 
 
-def compiler(isa: Isa) -> str:
+def compiler(isa: Isa, opt: int = BEST) -> str:
     """Everything that decides, beside the IR, about the object made of it: LLVM, the machine, the passes."""
-    return canonical((llvmlite.__version__, llvm.llvm_version_info, described(isa), PASSES))
+    return canonical((llvmlite.__version__, llvm.llvm_version_info, described(isa, opt), PASSES))
 
 
-def compiled(text: str, isa: Isa) -> bytes:
-    """The object file of the IR. Raises RuntimeError for IR that does not parse or verify: that is our bug, not the user's."""
-    target_machine = machine(isa)
+def compiled(text: str, isa: Isa, opt: int = BEST) -> bytes:
+    """The object file of the IR. Raises RuntimeError for IR that does not parse or verify: that is our bug, not the user's.
+
+    opt: QUICK takes a quarter of the time, and is for code without loops that matter.
+    """
+    target_machine = machine(isa, opt)
     return bytes(target_machine.emit_object(_optimized(text, target_machine)))
 
 
-def kept(text: str, isa: Isa) -> bytes:
+def kept(text: str, isa: Isa, opt: int = BEST) -> bytes:
     """`compiled`, or what this or another process has compiled and kept on disk."""
     disk = store()
     if disk is None:
-        return compiled(text, isa)
-    key = sha256(f"{compiler(isa)}\n{text}".encode()).hexdigest()
+        return compiled(text, isa, opt)
+    key = sha256(f"{compiler(isa, opt)}\n{text}".encode()).hexdigest()
     found = disk.get(OBJECT, key)
     if found is None:
-        found = compiled(text, isa)
+        found = compiled(text, isa, opt)
         disk.put(OBJECT, key, found)
     return found
 
@@ -126,6 +129,6 @@ def link(object: bytes, source: Callable[[], str], isa: Isa, symbols: Mapping[st
     return Code(object, source, isa, threads, engine)
 
 
-def load(text: str, isa: Isa, symbols: Mapping[str, int], threads: int = 1) -> Code:
+def load(text: str, isa: Isa, symbols: Mapping[str, int], threads: int = 1, opt: int = BEST) -> Code:
     """`kept` and `link`. Link what is `compiled` where no other process can have that IR, because it holds addresses."""
-    return link(kept(text, isa), lambda: text, isa, symbols, threads)
+    return link(kept(text, isa, opt), lambda: text, isa, symbols, threads)

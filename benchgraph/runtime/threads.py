@@ -24,6 +24,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from benchgraph.codegen.emit import PARALLEL
+from benchgraph.codegen.intrinsics import QUICK
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
@@ -180,9 +181,9 @@ def omp_functions() -> dict[str, int]:
 @cache
 def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
     if kind == "seq" or threads == 1:
-        return load(_SEQ, _PORTABLE, {}), None
+        return load(_SEQ, _PORTABLE, {}, opt=QUICK), None
     if kind == "omp":
-        return load(_OMP.format(name=PARALLEL, threads=threads), _PORTABLE, omp_functions()), None
+        return load(_OMP.format(name=PARALLEL, threads=threads), _PORTABLE, omp_functions(), opt=QUICK), None
     pool = Pool(threads, PARALLEL)
     return pool.code, pool
 
