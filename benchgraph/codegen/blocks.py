@@ -31,7 +31,7 @@ def loop(
     return results
 
 
-def repeat(builder: ir.IRBuilder, count: int, body: Callable[[ir.Value], object]) -> None:
+def repeat(builder: ir.IRBuilder, count: int | ir.Value, body: Callable[[ir.Value], object]) -> None:
     """Run body(i) for i in 0 .. count - 1. 1 <= count."""
 
     def once(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -36,17 +36,17 @@ SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution 
 def emit(module: Module, target: Target) -> str:
     """LLVM IR text with a function for each of the module's. Raises Unimplemented for a dtype that has no code generation yet."""
     out = ir.Module(name=module.main.name)
-    for func in (module.main, module.init):
-        if func is not None:
-            _function(out, func, target)
+    _function(out, module.main, target)
+    if module.init is not None:
+        _function(out, module.init, target, runs_once=True)
     return str(out)
 
 
-def _function(out: ir.Module, func: Func, target: Target) -> None:
+def _function(out: ir.Module, func: Func, target: Target, *, runs_once: bool = False) -> None:
     function = ir.Function(out, ir.FunctionType(VOID, [PTR]), func.name)
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    frame = Frame(builder, func, target, memories(out, func), function.args[0], is_task=False)
+    frame = Frame(builder, func, target, memories(out, func), function.args[0], is_task=False, runs_once=runs_once)
     frame.load_bases(I64(0), func.body)
     _statement(frame, func.body)
     builder.ret_void()
@@ -190,7 +190,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.memories, values[0], is_task=True)
+    task = Frame(builder, f.func, f.target, f.memories, values[0], is_task=True, runs_once=f.runs_once)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)
@@ -241,8 +241,8 @@ def _pack(f: Frame, s: Pack) -> None:
         src_col_stride=src.strides[1],
         dst_row_stride=dst.strides[0],
     )
-    function = pack.define(f.builder.module, packing, f.target)
-    f.builder.call(function, [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, dst)])
+    places = [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, dst)]
+    pack.emit(f.builder, packing, f.target, *places, runs_once=f.runs_once)
 
 
 def _flat(piece: Slice | Flat) -> Flat:

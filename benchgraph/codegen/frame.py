@@ -65,7 +65,7 @@ class Frame:
 
     argv: the array of parameter and arena pointers. variables: loop variables in scope. registers: their allocas. bases: parameter or
     arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch. is_task: inside a parallel loop,
-    where a further parallel loop runs serially.
+    where a further parallel loop runs serially. runs_once: in the life of an executable, so that shorter code is better than fast code.
     """
 
     builder: ir.IRBuilder
@@ -74,6 +74,7 @@ class Frame:
     memories: dict[str, ir.Memory]
     argv: ir.Value
     is_task: bool
+    runs_once: bool = False
     variables: dict[str, ir.Value] = field(default_factory=dict)
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)

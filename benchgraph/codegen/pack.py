@@ -60,42 +60,70 @@ class Packing:
     src_col_stride: int
     dst_row_stride: int
 
-    @property
-    def name(self) -> str:
-        """Unique among packings, valid as a symbol."""
-        strides = f"s{self.src_row_stride}_{self.src_col_stride}_d{self.dst_row_stride}"
-        return f"pack_{self.src.value}_{self.dst.value}_{self.k}x{self.n}_{strides}".replace("-", "m")
 
+def emit(builder: ir.IRBuilder, packing: Packing, target: Target, src: ir.Value, dst: ir.Value, *, runs_once: bool = False) -> None:
+    """Calls that pack.
 
-def define(module: ir.Module, packing: Packing, target: Target) -> ir.Function:
-    """The function void (ptr src, ptr dst) for this packing, internal to the module; defined on first use."""
-    known = module.functions.get(packing.name)
-    if known is not None:
-        return known
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR]), packing.name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("nounwind")
-    for argument, name in zip(function.args, ("src", "dst"), strict=True):
-        argument.name = name
-        argument.add_attribute("noalias")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    emitter = _Emitter(builder, packing, target)
-    (emitter.dense_rows if packing.src_col_stride == 1 else emitter.dense_columns)(*function.args)
-    builder.ret_void()
-    return function
+    runs_once: packings of dense rows take k and src's stride as arguments, so that weights of all layers share the code. It is slower by up
+    to a third where rows are short (96x64 of s8 in L1: 141 ns, 108 with constants), and keys are packed at every execution.
+    """
+    p, call = packing, _Call(builder, packing, target)
+    if p.src_col_stride != 1:
+        call.emit(_Emitter.dense_columns, f"{p.k}_c{p.src_col_stride}", src, dst, p.src_row_stride)
+        return
+    groups, rest = divmod(p.k, p.group)
+    if groups:
+        call.emit(_Emitter.dense_rows, "rows", src, dst, p.src_row_stride, groups, are_arguments=runs_once)
+    if rest:
+        last = _Emitter(builder, p, target, I64(p.src_row_stride)).place(src, dst, groups, 0)
+        call.emit(_Emitter.last_rows, f"row{rest}", *last, p.src_row_stride, are_arguments=runs_once)
 
 
 @dataclass(frozen=True)
-class _Emitter:
+class _Call:
     builder: ir.IRBuilder
     packing: Packing
     target: Target
 
+    def emit(self, body: Callable[..., None], what: str, src: ir.Value, dst: ir.Value, *sizes: int, are_arguments: bool = False) -> None:
+        """Call a function, internal to the module, that body(emitter, src, dst, further sizes) writes on first use.
+
+        what: tells it apart from others of such a packing, and so do sizes that are no arguments. sizes: src's row stride, more.
+        """
+        p, module = self.packing, self.builder.module
+        own = "_".join((what, *(() if are_arguments else map(str, sizes))))
+        name = f"pack_{p.src.value}_{p.dst.value}_{p.n}_d{p.dst_row_stride}_{own}".replace("-", "m")
+        numbers = [I64(size) for size in sizes]
+        given = numbers if are_arguments else []
+        function = module.functions.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, *(I64 for _ in given)]), name)
+            function.linkage = "internal"
+            function.attributes.add("noinline")
+            function.attributes.add("nounwind")
+            for argument, called in zip(function.args, ("src", "dst"), strict=False):
+                argument.name = called
+                argument.add_attribute("noalias")
+            inside = ir.IRBuilder(function.append_basic_block("entry"))
+            stride, *more = function.args[2:] or numbers
+            body(_Emitter(inside, p, self.target, stride), *function.args[:2], *more)
+            inside.ret_void()
+        self.builder.call(function, [src, dst, *given])
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    """row_stride: of src, perhaps one that several packings have."""
+
+    builder: ir.IRBuilder
+    packing: Packing
+    target: Target
+    row_stride: ir.Value
+
     def place(self, src: ir.Value, dst: ir.Value, k: ir.Value | int, n: ir.Value | int) -> tuple[ir.Value, ir.Value]:
         """Where src and dst hold the group `k` groups and the column `n` columns further on."""
         p = self.packing
-        src = self.at_src(self.at_src(src, self.times(k, p.group * p.src_row_stride)), self.times(n, p.src_col_stride))
+        src = self.at_src(self.at_src(src, self.times(self.times(k, p.group), self.row_stride)), self.times(n, p.src_col_stride))
         return src, self.at_dst(self.at_dst(dst, self.times(k, p.dst_row_stride)), self.times(n, p.group))
 
     def in_vectors(self, count: int, body: Callable[[ir.Value, int], None], *more: int) -> None:
@@ -119,23 +147,22 @@ class _Emitter:
 
     # ---- rows of src are dense
 
-    def dense_rows(self, src: ir.Value, dst: ir.Value) -> None:
-        def group(rows: int, k: ir.Value) -> None:
-            widths = self.widths if rows == self.packing.group else ()
-
+    def dense_rows(self, src: ir.Value, dst: ir.Value, groups: ir.Value) -> None:
+        def group(k: ir.Value) -> None:
             def columns(n: ir.Value, used: int) -> None:
-                if used in widths:
+                if used in self.widths:
                     self.moved(*self.place(src, dst, k, n), used)
                 else:
-                    self.interleaved(*self.place(src, dst, k, n), rows, used)
+                    self.interleaved(*self.place(src, dst, k, n), self.packing.group, used)
 
-            self.in_vectors(self.packing.n, columns, *widths)
+            self.in_vectors(self.packing.n, columns, *self.widths)
 
-        groups, rest = divmod(self.packing.k, self.packing.group)
-        if groups:
-            repeat(self.builder, groups, partial(group, self.packing.group))
-        if rest:
-            group(rest, I64(groups))
+        repeat(self.builder, groups, group)
+
+    def last_rows(self, src: ir.Value, dst: ir.Value) -> None:
+        """The group that k ends in."""
+        rows = self.packing.k % self.packing.group
+        self.in_vectors(self.packing.n, lambda n, used: self.interleaved(*self.place(src, dst, 0, n), rows, used))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -149,14 +176,14 @@ class _Emitter:
         """One whole group of the first `used` columns, whose elements keep their width."""
         p, lanes = self.packing, self.target.lanes
         row = vector(memory_type(p.src), used)
-        rows = [self.builder.load(self.at_src(src, r * p.src_row_stride), typ=row, align=p.src.bits // 8) for r in range(p.group)]
+        places = (self.at_src(src, self.times(r, self.row_stride)) for r in range(p.group))
+        rows = [self.builder.load(place, typ=row, align=p.src.bits // 8) for place in places]
         for i, elements in enumerate(grouped(self.builder, rows, lanes)):
             self.store(self.recentred(elements), self.at_dst(dst, i * lanes * p.group), lanes)
 
     def interleaved(self, src: ir.Value, dst: ir.Value, rows: int, used: int) -> None:
         """One group of the first `used` columns, of which src has so many rows."""
-        row_stride = self.packing.src_row_stride
-        parts = [self.converted(self.at_src(src, row * row_stride), used, self.target.lanes) for row in range(rows)]
+        parts = [self.converted(self.at_src(src, self.times(row, self.row_stride)), used, self.target.lanes) for row in range(rows)]
         zero = constant(parts[0].type, 0)
         units = interleaved(self.builder, [*parts, *[zero] * (self.packing.group - rows)])
         self.store(units, dst, used)
@@ -250,8 +277,11 @@ class _Emitter:
     def as_units(self, value: ir.Value) -> ir.Value:
         return self.builder.bitcast(value, vector(I32, self.target.lanes))
 
-    def times(self, count: ir.Value | int, size: int) -> ir.Value | int:
-        return count * size if isinstance(count, int) else self.builder.mul(count, I64(size))
+    def times(self, count: ir.Value | int, size: ir.Value | int) -> ir.Value | int:
+        if isinstance(count, int) and isinstance(size, int):
+            return count * size
+        a, b = (I64(factor) if isinstance(factor, int) else factor for factor in (count, size))
+        return self.builder.mul(a, b)
 
     def at_src(self, pointer: ir.Value, offset: ir.Value | int) -> ir.Value:
         return advanced(self.builder, pointer, offset, memory_type(self.packing.src))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.pack import Packing, define, transposed
+from benchgraph.codegen.intrinsics import PTR, VOID
+from benchgraph.codegen.pack import Packing, emit, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
@@ -52,14 +54,13 @@ def packed(p: Packing, src: np.ndarray, out: np.ndarray) -> np.ndarray:
     return view.swapaxes(1, 2)
 
 
-def text_of(*packings: Packing, isa: Isa) -> str:
+def text_of(*packings: Packing, isa: Isa, runs_once: bool = False) -> str:
     """IR of the functions run0, run1 ..., one per packing."""
     module = ir.Module()
     for number, p in enumerate(packings):
-        body = define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1))
-        entry = ir.Function(module, body.function_type, f"run{number}")
+        entry = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR]), f"run{number}")
         builder = ir.IRBuilder(entry.append_basic_block())
-        builder.call(body, entry.args)
+        emit(builder, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1), *entry.args, runs_once=runs_once)
         builder.ret_void()
     return str(module)
 
@@ -133,8 +134,17 @@ def test_columns_of_a_tile(lanes: int, exchanged: bool) -> None:
     np.testing.assert_array_equal(transposed(Shuffles(), rows, exchanged=exchanged), tile.T)
 
 
-def test_a_packing_is_defined_once_per_module() -> None:
-    module, target = ir.Module(), Target(ISAS["portable"], 1, 1, 1)
-    first = define(module, packing(4, 4, DType.s8, DType.s8, dense="rows"), target)
-    assert define(module, packing(4, 4, DType.s8, DType.s8, dense="rows"), target) is first
-    assert define(module, packing(4, 4, DType.u8, DType.s8, dense="rows"), target) is not first
+def test_packings_that_run_once_share_their_code_whatever_k_and_strides_are() -> None:
+    """And what the last group has is a function of its own."""
+    same = [packing(k, 20, DType.s8, DType.s8, dense="rows") for k in (8, 400, 7, 11)]
+    wider = replace(same[0], src_row_stride=1000)
+
+    def functions(*packings: Packing, runs_once: bool = True) -> int:
+        return text_of(*packings, isa=ISAS["portable"], runs_once=runs_once).count("define internal")
+
+    assert [functions(*same[:2], wider), functions(*same, wider)] == [1, 2]
+    assert functions(*same[:2], same[0], wider, runs_once=False) == 3
+    assert functions(same[0], packing(8, 20, DType.u8, DType.s8, dense="rows")) == 2
+    assert functions(same[0], packing(8, 21, DType.s8, DType.s8, dense="rows")) == 2
+    assert functions(same[0], packing(8, 20, DType.s8, DType.s8, dense="columns")) == 2
+    assert functions(*(packing(k, 20, DType.s8, DType.s8, dense="columns") for k in (8, 8, 12))) == 2

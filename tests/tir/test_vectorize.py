@@ -19,11 +19,12 @@ from tests.table import by_row
 from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32), param("h", 64, dtype=DType.bf16)
+S4096 = param("t", 4096, dtype=DType.s32)
 R = Tensor("r", DType.f32, (), (), Scope.register)
 
 
 def vectorized(*body: Stmt, isa: str = "avx512_core") -> Func:
-    f = Func("f", (X, Y, S, H), seq(*body))
+    f = Func("f", (X, Y, S, H, S4096), seq(*body))
     verify(f)
     after = simplify(vectorize(f, replace(TARGET, isa=ISAS[isa])), TARGET)
     verify(after)
@@ -87,6 +88,26 @@ def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
     fold = [put(r, value=binary(op, at(r), at(X, j))) for r, op in zip(into, (BinOp.min, BinOp.max), strict=True)]
     end = [put(Y, n, value=at(r)) for n, r in enumerate(into)]
     assert text(*start, loop(j, 256, *fold), *end).count("x16 register") == 8
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "works", "accumulators"),
+    [
+        (BinOp.add, DType.s32, False, 4),
+        (BinOp.max, DType.f32, True, 4),
+        (BinOp.max, DType.f32, False, 8),  # they wait for each other
+        (BinOp.add, DType.f32, True, 8),  # rounding depends on the order
+        (BinOp.mul, DType.s32, False, 8),
+    ],
+)
+def test_four_folds_side_by_side_hide_their_latencies(op: BinOp, dtype: DType, works: bool, accumulators: int) -> None:
+    into = [Tensor(f"r{n}", dtype, (), (), Scope.register) for n in range(4)]
+    source = X if dtype is DType.f32 else S4096
+    start = [s for r in into for s in (Alloc(r), put(r, value=at(source, 0)))]
+    other = [put(Y, add(j, n * 128), value=at(X, add(j, n * 128))) for n in range(4)]
+    fold = [put(r, value=binary(op, at(r), at(source, add(j, n * 128)))) for n, r in enumerate(into)]
+    end = [put(Y, 1000 + n, value=cast(at(r), DType.f32)) for n, r in enumerate(into)]
+    assert text(*start, loop(j, 128, *other * works, *fold), *end).count("x16 register") == accumulators
 
 
 def test_reduction_into_a_register_and_a_store_of_the_same_values() -> None:

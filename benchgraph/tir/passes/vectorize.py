@@ -80,10 +80,22 @@ def _vectors(loop: Loop, lanes: int, taken: set[str]) -> Stmt:
 
 
 def _copies(loop: Loop, vectors: int | None) -> int:
-    """How many independent accumulators hide the latency of the reduction."""
+    """How many independent accumulators hide the latency of the reduction.
+
+    One where several folds side by side hide it already: of integers, whose sums take a cycle, and of anything beside other work. But sums
+    of floats keep theirs, since they depend on the order.
+    """
     if not loop.reductions or vectors is None or vectors < ACCUMULATORS:
         return 1
+    if len(loop.reductions) >= ACCUMULATORS and all(_hides(loop, r) for r in loop.reductions):
+        return 1
     return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= MAX_LIVE_ACCUMULATORS else 2
+
+
+def _hides(loop: Loop, r: Reduction) -> bool:
+    if r.store.tensor.dtype.is_float:
+        return r.op in (BinOp.min, BinOp.max) and len(loop.stmts) >= 2 * len(loop.reductions)
+    return r.op is not BinOp.mul
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> Tensor:
