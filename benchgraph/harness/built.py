@@ -16,6 +16,7 @@ from benchgraph.harness.contenders import Contender
 from benchgraph.harness.cut import compile_all
 from benchgraph.harness.phases import phase
 from benchgraph.harness.streams import Streams
+from benchgraph.library.compile_jobs import settle
 from benchgraph.library.protocol import Bound, Chain, Compiled, Library
 from benchgraph.partition.ir import Partition
 
@@ -51,6 +52,8 @@ def build(graph: Graph, contender: Contender, partitions: tuple[Partition, ...],
     """Compile once; for the inputs of each stream lay out the values between partitions, and bind. Nothing is executed."""
     library = contender.library
     compiled = compile_all(partitions, library, contender.side.policy)
+    with phase("compile"):
+        settle()
     streams = [_bind(graph, partitions, compiled, each) for each in inputs]
     calls = [_call(library, *each) for each in zip(partitions, compiled, streams[0], strict=True)]
     alone = tuple(_work(library, [[s[i]] for s in streams]) for i in range(len(partitions)))

@@ -5,8 +5,8 @@ Threads would gain nothing: llvmlite lets one at a time into LLVM, and Python ho
 A worker compiles and sends the object; this process links it, puts it on disk, and says in the log what was compiled, in the order of the
 partitions. What a worker has not compiled, because it died or because there is an error to be raised, this process compiles itself, so
 errors are those of `compile_partition`. It compiles everything itself with one thread or one partition, where all others are on disk,
-where stages are shown or dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread has the workers, and while the workers'
-start is not worth it (WORTH).
+where stages are shown or dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread has the workers, while their start is not
+worth it (WORTH), and until they have started, which nobody waits for but who is about to measure (`settle`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from benchgraph.core.record import is_recorded
 from benchgraph.core.remarks import remark
 from benchgraph.core.target import Target, current
 from benchgraph.core.undisturbed import undisturbed
-from benchgraph.library.compile_worker import Answer, Batch, Ready, Tickets, Worker
+from benchgraph.library.compile_worker import Answer, Batch, Ready, State, Tickets, Worker
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.disk import store
 from benchgraph.runtime.executable import Executable
 
 # Partitions that this process was asked for, in graphs of several, when it starts workers; BENCHGRAPH_COMPILE_JOBS=N starts them at once.
 # A start takes 0.45 s, a single op of MLP_2 or MHA_1 21 to 27 ms: by then a worker costs no more than it could have saved, so whatever
-# comes, it takes at most twice the time of who knows it beforehand. A graph that is compiled before the worker is ready gains nothing.
+# comes, it takes at most twice the time of who knows it beforehand. A graph that is compiled before the worker is ready gains nothing,
+# nor does it wait.
 #
 # Two CPUs of a Cascade Lake server at moments when nobody else used them, a worker ready, disk cache off, min and median of 5 in turns, ms
 # for list(compile_partitions(...)) under override(compile_jobs=1) and 2: MLP_2, 10 single ops 211 266 and 135 148, 5 partitions of post_ops
@@ -70,6 +71,12 @@ def compile_partitions(partitions: Sequence[Partition], target: Target | None = 
             made[o] = o.make()
         yield made[o]
     yield from (compile_partition(p, target) for p in islice(partitions, len(orders), None))
+
+
+def settle() -> None:
+    """Wait for processes that are starting to compile for this one, so that they do not disturb what is measured next."""
+    if _crew is not None:
+        _crew.settle()
 
 
 def _jobs(target: Target | None) -> int:
@@ -105,10 +112,7 @@ class Crew:
 
     @undisturbed()
     def make(self, orders: Sequence[Order], jobs: int) -> Made:
-        """Compile them on so many processes, this one included. What is missing is for the caller to compile, in order.
-
-        When it returns, every worker waits: none disturbs what the caller measures next.
-        """
+        """Compile them on so many processes, this one included. What is missing is for the caller to compile, in order."""
         made: Made = {}
         if not self._lock.acquire(blocking=False):
             return made
@@ -126,6 +130,11 @@ class Crew:
             raise
         finally:
             self._lock.release()
+
+    def settle(self) -> None:
+        """Wait for workers that are starting."""
+        with self._lock:
+            _Shift(self, self.workers, ()).settle()
 
     def _staff(self, orders: int, jobs: int) -> list[Worker]:
         """Workers for so many orders, started if they are not there."""
@@ -173,14 +182,20 @@ class _Shift:
         """All, but what could not be compiled, and what comes after that."""
         self.crew.tickets.issue(len(self.orders))
         for worker in self.staff:
-            if worker.is_free:
+            if worker.state is State.free:
                 worker.give(self.batch)
+        self._hear(0.0)
         while (ticket := self.crew.tickets.draw()) is not None:
             self._keep(ticket, self.orders[ticket].make)
             self._hear(0.0)
-        while any(not worker.is_free for worker in self.staff):
+        while any(worker.state is State.busy for worker in self.staff):
             self._hear(SILENCE_S)
         return self.made
+
+    def settle(self) -> None:
+        """Until nobody is starting."""
+        while any(worker.state is not State.free for worker in self.staff):
+            self._hear(SILENCE_S)
 
     def _keep(self, ticket: int, make: Callable[[], Executable]) -> None:
         """After an error no more is begun: all that comes before has been, since tickets are drawn in order."""
@@ -191,9 +206,9 @@ class _Shift:
 
     def _hear(self, timeout: float) -> None:
         """What workers have to say; give up those who have said nothing for so long, in seconds, unless it is 0."""
-        busy = [worker for worker in self.staff if not worker.is_free]
-        heard = wait([worker.pipe for worker in busy], timeout)
-        for worker in busy:
+        unheard = [worker for worker in self.staff if worker.state is not State.free]
+        heard = wait([worker.pipe for worker in unheard], timeout)
+        for worker in unheard:
             if worker.pipe in heard:
                 self._attend(worker)
             elif timeout and not heard:
@@ -206,10 +221,10 @@ class _Shift:
             self._lose(worker, worker.fate())
             return
         if isinstance(said, Ready):
-            if said.is_same:
-                worker.give(self.batch)
-            else:
+            if not said.is_same:
                 self._lose(worker, "found other source files than this one has read")
+            elif self.orders:
+                worker.give(self.batch)
         elif isinstance(said, Answer):
             for text in said.remarks:
                 remark(text)

@@ -27,6 +27,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from multiprocessing.connection import Connection, Pipe
 from queue import SimpleQueue
 from subprocess import DEVNULL, Popen, TimeoutExpired
@@ -116,12 +117,20 @@ def _drawn(outlet: int) -> int | None:
 # ---- the parent's end ------------------------------------------------------------------------------------------------
 
 
+class State(Enum):
+    """Of a worker, as far as it has been heard. free: it waits for a batch; busy: it has one."""
+
+    starting = "starting"
+    free = "free"
+    busy = "busy"
+
+
 class Worker:
-    """A process. is_free: it waits for a batch; until it is ready it does not, but can be given the first one."""
+    """A process."""
 
     def __init__(self, tickets: Tickets) -> None:
         """Raises OSError when the system lets none start."""
-        self.is_free = False
+        self.state = State.starting
         self.pipe, theirs = Pipe()
         arguments = f"{theirs.fileno()}, {tickets.outlet}, {benchgraph.LOADED_NS}"
         try:
@@ -144,7 +153,7 @@ class Worker:
 
     def give(self, batch: Batch) -> None:
         """Have it draw tickets of a batch."""
-        self.is_free = False
+        self.state = State.busy
         with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `receive` will find
             self.pipe.send(batch)
 
@@ -154,7 +163,8 @@ class Worker:
             said: Message = self.pipe.recv()
         except OSError as bad:
             raise EOFError from bad
-        self.is_free = not isinstance(said, Answer)
+        if not isinstance(said, Answer):
+            self.state = State.free
         return said
 
     def fate(self) -> str:

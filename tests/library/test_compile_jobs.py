@@ -24,9 +24,13 @@ from benchgraph.core.record import recorded
 from benchgraph.core.remarks import collected
 from benchgraph.core.tensor import LayoutType
 from benchgraph.graph import GraphBuilder
+from benchgraph.harness.buffers import allocate
+from benchgraph.harness.built import build
+from benchgraph.harness.contenders import Contender
+from benchgraph.harness.knobs import Side
 from benchgraph.library import compile_jobs
-from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew
-from benchgraph.library.compile_worker import Answer, Tickets
+from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew, settle
+from benchgraph.library.compile_worker import Answer, State, Tickets
 from benchgraph.library.ours import Benchgraph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
@@ -123,11 +127,23 @@ def until(what: Callable[[], bool]) -> None:
 @pytest.fixture
 def worker() -> int:
     """The process of a worker that waits for work."""
+    return started()
+
+
+def started() -> int:
+    """The process of one that has started."""
     if not crew().workers:
-        list(compile_partitions(work()))
+        list(compile_partitions(little()))
+    settle()
     (found,) = crew().workers
-    assert found.is_free
+    assert found.state is State.free
     return found.pid
+
+
+def has_answered() -> bool:
+    """Whether the worker has said something that nobody has heard, if it has work."""
+    (found,) = crew().workers
+    return found.state is not State.busy or found.pipe.poll()
 
 
 @dataclass
@@ -135,7 +151,7 @@ class Watch:
     """Who compiled, in the order of results; meanwhile: done by this process while it has the first partition."""
 
     told: list[str] = field(default_factory=list)
-    meanwhile: Callable[[], None] = lambda: until(lambda: crew().workers[0].pipe.poll())  # the worker has answered
+    meanwhile: Callable[[], None] = lambda: until(has_answered)
 
 
 @pytest.fixture
@@ -178,7 +194,7 @@ def test_they_give_what_one_process_gives(worker: int, watch: Watch) -> None:
     want = alone(parts)
     watch.told.clear()
     got = list(compile_partitions(parts))
-    assert set(watch.told) == {"here", "there"}
+    assert "there" in watch.told
     assert len(watch.told) == len(got) == len(want) == 5
     assert any(e.module.init for e in got)
     assert any(d is not None for e in got for d in e.signature.literals)
@@ -298,8 +314,7 @@ def test_after_an_error_no_more_is_begun(fresh: None, watch: Watch) -> None:
 
 def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> None:
     watch.told.append("here")  # the start is not what is looked at
-    want = list(compile_partitions(little()))
-    (pid,) = pids_of_workers()
+    pid, want = started(), alone(little())
     os.kill(pid, signal.SIGSTOP)
 
     def kill() -> None:
@@ -318,12 +333,30 @@ def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> Non
     assert not pids_of_workers(), "it was replaced"
 
 
+def test_nobody_waits_for_a_worker_that_starts_but_who_is_about_to_measure(fresh: None, watch: Watch) -> None:
+    watch.told.append("here")
+    list(compile_partitions(little()[:2]))
+    (found,) = crew().workers
+    os.kill(found.pid, signal.SIGSTOP)
+    if found.pipe.poll():
+        settle()  # it was quick
+    else:
+        assert len(list(compile_partitions(little()))) == 3
+        assert found.state is State.starting
+    assert set(watch.told) == {"here"}
+    os.kill(found.pid, signal.SIGCONT)
+    case = Path(__file__).parent.parent.parent / "inputs" / "graph" / "mlp.json"
+    graph = benchgraph.graph.load(case)
+    side = Side("benchgraph", "fused", "fused")
+    build(graph, Contender(side, Benchgraph()), partitions(graph, Policy.fused), [{t.id: allocate(t) for t in graph.inputs}])
+    assert found.state is State.free
+
+
 def test_a_worker_that_is_silent_is_given_up(fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    list(compile_partitions(little()))
-    (pid,) = pids_of_workers()
+    watch.told.append("here")
+    pid = started()
     monkeypatch.setattr(compile_jobs, "SILENCE_S", 0.05)
     os.kill(pid, signal.SIGSTOP)
-    watch.told.append("here")
     with collected() as remarks:
         assert len(list(compile_partitions(little()))) == 3
     assert remarks == ["a process that compiled partitions was silent for 0.05 s: what it had is compiled by this one"]
@@ -336,6 +369,7 @@ def test_a_worker_of_other_sources_is_not_used(fresh: None, watch: Watch, monkey
     watch.told.append("here")
     with collected() as remarks:
         assert len(list(compile_partitions(little()))) == 3
+        settle()
     assert set(watch.told) == {"here"}
     assert remarks == [
         "a process that compiled partitions found other source files than this one has read: what it had is compiled by this one"
@@ -352,8 +386,7 @@ def test_where_no_process_can_be_started_one_remark_says_so(fresh: None, monkeyp
 
 def test_an_interrupt_ends_the_workers_and_does_not_reach_them_otherwise(fresh: None, watch: Watch) -> None:
     watch.told.append("here")
-    list(compile_partitions(little()))
-    (pid,) = pids_of_workers()
+    pid = started()
     os.kill(pid, signal.SIGINT)
     list(compile_partitions(little()))
     assert pids_of_workers() == [pid]
@@ -372,10 +405,8 @@ def test_an_interrupt_ends_the_workers_and_does_not_reach_them_otherwise(fresh: 
 
 KILLED = """
 import os, signal
-from benchgraph.library.compile_jobs import compile_partitions, crew
-from tests.library.test_compile_jobs import little
-list(compile_partitions(little()))
-print(crew().workers[0].pid, flush=True)
+from tests.library.test_compile_jobs import started
+print(started(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -443,7 +474,7 @@ def made_up(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     class MadeUp:
         def __init__(self, tickets: object) -> None:
-            self.is_free = True
+            self.state = State.free
 
         def kill(self) -> None:
             pass
