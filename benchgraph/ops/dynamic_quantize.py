@@ -16,11 +16,11 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.quantize import QTYPES, axis_of, is_nearest
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.strategies import filling, pointwise
 
-_QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
 _INTEGERS = (DType.u8, DType.s8)
 _PACKED = (DType.s4, DType.u4)
@@ -37,18 +37,11 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
             case "per_group":
                 normalize.expect_shape(name, t, _groups(attrs, src), f"while src {src} has groups {attrs.integers('group_shape')}")
             case "per_channel" if t.elements != 1 or name == "scales":
-                channels = src[_axis(attrs, src)]
+                channels = src[axis_of(attrs, src)]
                 normalize.expect_shape(name, t, (channels,), f"while axis {attrs.integer('axis')} of src {src} has {channels} channels")
             case _ if t.elements != 1:
                 raise InvalidShape(f"{name} has shape {t.shape} for qtype {attrs.get('qtype')}", fix=f"give {name} the shape (1,)")
     return (src,)
-
-
-def _axis(attrs: Attrs, src: Shape) -> int:
-    axis = attrs.integer("axis")
-    if not -len(src) <= axis < len(src):
-        raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
-    return axis % len(src)
 
 
 def _groups(attrs: Attrs, src: Shape) -> Shape:
@@ -92,19 +85,11 @@ def _check_qtype(attrs: Attrs, known: tuple[str, ...]) -> str:
     return ""
 
 
-def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return _check_qtype(attrs, _QTYPES)
-
-
-def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return _check_qtype(attrs, (*_QTYPES, "per_group"))
-
-
 def _beside(call: Call, of: Shape) -> Shape:
     """The shape in which scales or zps of shape `of` broadcast against src; not for groups."""
     src = call.ins[0].shape
     is_one = all(d == 1 for d in of)
-    return () if is_one else (*of, *(1,) * (len(src) - 1 - _axis(call.attrs, src)))
+    return () if is_one else (*of, *(1,) * (len(src) - 1 - axis_of(call.attrs, src)))
 
 
 def _split(call: Call) -> tuple[Shape, Shape]:
@@ -173,13 +158,6 @@ def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Numbers that cover the integer range and more on both sides, where they saturate."""
     low, high = call.outs[0].dtype.range
     return fills.uniform((low - 16) * SCALE, (high + 16) * SCALE)(call, port, rng)
-
-
-def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
-    dst, (low, high) = real(outs[0]), call.outs[0].dtype.range
-    gap = np.abs(dst - np.clip(_steps(call, ins), low, high))
-    return bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst)) & (gap <= 0.5 + 256 * (rtol + DType.f32.eps))))
 
 
 # ---- DynamicDequantize -----------------------------------------------------------------------------------------------
@@ -292,10 +270,10 @@ SPECS = (
         zero_limit=lambda call: 0.80,
         domain=fills.per_port(_over_the_range, _SCALES, _small_zps),
         samples=_quantize_samples(),
-        laws=(Law("in range, and at most half a step from src", _is_nearest),),
+        laws=(is_nearest(_steps),),
         converts=True,
         refit=refit,
-        check=_check_quantize,
+        check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, QTYPES),
         decompose=_decompose_quantize,
     ),
     OpSpec(
@@ -317,7 +295,7 @@ SPECS = (
         laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
         converts=True,
         refit=refit,
-        check=_check_dequantize,
+        check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, (*QTYPES, "per_group")),
         decompose=_decompose_dequantize,
     ),
 )

@@ -9,6 +9,7 @@ OC/groups axis, in oneDNN's inputs: `groups` times as many as the axis is long. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle, islice
 
 import numpy as np
@@ -20,13 +21,13 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.ops.strategies.noise import Noise
 
 QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
 _F8 = (DType.f8_e5m2, DType.f8_e4m3)
-_QTYPES = ("per_tensor", "per_channel")
+QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {
     "qtype": Attr("string", default="per_tensor"),
     "axis": Attr("s64", default=1),
@@ -39,27 +40,28 @@ def _is_per_channel(attrs: Attrs) -> bool:
     return attrs.get("qtype") == "per_channel"
 
 
-def _axis(attrs: Attrs, rank: int) -> int:
-    return attrs.integer("axis") % rank
+def axis_of(attrs: Attrs, src: Shape) -> int:
+    """The axis of the channels. Raises InvalidShape."""
+    axis = attrs.integer("axis")
+    if not -len(src) <= axis < len(src):
+        raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
+    return axis % len(src)
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
     if not _is_per_channel(attrs):
         return (src,)
-    axis, count = attrs.integer("axis"), len(attrs.reals("scales"))
-    if not -len(src) <= axis < len(src):
-        raise InvalidShape(f"axis {axis} is out of range for src {src}", fix="let axis name a dim of src")
-    if src[axis] != count and not _scale_groups(attrs, src):
-        raise InvalidShape(
-            f"there are {count} scales, but axis {axis} of src {src} has {src[axis]} channels", fix="give one scale per channel"
-        )
+    channels, count = src[axis_of(attrs, src)], len(attrs.reals("scales"))
+    if channels != count and not _scale_groups(attrs, src):
+        what = f"there are {count} scales, but axis {attrs.integer('axis')} of src {src} has {channels} channels"
+        raise InvalidShape(what, fix="give one scale per channel")
     return (src,)
 
 
 def _scale_groups(attrs: Attrs, src: Shape) -> tuple[int, int] | None:
     """(groups, axis of the input channels) when the scales are for src as the weights of a grouped ConvTranspose, else None."""
-    rank, axis = len(src), _axis(attrs, len(src))
+    rank, axis = len(src), axis_of(attrs, src)
     if not src[axis]:
         return None
     groups, rest = divmod(len(attrs.reals("scales")), src[axis])
@@ -83,7 +85,7 @@ def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[
 
 def _check(attrs: Attrs, quantized: DType) -> str:
     qtype, scales, zps = attrs.string("qtype"), len(attrs.reals("scales")), len(attrs.reals("zps"))
-    if qtype not in _QTYPES:
+    if qtype not in QTYPES:
         return f"attribute 'qtype' is '{qtype}'; choose per_tensor or per_channel"
     if qtype == "per_tensor" and scales != 1:
         return f"attribute 'scales' has {scales} values for qtype per_tensor; give it exactly one"
@@ -99,7 +101,7 @@ def _constant(attrs: Attrs, values: tuple[float, ...], src: Shape) -> Reals:
     numbers, rank = np.asarray(values, dtype=np.float64), len(src)
     if not _is_per_channel(attrs):
         return np.asarray(numbers[0])
-    axis = _axis(attrs, rank)
+    axis = axis_of(attrs, src)
     if len(values) == src[axis]:
         return numbers.reshape((-1,) + (1,) * (rank - 1 - axis))
     found = _scale_groups(attrs, src)
@@ -125,11 +127,15 @@ REACH = 64.0  # steps that random numbers go up to
 # ---- Quantize --------------------------------------------------------------------------------------------------------
 
 
+def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
+    """src in units of its scale, the zero point added."""
+    zps = _zps(call.attrs, ins[0].shape)
+    scaled = real(ins[0]) / _scales(call.attrs, ins[0].shape)
+    return real(scaled if zps is None else scaled + zps)
+
+
 def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    src = real(ins[0])
-    zps = _zps(call.attrs, src.shape)
-    scaled = src / _scales(call.attrs, src.shape)
-    return (convert(np.asarray(scaled if zps is None else scaled + zps), call.outs[0].dtype),)
+    return (convert(_steps(call, ins), call.outs[0].dtype),)
 
 
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -165,16 +171,18 @@ def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.rounded((steps if zps is None else steps - zps) * _scales(call.attrs, t.shape), t.dtype)
 
 
-def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+def is_nearest(steps_of: Callable[[Call, tuple[Array, ...]], Reals]) -> Law:
     """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
-    src, dst, dtype = real(ins[0]), real(outs[0]), call.outs[0].dtype
-    zps, scales = _zps(call.attrs, src.shape), _scales(call.attrs, src.shape)
-    steps = src / scales + (0.0 if zps is None else zps)
-    if dtype in _F8:
-        return bool(np.all(np.abs(dst - steps) <= (0.5 * dtype.eps + rtol) * np.abs(steps) + 2.0**-9))
-    low, high = dtype.range
-    gap = np.abs(dst - np.clip(steps, low, high))
-    return bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst)) & (gap <= 0.5 + 256 * (rtol + DType.f32.eps))))
+
+    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        steps, dst, dtype = steps_of(call, ins), real(outs[0]), call.outs[0].dtype
+        if dtype in _F8:
+            return bool(np.all(np.abs(dst - steps) <= (0.5 * dtype.eps + rtol) * np.abs(steps) + 2.0**-9))
+        low, high = dtype.range
+        gap = np.abs(dst - np.clip(steps, low, high))
+        return bool(np.all((dst >= low) & (dst <= high) & (dst == np.rint(dst)) & (gap <= 0.5 + 256 * (rtol + DType.f32.eps))))
+
+    return Law("in range, and at most half a step from src", holds)
 
 
 # ---- Dequantize ------------------------------------------------------------------------------------------------------
@@ -201,14 +209,6 @@ def _steps_are_scales(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...
     zps = _zps(call.attrs, src.shape)
     back = dst / _scales(call.attrs, src.shape) + (0.0 if zps is None else zps)
     return near(back, src, 4 * (rtol + DType.f32.eps))
-
-
-def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return _check(attrs, out_dtypes[0])
-
-
-def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return _check(attrs, ins[0][0])
 
 
 def _one(scale: float, *zps: int) -> Attrs:
@@ -248,10 +248,10 @@ SPECS = (
         zero_limit=lambda call: 0.80,
         domain=_over_the_range,
         samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
-        laws=(Law("in range, and at most half a step from src", _is_nearest),),
+        laws=(is_nearest(_steps),),
         converts=True,
         refit=refit,
-        check=_check_quantize,
+        check=lambda attrs, ins, out_dtypes: _check(attrs, out_dtypes[0]),
         decompose=_decompose_quantize,
     ),
     OpSpec(
@@ -272,7 +272,7 @@ SPECS = (
         laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
         converts=True,
         refit=refit,
-        check=_check_dequantize,
+        check=lambda attrs, ins, out_dtypes: _check(attrs, ins[0][0]),
         decompose=_decompose_dequantize,
     ),
 )
