@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import benchgraph
 
@@ -96,3 +99,13 @@ def test_drivers_and_reports_are_not_imported_by_name() -> None:
 def test_llvmlite_stays_in_codegen_and_runtime() -> None:
     outside = [p for room, p in files() if room not in ("codegen", "runtime")]
     assert not [str(p) for p in outside if "import llvmlite" in p.read_text() or "from llvmlite" in p.read_text()]
+
+
+def test_the_reading_order_names_files_as_long_as_it_says() -> None:
+    """docs/architecture.md, In one day."""
+    text = (ROOT.parent / "docs" / "architecture.md").read_text().partition("## In one day")[2].partition("\n## ")[0]
+    lines = [line.split("|") for line in text.splitlines() if ".py`" in line]
+    for _, what, files, said, _ in lines:
+        found = sum(len((ROOT / name).read_text().splitlines()) for name in re.findall("`(.*?)`", files))
+        assert found == pytest.approx(int(said), rel=0.2), what
+    assert len(lines) >= 8
