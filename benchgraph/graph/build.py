@@ -18,7 +18,7 @@ from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_str
 from benchgraph.graph.check import validate
 from benchgraph.graph.infer import infer_outputs
 from benchgraph.graph.ir import END, Graph, Op
-from benchgraph.ops.spec import OpSpec, Port, Sample
+from benchgraph.ops.spec import OpSpec, Sample, port_of
 
 
 class GraphBuilder:
@@ -99,18 +99,12 @@ def sample_graph(spec: OpSpec, sample: Sample) -> Graph:
     return b.graph()
 
 
-def _port(ports: tuple[Port, ...], i: int) -> Port | None:
-    """The port of the i-th operand; the last one repeats in variadic ops."""
-    return ports[min(i, len(ports) - 1)] if ports else None
-
-
 def _inferred_dtype(row: OpSpec, ins: tuple[LogicalTensor, ...], i: int) -> DType:
     """The dtype of output i: that of an input with the same type variable, else the only one allowed, else the first input's."""
-    port = _port(row.outputs, i)
-    allowed = row.types.get(port.type, ()) if port is not None else ()
+    variable = port_of(row.outputs, i).type if row.outputs else ""
+    allowed = row.types.get(variable, ())
     for n, t in enumerate(ins):
-        source = _port(row.inputs, n)
-        if source is not None and port is not None and source.type == port.type:
+        if row.inputs and port_of(row.inputs, n).type == variable:
             return t.dtype
     if len(allowed) == 1:
         return allowed[0]

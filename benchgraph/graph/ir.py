@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.errors import InvalidGraph, InvalidGraphOp
+from benchgraph.core.errors import InvalidArguments, InvalidGraph, InvalidGraphOp
 from benchgraph.core.tensor import LogicalTensor
 
 
@@ -126,13 +126,23 @@ class Graph:
                 raise InvalidGraphOp(f"op id {op.id} is used twice", where=op.label, fix="give every op its own id")
             seen.add(op.id)
 
+    def check_has(self, tensor: int) -> None:
+        """Raises InvalidArguments for the id of a tensor that the graph does not have."""
+        if tensor not in self.tensors:
+            known = ", ".join(map(str, sorted(self.tensors)))
+            raise InvalidArguments("there is no such tensor", where=f"tensor {tensor}", fix=f"the graph has {known}")
+
     def with_tensors(self, changed: dict[int, LogicalTensor]) -> Graph:
         """The graph with these logical tensors exchanged, by id, wherever they occur."""
+        return self.mapped(lambda t: changed.get(t.id, t))
 
-        def swap(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
-            return tuple(changed.get(t.id, t) for t in ts)
+    def mapped(self, change: Callable[[LogicalTensor], LogicalTensor]) -> Graph:
+        """The graph with every logical tensor changed, wherever it occurs."""
 
-        return replace(self, ops=tuple(replace(op, inputs=swap(op.inputs), outputs=swap(op.outputs)) for op in self.ops))
+        def each(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
+            return tuple(map(change, ts))
+
+        return replace(self, ops=tuple(replace(op, inputs=each(op.inputs), outputs=each(op.outputs)) for op in self.ops))
 
 
 END = "End"  # marks its input as leaving the graph; the one kind whose meaning is the graph's, not an op's

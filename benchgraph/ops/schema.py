@@ -13,7 +13,7 @@ from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample
+from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample, port_of
 
 
 def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
@@ -62,7 +62,7 @@ def call_of(row: OpSpec, sample: Sample) -> Call:
     attrs = fill_defaults(row, sample.attrs)
     dtypes = sample.dtypes or (DType.f32,) * len(sample.shapes)
     ins = tuple(TensorType(dtype, shape) for dtype, shape in zip(dtypes, sample.shapes, strict=True))
-    bound = {_port(row.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
+    bound = {port_of(row.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
     outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.outputs[: _least_outputs(row)])
     shapes = row.infer(attrs, ins)
     return Call(row.kind, attrs, ins, tuple(TensorType(dtype, shape) for dtype, shape in zip(outs, shapes, strict=False)))
@@ -77,10 +77,6 @@ def _least_outputs(row: OpSpec) -> int:
     if row.variadic_outputs is not None:
         return row.variadic_outputs[0]
     return min(row.num_outputs, default=len(row.outputs))
-
-
-def _port(ports: tuple[Port, ...], index: int) -> Port:
-    return ports[min(index, len(ports) - 1)]
 
 
 def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple[int, int] | None, got: int, side: str) -> None:
@@ -104,7 +100,7 @@ def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...
     Tensors of one variadic port that differ are legal in oneDNN's schema, but nothing implements them.
     """
     for index, dtype in enumerate(dtypes):
-        port = _port(ports, index)
+        port = port_of(ports, index)
         label = f"{side} {port.name if len(dtypes) <= len(ports) else index}"
         allowed = row.types.get(port.type)
         if not allowed:

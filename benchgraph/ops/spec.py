@@ -71,6 +71,11 @@ class Port:
     type: str = "T"
 
 
+def port_of(ports: tuple[Port, ...], position: int) -> Port:
+    """The port of an operand; the last one repeats."""
+    return ports[min(position, len(ports) - 1)]
+
+
 @dataclass(frozen=True)
 class Attr:
     """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent."""

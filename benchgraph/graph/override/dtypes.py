@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidDataType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.ops.spec import F
+from benchgraph.ops.spec import F, port_of
 
 
 def with_dtype(graph: Graph, dtype: DType) -> Graph:
@@ -35,9 +35,7 @@ def with_dtype(graph: Graph, dtype: DType) -> Graph:
 def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
     """The graph with other dtypes for these tensors, by id. Raises what the op table has against it."""
     for id, dtype in dtypes.items():
-        if id not in graph.tensors:
-            known = ", ".join(map(str, sorted(graph.tensors)))
-            raise InvalidArguments("there is no such tensor", where=f"tensor {id}", fix=f"the graph has {known}")
+        graph.check_has(id)
         if dtype is DType.undef:
             raise InvalidDataType("dtype undef", where=f"tensor {id}", fix="name a dtype, or leave the tensor out")
     return _retyped(graph, dtypes)
@@ -46,15 +44,10 @@ def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
 def _uses(kind: str, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, ...]) -> list[tuple[LogicalTensor, bool]]:
     """Each tensor of an op, and whether its port takes every float type."""
     row = ops.spec(kind)
-    ports = [(row.inputs[min(i, len(row.inputs) - 1)], t) for i, t in enumerate(ins)]
-    ports += [(row.outputs[min(i, len(row.outputs) - 1)], t) for i, t in enumerate(outs)]
+    ports = [(port_of(side, i), t) for side, ts in ((row.inputs, ins), (row.outputs, outs)) for i, t in enumerate(ts)]
     return [(t, set(F) <= set(row.types.get(port.type) or F)) for port, t in ports]
 
 
 def _retyped(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
     """The graph with these dtypes at every occurrence of the tensors."""
-
-    def swap(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
-        return tuple(replace(t, dtype=dtypes.get(t.id, t.dtype)) for t in ts)
-
-    return replace(graph, ops=tuple(replace(op, inputs=swap(op.inputs), outputs=swap(op.outputs)) for op in graph.ops))
+    return graph.mapped(lambda t: replace(t, dtype=dtypes.get(t.id, t.dtype)))
