@@ -14,30 +14,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
-from benchgraph.ops import fills
+from benchgraph.ops import fills, pool
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.pool import (
-    ATTRS,
-    DILATED,
-    DILATIONS,
-    EXCLUDE_PAD,
-    GEOMETRIES,
-    channels_back,
-    channels_second,
-    check,
-    coverage,
-    divisors,
-    fill_apart,
-    held_by_windows,
-    infer,
-    kernel,
-    padded,
-    pool_windows,
-    reciprocal,
-    tap_slices,
-    under,
-    volume,
-)
+from benchgraph.ops.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
@@ -53,7 +32,7 @@ SRC, DIFF_DST, LARGEST, FIRST = range(4)  # what the windows of MaxPoolBackward 
 
 def _fits(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
     """Raises InvalidShape when diff_dst is not what pooling a src of this shape gives, rounding up or down."""
-    allowed = dict.fromkeys(infer(attrs.updated(rounding_type=how), (src,))[0] for how in ("floor", "ceil"))
+    allowed = dict.fromkeys(pool.infer(attrs.updated(rounding_type=how), (src,))[0] for how in ("floor", "ceil"))
     if diff_dst.shape not in allowed:
         what = f"diff_dst {diff_dst.shape} is not the shape that pooling a src of {src.shape} gives"
         raise InvalidShape(what, fix=f"give it {' or '.join(map(str, allowed))}")
@@ -89,8 +68,8 @@ def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     shape = call.outs[0].shape
     w, spatial, diff_dst = pool_windows(call.attrs, shape), spatial_dims(call.attrs, shape), real(channels_second(call, ins[0]))
     count = diff_dst.shape[2:]
-    wide = padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
-    share = diff_dst / divisors(call.attrs, w, spatial, count)
+    wide = pool.padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
+    share = diff_dst / pool.divisors(call.attrs, w, spatial, count)
     for at in tap_slices(w, count):
         wide[at] += share
     return (_cropped(call, w, wide),)
@@ -99,7 +78,7 @@ def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     w, (src, diff_dst) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
     count = diff_dst.shape[2:]
-    wide = padded(src, w, count, nan)  # no comparison holds for it
+    wide = pool.padded(src, w, count, nan)  # no comparison holds for it
     best, taken = np.full(diff_dst.shape, -inf), np.full(diff_dst.shape, -1)
     for number, at in enumerate(tap_slices(w, count)):
         better = (wide[at] > best) | ((taken < 0) & (wide[at] == best))
@@ -139,7 +118,7 @@ def _window_above(call: Call, at: Indices, back: Indices, diff_dst: Shape) -> tu
 
 def _average_share(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
     place, _, when = _window_above(call, at, back, call.ins[0].shape)
-    return Tap(binary(BinOp.mul, src(0, place), reciprocal(call, call.outs[0].shape, place)), tuple(when))
+    return Tap(binary(BinOp.mul, src(0, place), pool.reciprocal(call, call.outs[0].shape, place)), tuple(when))
 
 
 def _number(call: Call, tap: Indices) -> Expr:
@@ -152,7 +131,7 @@ def _number(call: Call, tap: Indices) -> Expr:
 
 def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     """The number of the tap, if it has the largest element."""
-    found = under(call, at, tap, src)
+    found = pool.under(call, at, tap, src)
     return Tap(select(binary(BinOp.eq, found.value, src(LARGEST, at)), _number(call, tap), f32(inf)), found.when)
 
 
@@ -209,7 +188,7 @@ def _threshold(call: Call) -> float:
 
 def _uncovered(call: Call) -> float:
     """The share of src that no window holds."""
-    around, _ = coverage(call, call.outs[0].shape, call.ins[0].shape)
+    around, _ = pool.coverage(call, call.outs[0].shape, call.ins[0].shape)
     return 1.0 - prod(np.count_nonzero(held) / max(held.size, 1) for held in around)
 
 
@@ -219,13 +198,13 @@ def _not_largest(call: Call) -> float:
 
 
 def _dst(s: Sample) -> Shape:
-    (shape,) = infer(s.attrs, (TensorType(s.dtypes[0], s.shapes[0]),))
+    (shape,) = pool.infer(s.attrs, (TensorType(s.dtypes[0], s.shapes[0]),))
     return shape
 
 
 def _avg_samples() -> tuple[Sample, ...]:
     found = []
-    for i, s in enumerate(GEOMETRIES):
+    for i, s in enumerate(pool.GEOMETRIES):
         attrs = s.attrs.updated(exclude_pad=i % 2 == 0, src_shape=s.shapes[0])
         found.append(Sample((_dst(s),), attrs, s.dtypes, why=s.why))
     tensor = Sample((found[1].shapes[0], (4,)), found[1].attrs, (DType.f32, DType.s32), why="src_shape as attribute and as tensor")
@@ -234,7 +213,7 @@ def _avg_samples() -> tuple[Sample, ...]:
 
 def _max_samples() -> tuple[Sample, ...]:
     """A window without elements has nowhere to send its gradient, and no numerical derivative."""
-    whole = (s for s in (*GEOMETRIES, *DILATED) if "in the padding" not in s.why)
+    whole = (s for s in (*pool.GEOMETRIES, *pool.DILATED) if "in the padding" not in s.why)
     return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in whole)
 
 
@@ -253,7 +232,7 @@ SPECS = (
         inputs=(Port("diff_dst"), Port("src_shape", "T1")),
         outputs=(Port("diff_src"),),
         types={"T": F, "T1": (DType.s32,)},
-        attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS)},
+        attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS)},
         num_inputs=(1, 2),
         infer=_infer_avg,
         reference=_reference_avg,
@@ -264,7 +243,7 @@ SPECS = (
         domain=fills.MEAN_ONE,
         samples=_avg_samples(),
         laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
-        check=check,
+        check=pool.check,
         sure_zeros=_uncovered,
         gradient_of="AvgPool",
         shape_attr="src_shape",
@@ -275,17 +254,17 @@ SPECS = (
         role=Role.anchor,
         inputs=(Port("src"), Port("diff_dst")),
         outputs=(Port("diff_src"),),
-        attrs={**ATTRS, "dilations": DILATIONS},
+        attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
         infer=_infer_max,
         reference=_reference_max,
         flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
         threshold=_threshold,
         fill=_integers,
         zero_limit=lambda call: 0.99,
-        domain=fills.per_port(fill_apart, fills.MEAN_ONE),
+        domain=fills.per_port(pool.fill_apart, fills.MEAN_ONE),
         samples=_max_samples(),
         laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
-        check=check,
+        check=pool.check,
         sure_zeros=_not_largest,
         gradient_of="MaxPool",
         lower=Window(
@@ -293,7 +272,7 @@ SPECS = (
             BinOp.add,
             0.0,
             _share_of_largest,
-            before=((DIFF_DST, Window(kernel, BinOp.max, -inf, under)), (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest))),
+            before=((DIFF_DST, Window(kernel, BinOp.max, -inf, pool.under)), (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest))),
         ),
     ),
 )
