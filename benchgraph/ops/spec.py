@@ -258,80 +258,76 @@ Types: TypeAlias = tuple[TensorType, ...]
 Refit: TypeAlias = Callable[[Attrs, Types, Types, frozenset[str]], tuple[Attrs, tuple[Shape, ...]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OpSpec:
-    """One row.
+    """One row. What is left out is as in most rows: floats alone, exact, nothing special."""
 
-    kind: the JSON spelling. types: type variable -> allowed dtypes (empty: any, and every port its own). num_inputs, num_outputs: the
-    legal counts; (): as many as there are ports. variadic, variadic_outputs: (least, most) instead; the last port then repeats.
-    infer(attrs, ins) -> the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op
-    says nothing about them (Wildcard). Raises InvalidShape. reference: float64 in (integers and booleans stay what they are), float64
-    out, rounded only where the op itself rounds. flops(call): floating-point operations. threshold(call): the relative error allowed,
-    in units of eps(f32), the type that everything is computed in; 0 for what only picks or moves. fill(call, port): what mode C fills an
-    input with, benchdnn's strategy; call may say other dtypes than the op takes, those of quantised operands. domain(call, port, rng):
-    real numbers of the kind that the op meets in use, float64 or the port's integer type. zero_limit(call): the largest share of zeros
-    at which dst is to be trusted.
-    check(attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''.
-    converts: True for casts and (de)quantisation, which pre-process an operand of an anchor. product_kind: for a division, the kind that
-    multiplies by the reciprocal instead. gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the
-    numerical derivative of the forward reference by x. Ports of one name are one tensor; `src/dst` is what use_dst says.
-    sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything.
-    computes: what the op means to attention patterns. fills_quantised: an operand behind a Dequantize is filled as this op wants it.
-    is_homogeneous: scaling the first operand by a positive number scales dst, up to rounding, if both are floats.
-    least: dst is the larger of src and this number, None for any other op.
-    monotone: for each operand, whether dst rises (1) or falls (-1) with it (False is below True), 0 for one of which only the shape counts;
-    an op with a place rises with that. (): nothing is known.
-    factors: what an operand is filled with that stands beside a computed one; () for what `fill` says.
-    streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one.
-    shape_attr: the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place.
-    family: kinds of one family can stand in for each other on the same operands, '' for none; benchdnn's are binary and eltwise.
-    refit(attrs, old, new, named): what must follow when a user sets inputs or attributes: all attributes, and the shape of every input.
-    old, new: the inputs' types before and now; named: the inputs (by port name) and attributes that were set.
-    follows_fpmath: a math mode lets its f32 operands be rounded: products of matrices, and convolutions.
-    is_canonical: only with both `lower` and `decompose`: the call needs no decomposing; `lower` is for such calls only.
-    """
-
-    kind: str
+    kind: str  # the JSON spelling
     role: Role
-    inputs: tuple[Port, ...]
+
+    # ---- which graphs are legal
+    inputs: tuple[Port, ...]  # ports of one name are one tensor; `src/dst` is what use_dst says
     outputs: tuple[Port, ...]
+    num_inputs: tuple[int, ...] = ()  # the legal counts; (): as many as there are ports
+    num_outputs: tuple[int, ...] = ()
+    variadic: tuple[int, int] | None = None  # (least, most) instead; the last port then repeats
+    variadic_outputs: tuple[int, int] | None = None
+    types: dict[str, tuple[DType, ...]] = field(default_factory=lambda: {"T": F})  # by type variable; {}: any, and every port its own
+    attrs: dict[str, Attr] = field(default_factory=dict)
+    check: Check | None = None  # (attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''
+
+    # ---- what comes out, and what it costs
+    # infer(attrs, ins): the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op says
+    # nothing about them (Wildcard). Raises InvalidShape.
     infer: Infer
-    reference: Reference
-    flops: Callable[[Call], int]
+    shape_attr: str = ""  # the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place
+    reference: Reference  # float64 in (integers and booleans stay what they are), float64 out, rounded only where the op itself rounds
+    flops: Callable[[Call], int]  # floating-point operations
+
+    # ---- how exact it must be, on what data
+    # threshold(call): the relative error allowed, in units of eps(f32), the type that everything is computed in; 0 for picking and moving
+    threshold: Callable[[Call], float] = lambda call: 0.0
+    # fill(call, port): what mode C fills an input with, benchdnn's strategy; call may say other dtypes than the op takes, those of
+    # quantised operands
     fill: Strategy
-    domain: Domain
+    fills_quantised: bool = False  # an operand behind a Dequantize is filled as this op wants it
+    factors: tuple[float, ...] = ()  # what an operand is filled with that stands beside a computed one; () for what `fill` says
+    zero_limit: Callable[[Call], float] = lambda call: 0.30  # the largest share of zeros at which dst is to be trusted
+    # sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything
+    sure_zeros: Callable[[Call], float] = lambda call: 0.0
+    domain: Domain  # (call, port, rng): real numbers of the kind that the op meets in use, float64 or the port's integer type
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
-    types: dict[str, tuple[DType, ...]] = field(default_factory=lambda: {"T": F})
-    threshold: Callable[[Call], float] = lambda call: 0.0
-    zero_limit: Callable[[Call], float] = lambda call: 0.30
-    attrs: dict[str, Attr] = field(default_factory=dict)
-    num_inputs: tuple[int, ...] = ()
-    num_outputs: tuple[int, ...] = ()
-    variadic: tuple[int, int] | None = None
-    variadic_outputs: tuple[int, int] | None = None
-    converts: bool = False
-    product_kind: str = ""
+    # gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the numerical derivative of the forward
+    # reference by x
     gradient_of: str = ""
-    shape_attr: str = ""
-    family: str = ""
-    refit: Refit | None = None
-    is_product: bool = False
-    follows_fpmath: bool = False
-    is_homogeneous: bool = False
-    least: float | None = None
-    monotone: tuple[int, ...] = ()
-    commutative: bool = False
-    computes: Computes | None = None
-    fills_quantised: bool = False
-    factors: tuple[float, ...] = ()
-    sure_zeros: Callable[[Call], float] = lambda call: 0.0
-    streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
-    check: Check | None = None
+
+    # ---- how it is compiled
     lower: Lowering | None = None
     decompose: Decompose | None = None
-    is_canonical: Callable[[Call], bool] | None = None
-    unsupported: str = ""
+    is_canonical: Callable[[Call], bool] | None = None  # with both: the call needs no decomposing; `lower` is for such calls only
+    unsupported: str = ""  # with neither: the reason
+
+    # ---- what passes and displacement ask
+    computes: Computes | None = None  # what the op means to attention patterns
+    converts: bool = False  # casts and (de)quantisation, which pre-process an operand of an anchor
+    is_product: bool = False
+    product_kind: str = ""  # for a division, the kind that multiplies by the reciprocal instead
+    commutative: bool = False
+    is_homogeneous: bool = False  # scaling the first operand by a positive number scales dst, up to rounding, if both are floats
+    least: float | None = None  # dst is the larger of src and this number
+    # monotone: for each operand, whether dst rises (1) or falls (-1) with it (False is below True), 0 for one of which only the shape
+    # counts; an op with a place rises with that. (): nothing is known
+    monotone: tuple[int, ...] = ()
+    # streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one
+    streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
+    follows_fpmath: bool = False  # a math mode lets its f32 operands be rounded: products of matrices, and convolutions
+
+    # ---- what a user's changes to a graph ask
+    family: str = ""  # kinds of one family can stand in for each other on the same operands; benchdnn's are binary and eltwise
+    # refit(attrs, old, new, named): what must follow when a user sets inputs or attributes: all attributes, and the shape of every input.
+    # old, new: the inputs' types before and now; named: the inputs (by port name) and attributes that were set
+    refit: Refit | None = None
 
     @property
     def category(self) -> Category:
