@@ -16,7 +16,7 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_depthwise import is_depthwise
+from benchgraph.ops.conv_depthwise import is_depthwise, positions
 from benchgraph.ops.conv_problem import Problem, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import beside_channel, channel_axis
@@ -42,19 +42,14 @@ def forward_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices
     """dst[n, o, c] = sum over t, k of src[n, o*s + t*d, k] * wei[t, k, c]."""
     n, *o, c = at
     *t, k = over
-    return (n, *_positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (*t, k, c)
+    return (n, *positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (*t, k, c)
 
 
 def weights_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices, Indices]:
     """wei[t, k, c] = sum over n, o of src[n, o*s + t*d, k] * dst[n, o, c]."""
     *t, k, c = at
     n, *o = over
-    return (n, *_positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (n, *o, c)
-
-
-def _positions(p: Problem, o: Indices, t: Indices) -> Indices:
-    steps = zip(o, t, p.windows.strides, p.windows.dilations, strict=True)
-    return tuple(add(mul(window, stride), mul(tap, dilation)) for window, tap, stride, dilation in steps)
+    return (n, *positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (n, *o, c)
 
 
 def _channel(p: Problem, c: Expr, k: Expr) -> Expr:

@@ -27,7 +27,7 @@ def forward(problem: ProblemOf) -> Window:
 
     def tap(call: Call, at: Indices, t: Indices, src: Source) -> Tap:
         p, (n, o, c) = problem(call), _split(call.attrs, at)
-        position = _positions(p, o, t)
+        position = positions(p, o, t)
         weight = src(1, _weight(call.attrs, t, c))
         return Tap(product(src(0, _data(call.attrs, n, position, c)), weight), _inside(p, position))
 
@@ -57,14 +57,14 @@ def by_weights(problem: ProblemOf) -> Window:
     def tap(call: Call, at: Indices, over: Indices, src: Source) -> Tap:
         p, (n, *o) = problem(call), over
         t, c = (at[2:], at[0]) if has_kernel_last(call.attrs) else (at[:-2], at[-1])
-        position = _positions(p, tuple(o), t)
+        position = positions(p, tuple(o), t)
         gradient = src(1, _data(call.attrs, n, tuple(o), c))
         return Tap(product(src(0, _data(call.attrs, n, position, c)), gradient), _inside(p, position))
 
     return Window(taps=lambda call: problem(call).dst[:-1], op=BinOp.add, init=0.0, tap=tap)
 
 
-def _positions(p: Problem, o: Indices, t: Indices) -> Indices:
+def positions(p: Problem, o: Indices, t: Indices) -> Indices:
     """Where tap t of window o is in src."""
     w = p.windows
     steps = zip(o, t, w.strides, w.dilations, w.pads_begin, strict=True)
