@@ -13,12 +13,11 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.normalize import STATS, VARIANCES, Gradient, Rows
-from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis
+from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import norms
@@ -49,9 +48,7 @@ def _per_channel(call: Call) -> Shape:
 def _check_channels(attrs: Attrs, ins: tuple[TensorType, ...], names: tuple[str, ...]) -> Shape:
     """(C,), which is the shape of all inputs of these names. Raises InvalidShape."""
     src = ins[0].shape
-    if len(src) < 2:
-        raise InvalidShape(f"src {src} has rank {len(src)}", fix="batch normalisation takes rank 2 or more: batch and channel")
-    want = (src[channel_axis(attrs, len(src))],)
+    want = (channels_of(attrs, src, "src", "batch normalisation"),)
     for t, name in zip(ins[-len(names) :], names, strict=True):
         normalize.expect_shape(name, t, want, f"while src {src} has {want[0]} channels")
     return want

@@ -15,7 +15,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import near, real
-from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis
+from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis, channels_of
 from benchgraph.ops.spec import Array, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import pointwise, rows
@@ -23,9 +23,7 @@ from benchgraph.ops.strategies import pointwise, rows
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src, bias = ins[0].shape, ins[1].shape
-    if len(src) < 2:
-        raise InvalidShape(f"src {src} has rank {len(src)}", fix="BiasAdd takes rank 2 or more: batch and channel")
-    channels = src[channel_axis(attrs, len(src))]
+    channels = channels_of(attrs, src, "src", "BiasAdd")
     if bias != (channels,):
         raise InvalidShape(f"bias {bias} does not fit src {src}, which has {channels} channels", fix=f"give bias the shape ({channels},)")
     return (src,)
@@ -52,10 +50,7 @@ def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Ar
 
 
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    diff_dst = ins[0].shape
-    if len(diff_dst) < 2:
-        raise InvalidShape(f"diff_dst {diff_dst} has rank {len(diff_dst)}", fix="BiasAddBackward takes rank 2 or more: batch and channel")
-    return ((diff_dst[channel_axis(attrs, len(diff_dst))],),)
+    return ((channels_of(attrs, ins[0].shape, "diff_dst", "BiasAddBackward"),),)
 
 
 def _summed_axes(call: Call) -> tuple[int, ...]:

@@ -67,9 +67,8 @@ def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tup
     if 0 in (*p.src, *p.wei):
         dst = zeros(d, src, p.dst)
     else:
-        w = p.windows
-        source = _unformatted(d, call, _padded(d, call, as_dtype(d, src, DType.f32), w.pads_begin, w.pads_end))
-        dst = _convolution(d, source, _as_xio(d, call, as_dtype(d, wei, DType.f32)), w.strides, w.dilations, p.groups)
+        source, weights = _source(d, call, p, src), _as_xio(d, call, as_dtype(d, wei, DType.f32))
+        dst = _convolution(d, source, weights, p.windows.strides, p.windows.dilations, p.groups)
     return _finished(d, call, dst, bias)
 
 
@@ -91,9 +90,8 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
     if 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
     else:
-        w = p.windows
-        source = _unformatted(d, call, _padded(d, call, as_dtype(d, src, DType.f32), w.pads_begin, w.pads_end))
-        attrs = _plain_attrs(w.strides, w.dilations, p.groups)
+        source = _source(d, call, p, src)
+        attrs = _plain_attrs(p.windows.strides, p.windows.dilations, p.groups)
         gradient = _unformatted(d, call, as_dtype(d, dst, DType.f32))
         wei = d.op("ConvolutionBackwardWeights", source, gradient, attrs=attrs.updated(weights_shape=p.wei), shape=p.wei)
     if has_kernel_last(call.attrs):
@@ -178,13 +176,13 @@ def _convolution(d: Decomposer, src: int, wei: int, strides: Shape, dilations: S
     return d.op("Convolution", src, wei, attrs=_plain_attrs(strides, dilations, groups))
 
 
-def _padded(d: Decomposer, call: Call, src: int, begin: Shape, end: Shape) -> int:
-    """src, still in its data_format, with zeros around its spatial dims."""
-    if not any((*begin, *end)):
-        return src
-    rank = len(begin) + 2
-    low, high = ((0, 0, *pads) if channel_axis(call.attrs, rank) == 1 else (0, *pads, 0) for pads in (begin, end))
-    return d.op("_Pad", src, attrs=pad_attrs(low, high))
+def _source(d: Decomposer, call: Call, p: Problem, src: int) -> int:
+    """src in f32, with zeros around its spatial dims, channels last."""
+    value, sides = as_dtype(d, src, DType.f32), (p.windows.pads_begin, p.windows.pads_end)
+    if any(pad for pads in sides for pad in pads):
+        low, high = ((0, 0, *pads) if channel_axis(call.attrs, len(p.src)) == 1 else (0, *pads, 0) for pads in sides)
+        value = d.op("_Pad", value, attrs=pad_attrs(low, high))
+    return _unformatted(d, call, value)
 
 
 def _boxed(d: Decomposer, value: int, low: Shape, size: Shape) -> int:

@@ -14,16 +14,14 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import normalize
 from benchgraph.ops.normalize import EPSILON, USE_AFFINE
-from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
+from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, channels_of
 from benchgraph.ops.spec import Attr, Call, Sample
 from benchgraph.ops.strategies.norms import Norm
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src, groups = ins[0].shape, attrs.integer("groups")
-    if len(src) < 2:
-        raise InvalidShape(f"src {src} has rank {len(src)}", fix="GroupNorm takes rank 2 or more: batch and channel")
-    channels = src[channel_axis(attrs, len(src))]
+    channels = channels_of(attrs, src, "src", "GroupNorm")
     if groups < 1 or channels % groups:
         raise InvalidShape(f"the {channels} channels of src {src} do not make {groups} groups", fix="let groups divide the channels")
     for t, name in zip(ins[1:], ("gamma", "beta"), strict=False):

@@ -28,6 +28,13 @@ def spatial_axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
     return tuple(axis for axis in range(1, rank) if axis != channel_axis(attrs, rank))
 
 
+def channels_of(attrs: Attrs, shape: Shape, name: str, taker: str) -> int:
+    """How many channels data have. Raises InvalidShape below rank 2, naming the tensor and who takes it."""
+    if len(shape) < 2:
+        raise InvalidShape(f"{name} {shape} has rank {len(shape)}", fix=f"{taker} takes rank 2 or more: batch and channel")
+    return shape[channel_axis(attrs, len(shape))]
+
+
 def beside_channel(attrs: Attrs, shape: Shape) -> Shape:
     """A (C,) operand's shape as it broadcasts against data of this shape: (C,) or (C, 1, ...)."""
     axis = channel_axis(attrs, len(shape))
