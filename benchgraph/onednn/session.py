@@ -57,20 +57,11 @@ class BoundStep:
         self.compiled: CompiledPartition = session.object(step.compiled)
         ports = (*self.compiled.message.inputs, *self.compiled.message.outputs)
         self._buffers: list[Buffer] = [session.object(number) for number in (*step.inputs, *step.outputs)]
-        self._session, self._tensors = session, [placed.tensor for placed in ports]
-        self._handles = [session.tensor(t, b) for t, b in zip(self._tensors, self._buffers, strict=True)]
+        self._handles = [session.tensor(placed.tensor, b) for placed, b in zip(ports, self._buffers, strict=True)]
         values, split = [h.value for h in self._handles], len(step.inputs)
         self.inputs = (c_void_p * max(split, 1))(*values[:split])
         self.outputs = (c_void_p * max(len(values) - split, 1))(*values[split:])
         self.n_inputs, self.n_outputs = split, len(values) - split
-
-    def refresh(self) -> None:
-        """Take over the host scalars' values of this moment."""
-        for i, tensor in enumerate(self._tensors[: self.n_inputs]):
-            if tensor.property == _HOST_SCALAR:
-                self._handles[i].close()
-                self._handles[i] = self._session.tensor(tensor, self._buffers[i])
-                self.inputs[i] = self._handles[i].value
 
     @property
     def words(self) -> tuple[int, ...]:
