@@ -8,7 +8,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Movement
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Var
+from benchgraph.tir.affine import linear
+from benchgraph.tir.ir import Expr, Var
+from benchgraph.tir.visit import variables
 
 
 @cache
@@ -36,20 +38,5 @@ def _only_dim(index: tuple[Expr, ...], axis: Var) -> int | None:
 
 def step(e: Expr, var: Var) -> int | None:
     """By how much e grows when var grows by one; None when that is not a constant."""
-    match e:
-        case Var():
-            return 1 if e == var else 0
-        case Const():
-            return 0
-        case Binary(BinOp.add | BinOp.sub as op, a, b):
-            x, y = step(a, var), step(b, var)
-            return None if x is None or y is None else x + y if op is BinOp.add else x - y
-        case Binary(BinOp.mul, Const(c), b):
-            x = step(b, var)
-            return None if x is None else int(c) * x
-        case Binary(BinOp.mul, a, Const(c)):
-            x = step(a, var)
-            return None if x is None else int(c) * x
-        case Binary(_, a, b):
-            return 0 if step(a, var) == 0 and step(b, var) == 0 else None
-    return None
+    terms = linear(e).terms
+    return None if any(atom != var and var.name in variables(atom) for atom in terms) else terms.get(var, 0)
