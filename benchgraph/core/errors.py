@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 
@@ -91,6 +92,15 @@ class ExecutionFailed(BenchgraphError):
     """Compiled code was entered and did not run to its end: the user's thread pool failed, or the library's process died."""
 
     status = Status.runtime_error
+
+
+@contextmanager
+def within(outer: str) -> Iterator[None]:
+    """What a block raises of these, seen from one level further out (`BenchgraphError.inside`)."""
+    try:
+        yield
+    except BenchgraphError as bad:
+        raise bad.inside(outer) from bad
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import cache
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, Unimplemented
+from benchgraph.core.errors import InvalidArguments, InvalidShape, Unimplemented, within
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.framework.cache import Signature, cached, compiled_for
@@ -89,11 +89,9 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
     ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
     declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))
     made = replace(op, inputs=ins, outputs=declared)
-    try:
+    with within(f"arrays {names}"):
         check_one(made)
         inferred = infer_outputs(made, ins)
-    except BenchgraphError as bad:
-        raise bad.inside(f"arrays {names}") from bad
     for t, a in zip(inferred, dst, strict=True):
         if t.known_shape != a.shape:
             what = f"its shape is {a.shape}, the op makes {t.known_shape}"

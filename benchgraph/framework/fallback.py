@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchgraph.core.errors import BenchgraphError, InvalidShape
+from benchgraph.core.errors import InvalidShape, within
 from benchgraph.core.tensor import TensorType
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import Values
@@ -59,10 +59,8 @@ def fallback_compute(
     with outputs(dst, [a.flat for a in dst], reqs, scope, inputs, default_only=default_only) as memories:
         if all(req is OpReq.null for req in reqs):
             return
-        try:
+        with within(scope.label):
             results = (kernel or reference_kernel(op, inputs, dst))(values)
-        except BenchgraphError as bad:
-            raise bad.inside(scope.label) from bad
         stored = [_stored(r, a, values, scope) for r, a in zip(results, dst, strict=True)]
         for result, a, memory in zip(stored, dst, memories, strict=True):
             store(result, memory.data, a.flat)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp
+from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, within
 from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_strides
 from benchgraph.graph.check import validate
 from benchgraph.graph.infer import infer_outputs
@@ -61,12 +61,10 @@ class GraphBuilder:
     ) -> tuple[LogicalTensor, ...]:
         """`outs` for code that has the attributes as a value."""
         bare = Op(len(self._ops), kind, attrs, ins, name=name)
-        try:
+        with within(bare.label):
             row = ops.spec(kind)
             chosen = tuple(dtype or _inferred_dtype(row, ins, i) for i, dtype in enumerate(dtypes))
             ops.check_op(kind, attrs, tuple((t.dtype, t.shape) for t in ins), chosen)
-        except BenchgraphError as bad:
-            raise bad.inside(bare.label) from bad
         declared = tuple(LogicalTensor(self._tensors + i, dtype) for i, dtype in enumerate(chosen))
         shapes = [t.known_shape for t in infer_outputs(replace(bare, outputs=declared), ins)]
         outs = tuple(t.with_shape(shape, dense_strides(shape)) for t, shape in zip(declared, shapes, strict=True))

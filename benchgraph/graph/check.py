@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchgraph import ops
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidDataType
+from benchgraph.core.errors import InvalidDataType, within
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import Graph, Op
 
@@ -39,7 +39,5 @@ def _check_dtypes(graph: Graph) -> None:
 
 def check_one(op: Op) -> None:
     """Raise what the op's row has against it, naming the op."""
-    try:
+    with within(op.label):
         ops.check_op(op.kind, op.attrs, tuple((t.dtype, t.shape) for t in op.inputs), tuple(t.dtype for t in op.outputs))
-    except BenchgraphError as bad:
-        raise bad.inside(op.label) from bad

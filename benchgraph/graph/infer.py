@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph import ops
-from benchgraph.core.errors import BenchgraphError, InvalidShape
+from benchgraph.core.errors import InvalidShape, within
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.ir import Graph, Op
 
@@ -64,13 +64,11 @@ def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
 
 def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
     """The op's outputs with the shapes its row infers from these inputs, whose shapes are known."""
-    try:
+    with within(op.label):
         row, attrs = ops.spec(op.kind), op.full_attrs
         if row.shape_attr and op.outputs[0].has_known_shape:
             attrs = attrs.updated(**{row.shape_attr: op.outputs[0].known_shape})
         shapes = row.infer(attrs, tuple(t.type for t in ins))
-    except BenchgraphError as bad:
-        raise bad.inside(op.label) from bad
     return tuple(_output(op, t, shapes[i] if i < len(shapes) else None) for i, t in enumerate(op.outputs))
 
 

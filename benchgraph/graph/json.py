@@ -24,7 +24,7 @@ from typing import TypeVar
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean, within
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
@@ -40,10 +40,8 @@ Json = Mapping[str, object]
 def load(path: str | Path) -> Graph:
     """Read and check a file. Every error is one line that begins with the path."""
     graph = read(path)
-    try:
+    with within(str(path)):
         check(graph)
-    except BenchgraphError as bad:
-        raise bad.inside(str(path)) from bad
     return graph
 
 
@@ -56,19 +54,15 @@ def read(path: str | Path) -> Graph:
     except (OSError, UnicodeDecodeError) as bad:
         reason = bad.strerror if isinstance(bad, OSError) else "not UTF-8 text"
         raise InvalidArguments(f"cannot read the file: {reason}", where=str(path)) from bad
-    try:
+    with within(str(path)):
         return _graph(_parse(text))
-    except BenchgraphError as bad:
-        raise bad.inside(str(path)) from bad
 
 
 def loads(text: str, where: str = "<string>") -> Graph:
     """Read and check a graph; `where` stands in front of every error. Shapes are not inferred (see `benchgraph.graph.validate`)."""
-    try:
+    with within(where):
         graph = _graph(_parse(text))
         check(graph)
-    except BenchgraphError as bad:
-        raise bad.inside(where) from bad
     return graph
 
 
@@ -261,14 +255,12 @@ def _attrs(value: object) -> Attrs:
 
 
 def _attr(entry: object, where: str) -> AttrValue:
-    try:
+    with within(where):
         typed = _object(entry, "it")
         for key in ("type", "value"):
             if key not in typed:
                 raise ParseError(f'there is no "{key}"', fix='write {"type": T, "value": V}')
         return _choice(typed["type"], "type", _READ)(typed["value"], "the value")
-    except BenchgraphError as bad:
-        raise bad.inside(where) from bad
 
 
 def _tensors(fields: Json, key: str) -> tuple[LogicalTensor, ...]:
@@ -276,7 +268,7 @@ def _tensors(fields: Json, key: str) -> tuple[LogicalTensor, ...]:
 
 
 def _tensor(entry: object, where: str) -> LogicalTensor:
-    try:
+    with within(where):
         fields = _object(entry, "the tensor")
         for key in ("id", "dtype"):
             if key not in fields:
@@ -295,8 +287,6 @@ def _tensor(entry: object, where: str) -> LogicalTensor:
             property_type=_choice(fields.get("property_type", "undef"), "property_type", _PROPERTIES),
             layout_id=given[0] if opaque and given else 0,
         )
-    except BenchgraphError as bad:
-        raise bad.inside(where) from bad
 
 
 def _shape(fields: Json) -> Shape | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchgraph import ops
 from benchgraph.core.attrs import AttrValue
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean, within
 from benchgraph.core.remarks import remark
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override.draft import Draft, settle
@@ -30,11 +30,9 @@ def set_attrs(draft: Draft, attrs: Mapping[int, Mapping[str, str]]) -> Draft:
     for id, texts in attrs.items():
         op = find_op(by_id, id)
         values = new.get(id, op.attrs)
-        try:
+        with within(op.label):
             for name, text in texts.items():
                 values = values.without(name) if text == REMOVED else values.updated(**{name: _value(op, name, text)})
-        except BenchgraphError as bad:
-            raise bad.inside(op.label) from bad
         new[id], named[id] = values, named.get(id, frozenset()) | set(texts)
     return replace(draft, attrs=new, named=named)
 

@@ -12,7 +12,7 @@ from math import prod
 
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidShape, within
 from benchgraph.core.tensor import LayoutType, LogicalTensor, dense_strides
 from benchgraph.graph.infer import infer_outputs, infer_shapes, merged_inputs
 from benchgraph.graph.ir import Graph, Op
@@ -67,14 +67,12 @@ def settle(draft: Draft) -> Graph:
 
 def _remade(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Op:
     """The op on these inputs, whose shapes are known, with everything it says about shapes inferred anew."""
-    try:
+    with within(op.label):
         ins, attrs = _refitted(draft, op, ins, attrs)
         given = tuple(draft.outputs.get(t.id, NewShape()).dims for t in op.outputs)
         bare = tuple(replace(t, shape=dims, strides=None) for t, dims in zip(op.outputs, given, strict=True))
         if draft.mb:
             attrs = scaled_target(op, ins, attrs)
-    except BenchgraphError as bad:
-        raise bad.inside(op.label) from bad
     fresh = replace(op, attrs=attrs, inputs=ins, outputs=bare)
     return replace(fresh, outputs=tuple(_laid_out(draft, op, i, t, ins) for i, t in enumerate(infer_outputs(fresh, ins))))
 

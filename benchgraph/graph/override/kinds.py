@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchgraph import ops
-from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.errors import InvalidArguments, within
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override.attrs import find_op
@@ -24,10 +24,8 @@ def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
     """
     for id, kind in sorted(kinds.items()):
         op = find_op({op.id: op for op in graph.ops}, id)
-        try:
+        with within(op.label):
             graph = _without(graph, op) if kind == REMOVED else _exchanged(graph, op, kind)
-        except BenchgraphError as bad:
-            raise bad.inside(op.label) from bad
     return graph
 
 
