@@ -29,8 +29,8 @@
     structural      End, Wildcard
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
-Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute), spatial (data formats, windows),
-fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement steps along),
+Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute, and shapes along axes), spatial
+(data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement steps along),
 formulas (f32 expressions), steps (of decompositions), rescaling (steps on the way to 8 bits as one), heads (of attention in one axis),
 normalize (what the norms share).
 """
