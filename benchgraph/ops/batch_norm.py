@@ -253,7 +253,7 @@ SPECS = (
         threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
         fill=per_port(norms.paired(_norm), norms.scale, norms.shift, norms.mean, norms.variance),
         zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.away_from_zero, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
+        domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
         samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
         laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
         check=normalize.check_stats("gamma, beta, mean and variance", data=1),
@@ -273,7 +273,7 @@ SPECS = (
         threshold=lambda call: normalize.walk(_norm(call).folded),
         fill=per_port(norms.paired(_norm), norms.mean, norms.variance, norms.scale, norms.shift),
         zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
         samples=(
             *_samples(1, 4, 5),
             Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
@@ -304,7 +304,7 @@ SPECS = (
         threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
         fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),
         zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero),
+        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO),
         samples=(
             *_samples(2, 3, 3),
             Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),

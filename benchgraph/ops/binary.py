@@ -199,7 +199,7 @@ SPECS = (
         types=_OWN,
         ports=_T123,
         samples=SAMPLES + _MIXED,
-        domain=fills.per_port(fills.PLAIN, fills.away_from_zero),
+        domain=fills.per_port(fills.PLAIN, fills.AWAY_FROM_ZERO),
         factors=(2, 4, 8),
         product_kind="Multiply",
     ),

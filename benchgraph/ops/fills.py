@@ -60,12 +60,16 @@ def stepped(low: float, high: float, step: float) -> Domain:
     return fill
 
 
-def away_from_zero(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Magnitudes uniform in [0.5, 2) with a random sign: divisors."""
-    t = call.ins[port]
-    sizes = reals(0.5, 2, t.shape, rng)
-    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
-    return rounded(sizes, t.dtype)
+def of_either_sign(low: float, high: float) -> Domain:
+    """Magnitudes uniform in [low, high) with a random sign."""
+
+    def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
+        t = call.ins[port]
+        sizes = reals(low, high, t.shape, rng)
+        np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
+        return rounded(sizes, t.dtype)
+
+    return fill
 
 
 def per_port(*domains: Domain) -> Domain:
@@ -74,4 +78,5 @@ def per_port(*domains: Domain) -> Domain:
 
 
 PLAIN = uniform(-2, 2)
+AWAY_FROM_ZERO = of_either_sign(0.5, 2)  # divisors
 MEAN_ONE = uniform(-1, 3)  # a sum of many is then far from 0, where a relative error means something, and a mean left out is noticed

@@ -213,7 +213,7 @@ SPECS = (
             norms.scale,
             norms.shift,
         ),
-        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.away_from_zero, fills.PLAIN),
+        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
         samples=_BACKWARD_SAMPLES,
         laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
         check=_check_backward,

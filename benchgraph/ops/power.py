@@ -66,7 +66,7 @@ def threshold(call: Call) -> float:
 
 def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Sizes in [0.5, 2); of either sign where that has a power."""
-    return fills.away_from_zero(call, port, rng) if _beta(call).is_integer() else fills.uniform(0.5, 2)(call, port, rng)
+    return fills.AWAY_FROM_ZERO(call, port, rng) if _beta(call).is_integer() else fills.uniform(0.5, 2)(call, port, rng)
 
 
 def _logarithms_scale(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

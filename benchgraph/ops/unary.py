@@ -344,6 +344,6 @@ SPECS = (
         lambda attrs, x: np.reciprocal(x),
         ARITHMETIC,
         (recovers("its reciprocal is src", lambda ins, dst: np.reciprocal(dst)),),
-        domain=fills.away_from_zero,
+        domain=fills.AWAY_FROM_ZERO,
     ),
 )

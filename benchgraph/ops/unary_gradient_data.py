@@ -7,20 +7,13 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops import fills, unary
-from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Call, Domain, Filling, OpSpec, Strategy
 from benchgraph.ops.strategies.filling import stored
 from benchgraph.ops.strategies.noise import Noise
 
+_GRADIENTS = fills.of_either_sign(0.125, 0.5)  # none so small that its slope could be anything
 _HARD_SIGMOID = next(row for row in unary.SPECS if row.kind == "HardSigmoid")
-
-
-def diff(call: Call, rng: np.random.Generator) -> Reals:
-    """Gradients of size 1/8 to 1/2 with a random sign: none so small that its slope could be anything."""
-    t = call.ins[1]
-    sizes = fills.reals(0.125, 0.5, t.shape, rng)
-    np.negative(sizes, out=sizes, where=rng.integers(0, 2, t.shape, dtype=np.uint8).astype(np.bool_))
-    return fills.rounded(sizes, t.dtype)
 
 
 def like(forward: OpSpec) -> Domain:
@@ -28,7 +21,7 @@ def like(forward: OpSpec) -> Domain:
 
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
         if port == 1:
-            return diff(call, rng)
+            return _GRADIENTS(call, port, rng)
         before = Call(forward.kind, _forward_attrs(call, forward), call.ins[:1], call.ins[:1])
         src = forward.domain(before, 0, rng)
         return fills.rounded(forward.reference(before, (src,))[0], call.ins[0].dtype) if uses_dst(call.attrs) else src
