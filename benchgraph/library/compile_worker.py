@@ -132,7 +132,7 @@ class Worker:
         """Raises OSError when the system lets none start."""
         self.state = State.starting
         self.pipe, theirs = Pipe()
-        arguments = f"{theirs.fileno()}, {tickets.outlet}, {benchgraph.LOADED_NS}"
+        arguments = f"{theirs.fileno()}, {tickets.outlet}, {os.path.abspath(benchgraph.__file__)!r}, {benchgraph.LOADED_NS}"
         try:
             with theirs:
                 self._process = Popen(
@@ -189,8 +189,11 @@ class Worker:
 # ---- the process's end -----------------------------------------------------------------------------------------------
 
 
-def main(pipe: int, tickets: int, loaded_ns: int) -> None:
-    """Serve until the parent closes the pipe or dies. pipe, tickets: file descriptors; loaded_ns: since when its parent runs."""
+def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
+    """Serve until the parent closes the pipe or dies.
+
+    pipe, tickets: file descriptors. package: the file of the parent's package, which it began to load at loaded_ns, by time.time_ns().
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (pipe, tickets):
         os.set_inheritable(descriptor, False)
@@ -198,7 +201,7 @@ def main(pipe: int, tickets: int, loaded_ns: int) -> None:
     connection, batches = Connection(pipe), SimpleQueue[Batch]()
     threading.Thread(target=_listen, args=(connection, batches), daemon=True).start()
     with suppress(BrokenPipeError):
-        connection.send(Ready(unchanged_since(loaded_ns)))
+        connection.send(Ready(benchgraph.__file__ == package and unchanged_since(loaded_ns)))
         while True:
             batch = batches.get()
             for layout in batch.layouts:

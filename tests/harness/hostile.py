@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchgraph.core.config import config
 from benchgraph.core.target import ISAS, current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.bench import Bench
@@ -79,6 +80,7 @@ def _starts_a_process() -> None:
 
 def _says_its_threads() -> None:
     print(f"{current().cores} threads")
+    print(f"compiled by {config().compile_jobs} processes")
 
 
 def _says_its_process() -> None:

@@ -144,10 +144,11 @@ def test_without_v_there_is_no_traceback() -> None:
     assert run("--jobs=1", "--case=segfault.json").stderr == ""
 
 
-def test_workers_share_the_threads() -> None:
-    with override(threads=6):
+def test_workers_share_the_threads_and_compile_alone() -> None:
+    with override(threads=6, compile_jobs=4):
         shared = run("--jobs=3", "--case=says_its_threads.json", "--threads=5", "--case=says_its_threads.json")
     assert re.findall(r"^(\d+) threads", shared.stdout, re.MULTILINE) == ["2", "5"]
+    assert re.findall(r"^compiled by (\d+) processes", shared.stdout, re.MULTILINE) == ["1", "1"]
 
 
 def test_jobs_are_processes_and_a_timeout_needs_one() -> None:

@@ -363,9 +363,12 @@ def test_a_worker_that_is_silent_is_given_up(fresh: None, watch: Watch, monkeypa
     assert not is_running(pid)
 
 
-def test_a_worker_of_other_sources_is_not_used(fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody edits the compiler while it runs."""
-    monkeypatch.setattr(benchgraph, "LOADED_NS", 0)
+@pytest.mark.parametrize("other", [(benchgraph, "LOADED_NS", 0), (benchgraph, "__file__", "/elsewhere/__init__.py")])
+def test_a_worker_of_other_sources_is_not_used(
+    fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch, other: tuple[object, str, object]
+) -> None:
+    """Somebody edits the compiler while it runs, or there are two."""
+    monkeypatch.setattr(*other)
     watch.told.append("here")
     with collected() as remarks:
         assert len(list(compile_partitions(little()))) == 3
@@ -485,10 +488,11 @@ def made_up(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_they_are_started_when_there_was_enough_to_compile(made_up: None) -> None:
     with override(compile_jobs=0):
         for _ in range(WORTH // 4 - 1):
-            assert not crew()._staff(4, 2)
-        assert not crew()._staff(3, 2)
-        assert len(crew()._staff(2, 2)) == 1
-        assert len(crew()._staff(2, 2)) == 1
+            assert not crew()._staff(4, 8)
+        assert not crew()._staff(3, 8)
+        assert len(crew()._staff(2, 8)) == 1
+        assert len(crew()._staff(WORTH, 8)) == 2
+        assert len(crew()._staff(100 * WORTH, 8)) == 7
 
 
 def test_there_are_as_many_as_have_work_but_for_those_lost(made_up: None) -> None:
