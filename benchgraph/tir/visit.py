@@ -48,6 +48,8 @@ def _map_optional(e: Expr | None, fn: ExprMap) -> Expr | None:
     return None if e is None else fn(e)
 
 
+# Every match asks for what there is most of first: it asks for one class after the other.
+
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
@@ -56,18 +58,18 @@ def parts(e: Expr) -> tuple[Expr, ...]:
     match e:
         case Binary():
             return (e.a, e.b)
-        case Select():
-            return (e.cond, e.a, e.b)
+        case Var() | Const():
+            return ()
         case Load():
             return e.index if e.mask is None else (*e.index, e.mask)
+        case Select():
+            return (e.cond, e.a, e.b)
         case Ramp():
             return (e.base,)
         case Unary() | Cast() | Broadcast() | Lane():
             return (e.a,)
         case ReduceLanes():
             return (e.a, *e.more)
-        case Var() | Const():
-            return ()
 
 
 def map_parts(e: Expr, fn: ExprMap) -> Expr:
@@ -76,12 +78,14 @@ def map_parts(e: Expr, fn: ExprMap) -> Expr:
         case Binary():
             a, b = fn(e.a), fn(e.b)
             return e if a is e.a and b is e.b else Binary(e.op, a, b)
-        case Select():
-            cond, a, b = fn(e.cond), fn(e.a), fn(e.b)
-            return e if cond is e.cond and a is e.a and b is e.b else Select(cond, a, b)
+        case Var() | Const():
+            return e
         case Load():
             index, mask = map_tuple(e.index, fn), _map_optional(e.mask, fn)
             return e if index is e.index and mask is e.mask else Load(e.tensor, index, mask)
+        case Select():
+            cond, a, b = fn(e.cond), fn(e.a), fn(e.b)
+            return e if cond is e.cond and a is e.a and b is e.b else Select(cond, a, b)
         case Ramp():
             base = fn(e.base)
             return e if base is e.base else replace(e, base=base)
@@ -91,8 +95,6 @@ def map_parts(e: Expr, fn: ExprMap) -> Expr:
         case ReduceLanes():
             a, more = fn(e.a), map_tuple(e.more, fn)
             return e if a is e.a and more is e.more else ReduceLanes(e.op, a, more)
-        case Var() | Const():
-            return e
 
 
 def rewrite(e: Expr, fn: ExprMap) -> Expr:
@@ -152,34 +154,36 @@ def _map_prefetch(s: Prefetch, fn: ExprMap) -> Prefetch:
 def exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions of this statement alone (not of statements inside it)."""
     match s:
+        case Store():
+            return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
+        case Seq() | Alloc():
+            return ()
         case For():
             return (s.extent,)
         case If():
             return (s.cond,)
-        case Store():
-            return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
         case Brgemm():
             return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc), *(e for p in s.ahead for e in p.index))
         case Pack():
             return (*slice_exprs(s.src), *slice_exprs(s.dst))
         case Prefetch():
             return s.index
-        case Seq() | Alloc():
-            return ()
 
 
 def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
     """This statement alone with fn applied to its expressions (see `exprs`)."""
     match s:
+        case Store():
+            index, value, mask = map_tuple(s.index, fn), fn(s.value), _map_optional(s.mask, fn)
+            return s if index is s.index and value is s.value and mask is s.mask else Store(s.tensor, index, value, mask)
+        case Seq() | Alloc():
+            return s
         case For():
             extent = fn(s.extent)
             return s if extent is s.extent else replace(s, extent=extent)
         case If():
             cond = fn(s.cond)
             return s if cond is s.cond else replace(s, cond=cond)
-        case Store():
-            index, value, mask = map_tuple(s.index, fn), fn(s.value), _map_optional(s.mask, fn)
-            return s if index is s.index and value is s.value and mask is s.mask else Store(s.tensor, index, value, mask)
         case Brgemm():
             src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
             ahead = tuple(_map_prefetch(p, fn) for p in s.ahead)
@@ -190,26 +194,28 @@ def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
             return s if src is s.src and dst is s.dst else replace(s, src=src, dst=dst)
         case Prefetch():
             return _map_prefetch(s, fn)
-        case Seq() | Alloc():
-            return s
 
 
 def children(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside this one."""
     match s:
+        case Store() | Alloc():
+            return ()
+        case Seq():
+            return s.stmts
         case For():
             return (s.body,)
         case If():
             return (s.then,) if s.orelse is None else (s.then, s.orelse)
-        case Seq():
-            return s.stmts
-        case Store() | Brgemm() | Pack() | Alloc() | Prefetch():
+        case Brgemm() | Pack() | Prefetch():
             return ()
 
 
 def map_children(s: Stmt, fn: StmtMap) -> Stmt:
     """s with fn applied to each statement directly inside it."""
     match s:
+        case Store() | Alloc():
+            return s
         case For():
             body = fn(s.body)
             return s if body is s.body else For(s.var, s.extent, body, s.kind)
@@ -220,7 +226,7 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
         case Seq():
             new = [fn(c) for c in s.stmts]
             return s if all(map(is_, s.stmts, new)) else Seq(tuple(new))
-        case Store() | Brgemm() | Pack() | Alloc() | Prefetch():
+        case Brgemm() | Pack() | Prefetch():
             return s
 
 
@@ -292,7 +298,9 @@ def map_all_exprs(s: Stmt, fn: ExprMap) -> Stmt:
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """e with loop variables replaced."""
-    return rewrite(e, lambda p: values.get(p.name, p) if isinstance(p, Var) else p)
+    if variables(e).isdisjoint(values):
+        return e
+    return values[e.name] if isinstance(e, Var) else map_parts(e, lambda p: substitute(p, values))
 
 
 def substitute_all(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
