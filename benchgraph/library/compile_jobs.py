@@ -134,7 +134,7 @@ class Crew:
     def settle(self) -> None:
         """Wait for workers that are starting."""
         with self._lock:
-            _Shift(self, self.workers, ()).settle()
+            _Shift(self, list(self.workers), ()).settle()
 
     def _staff(self, orders: int, jobs: int) -> list[Worker]:
         """Workers for so many orders, started if they are worth it and not there."""
@@ -170,10 +170,10 @@ class Crew:
 
 
 class _Shift:
-    """Orders that workers and this process compile, each what its tickets say."""
+    """Orders that workers and this process compile, each what its tickets say. staff: loses those that are lost."""
 
-    def __init__(self, crew: Crew, staff: Sequence[Worker], orders: Sequence[Order]) -> None:
-        self.crew, self.staff, self.orders = crew, list(staff), orders
+    def __init__(self, crew: Crew, staff: list[Worker], orders: Sequence[Order]) -> None:
+        self.crew, self.staff, self.orders = crew, staff, orders
         self.made: Made = {}
         self.batch = _batch(orders)
 

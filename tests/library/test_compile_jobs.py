@@ -509,3 +509,13 @@ def test_more_partitions_than_tickets_go_in_turns(worker: int, monkeypatch: pyte
     assert all(map(same, compile_partitions(work()), alone(work())))
     a, b, c, d, e = work()
     assert outcome([a, b, c, refused(d), e])[0] == 3
+
+
+def test_one_that_is_killed_is_missed_in_no_later_turn(fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tickets, "MOST", 2)
+    pid = started()
+    watch.told.clear()
+    os.kill(pid, signal.SIGSTOP)
+    watch.meanwhile = lambda: os.kill(pid, signal.SIGKILL)
+    assert len(list(compile_partitions(work()))) == 5
+    assert watch.told == ["here"] * 5
