@@ -23,9 +23,10 @@ from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
+from benchgraph.codegen.post_ops import taken_out
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 from benchgraph.tir.work import pays_in_parallel
 
@@ -222,11 +223,18 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
         accumulate=s.accumulate,
         dtypes=s.dtypes,
     )
+    given = None
+    if s.post_ops is not None:
+        post_ops, given = taken_out(s, f.func.inplace)
+        kernel = replace(kernel, post_ops=post_ops)
     streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, f.target))]
     kernel = replace(kernel, ahead=tuple(microkernel.Ahead(paced, p.is_store) for p, paced in streams))
     function = microkernel.define(f.builder.module, kernel, f.target)
     places = [(piece.tensor, piece.offset) for piece in (src, wei, acc)] + [(p.tensor, p.index[0]) for p, _ in streams]
-    f.builder.call(function, [f.element(tensor, evaluate(f, offset)) for tensor, offset in places])
+    arguments = [f.element(tensor, evaluate(f, offset)) for tensor, offset in (*places, *(() if given is None else given.places))]
+    if given is not None:
+        arguments += [*map(I64, given.steps), *(evaluate(f, Load(t, ())) for t in given.held)]
+    f.builder.call(function, arguments)
 
 
 def _pack(f: Frame, s: Pack) -> None:

@@ -4,7 +4,7 @@
         for each tile of rows                              one loop per tile height
             acc tile -> registers (or zeros)
             for b in batch: for each group of k: load wei vectors, broadcast src, dot
-            registers -> acc tile
+            registers -> acc tile, or through post-ops to where these store (post_ops.py)
 
 The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but dot products (dot.py: fmas for f32),
 the loads of wei, the broadcasts of src and its own counter. Everything is known at compile time; the last vector of a ragged n goes
@@ -87,6 +87,7 @@ from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affin
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, splat, vector
+from benchgraph.codegen.post_ops import PostOps, Writer
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
@@ -122,7 +123,7 @@ class Kernel:
     Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
-    of more than one. ahead: streams that are fetched meanwhile.
+    of more than one. ahead: streams that are fetched meanwhile. post_ops: what is done with acc, which is not stored then.
     """
 
     m: int
@@ -137,6 +138,7 @@ class Kernel:
     accumulate: bool = False
     dtypes: DTypes = F32
     ahead: tuple[Ahead, ...] = ()
+    post_ops: PostOps | None = None
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
@@ -156,11 +158,17 @@ class Kernel:
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
         sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
         name = f"brgemm_{self.dtypes[0].value}_{sizes}"
-        return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(a.name for a in self.ahead)
+        more = (*(a.name for a in self.ahead), "" if self.post_ops is None else self.post_ops.name)
+        return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
+
+    @property
+    def arguments(self) -> tuple[ir.Type, ...]:
+        """Of the function: src, wei, acc, streams, and what the post-ops are given."""
+        return (PTR, PTR, PTR, *(PTR for _ in self.ahead), *(() if self.post_ops is None else self.post_ops.arguments))
 
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (ptr src, ptr wei, ptr acc, ptr stream ...) for this kernel, internal to the module; defined on first use."""
+    """The function void (`Kernel.arguments`) for this kernel, internal to the module; defined on first use."""
     kernel = _canonical(kernel)
     known = module.functions.get(kernel.name)
     if known is not None:
@@ -169,7 +177,7 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     if kernel.batch:
         builder.call(_counting(module, kernel, target), [*function.args, I64(kernel.batch[0][0])], tail=True)
     else:
-        _Emitter(builder, kernel, target).emit(*function.args)
+        _Emitter(builder, kernel, target).emit(function.args)
     builder.ret_void()
     return function
 
@@ -194,7 +202,7 @@ def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
 
 
 def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (ptr src, ptr wei, ptr acc, ptr stream ..., i64 count) of this kernel, for count entries of its batch's first axis.
+    """The function void (`Kernel.arguments`, i64 count) of this kernel, for count entries of its batch's first axis.
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
@@ -205,7 +213,7 @@ def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
         return known
     function, builder = _begun(module, name, kernel, I64)
     *operands, count = function.args
-    _Emitter(builder, kernel, target, count).emit(*operands)
+    _Emitter(builder, kernel, target, count).emit(operands)
     builder.ret_void()
     return function
 
@@ -221,8 +229,8 @@ def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
 
 
 def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
-    """An internal function of src, wei, acc, streams and more, and a builder at its entry."""
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, *(PTR for _ in kernel.ahead), *more]), name)
+    """An internal function of the kernel's arguments and more, and a builder at its entry."""
+    function = ir.Function(module, ir.FunctionType(VOID, [*kernel.arguments, *more]), name)
     function.linkage = "internal"
     function.attributes.add("noinline")  # a caller with loops of its own would take registers from these
     function.attributes.add("nounwind")
@@ -246,23 +254,27 @@ def _canonical(kernel: Kernel) -> Kernel:
         kernel = replace(kernel, k=k, src_col_stride=src_stride, wei_row_stride=wei_stride)
     elif axes and not rest and axes[-1][1:] == (kernel.k * kernel.src_col_stride, groups * kernel.wei_row_stride):
         kernel = replace(kernel, k=kernel.k * axes.pop()[0])
-    return replace(kernel, batch=tuple(axes))
+    return replace(kernel, batch=tuple(axes), acc_row_stride=kernel.acc_row_stride if kernel.post_ops is None else 0)
 
 
 @dataclass(frozen=True)
 class _Emitter:
-    """count: entries along the first axis of the batch."""
+    """count: entries along the first axis of the batch. after: writes the kernel's post-ops."""
 
     builder: ir.IRBuilder
     kernel: Kernel
     target: Target
     count: ir.Value | None = None
+    after: Writer | None = None
 
-    def emit(self, src: ir.Value, wei: ir.Value, acc: ir.Value, *streams: ir.Value) -> None:
-        column, at = 0, list(streams)
-        kernel = self.kernel
+    def emit(self, arguments: Sequence[ir.Value]) -> None:
+        """arguments: those of the kernel."""
+        kernel, column = self.kernel, 0
+        (src, wei, acc), (*streams,), given = arguments[:3], arguments[3 : 3 + len(kernel.ahead)], arguments[3 + len(kernel.ahead) :]
+        if kernel.post_ops is not None:
+            self = replace(self, after=Writer(self.builder, kernel.post_ops, self.target, given))
         for panels in _panels(kernel, self.target):
-            at = loop(self.builder, panels.count, at, partial(self.panel, panels, column, src, wei, acc))
+            streams = loop(self.builder, panels.count, streams, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
 
     def panel(
@@ -273,14 +285,23 @@ class _Emitter:
         row = 0
         for count, rows in even_split(self.kernel.m, panels.rows):
             place = (src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column))
-            streams = loop(self.builder, count, streams, partial(self.tile, panels, rows, row, *place))
+            streams = loop(self.builder, count, streams, partial(self.tile, panels, rows, row, column, *place))
             row += count * rows
         return streams
 
     def tile(
-        self, panels: Panels, rows: int, first: int, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value, streams: list[ir.Value]
+        self,
+        panels: Panels,
+        rows: int,
+        first: int,
+        column: ir.Value,
+        src: ir.Value,
+        wei: ir.Value,
+        acc: ir.Value,
+        i: ir.Value,
+        streams: list[ir.Value],
     ) -> list[ir.Value]:
-        """Register tile i of these tiles, which start at row `first`: all of batch and K."""
+        """Register tile i of these tiles, which start at row `first`: all of batch and K. column: where its panel starts."""
         row = self.affine(i, rows, first)
         src = self.element(SRC, src, self.affine(row, self.kernel.src_row_stride))
         acc = self.element(ACC, acc, self.affine(row, self.kernel.acc_row_stride))
@@ -290,9 +311,19 @@ class _Emitter:
         sums = [load_first(self.builder, type, *place, ACC_BYTES) if self.kernel.accumulate else constant(type, 0) for place in places]
         carried = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, [*streams, *sums])
         streams, sums = carried[: len(streams)], carried[len(streams) :]
+        if self.after is not None:
+            self.finish(self.after, panels, row, column, sums)
+            return streams
         for total, place in zip(sums, places, strict=True):
             store_first(self.builder, total, *place, ACC_BYTES)
         return streams
+
+    def finish(self, after: Writer, panels: Panels, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]) -> None:
+        """The post-ops of a tile, one vector of columns after the other: what they read for its columns they read once."""
+        first = self.builder.lshr(column, I64(self.target.lanes.bit_length() - 1))
+        for v in range(panels.vectors):
+            for r, total in enumerate(sums[v :: panels.vectors]):
+                after.write(total, self.builder.add(row, I64(r)), self.builder.add(first, I64(v)))
 
     def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """All entries along these axes of the batch, by `tile` each."""

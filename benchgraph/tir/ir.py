@@ -302,6 +302,20 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class PostOps:
+    """What becomes of the result of a microkernel: body, for each row of acc and each vector of so many lanes of its columns.
+
+    row, vector: 0 <= row < m, 0 <= vector < n / lanes. body: stores of vectors to neighbours, and registers on the way to them. It loads
+    from acc the vector at hand alone, and does the same in whatever order the vectors come, one row of a vector of columns after another.
+    """
+
+    row: Var
+    vector: Var
+    lanes: int
+    body: Stmt
+
+
+@dataclass(frozen=True)
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
 
@@ -314,6 +328,8 @@ class Brgemm:
     rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
 
     ahead: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it.
+
+    post_ops run on each register tile in place of its being stored to acc, which holds nothing afterwards.
     """
 
     src: Slice | Flat
@@ -325,6 +341,15 @@ class Brgemm:
     batch: tuple[int, ...] = ()
     accumulate: bool = False
     ahead: tuple[Prefetch, ...] = ()
+    post_ops: PostOps | None = None
+
+    @property
+    def after(self) -> For | None:
+        """The post-ops as loops, in an order that they may be run in."""
+        if self.post_ops is None:
+            return None
+        p = self.post_ops
+        return For(p.vector, Const(self.n // p.lanes), For(p.row, Const(self.m), p.body))
 
     @property
     def dtypes(self) -> DTypes:

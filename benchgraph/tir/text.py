@@ -37,6 +37,7 @@ from benchgraph.tir.ir import (
     Load,
     Module,
     Pack,
+    PostOps,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -124,7 +125,7 @@ def _stmt(s: Stmt) -> list[str]:
         case Store():
             return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}"]
         case Brgemm():
-            return [_brgemm(s)]
+            return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
         case Pack():
             src, dst = (_slice(o) for o in operands(s))
             return [f"pack ({s.k}x{s.n}) {dst} = {src}"]
@@ -147,6 +148,10 @@ def _brgemm(s: Brgemm) -> str:
     batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
     ahead = "".join(f", {_prefetch(p)}" for p in s.ahead)
     return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}{ahead}"
+
+
+def _rows(p: PostOps) -> str:
+    return f"for {p.row.name}, {p.vector.name}"
 
 
 def _prefetch(s: Prefetch) -> str:

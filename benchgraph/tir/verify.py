@@ -35,6 +35,7 @@ from benchgraph.tir.ir import (
     LoopKind,
     Module,
     Pack,
+    PostOps,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -50,8 +51,9 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.operands import Operand, operands
+from benchgraph.tir.post_ops import place_in_acc, statements
 from benchgraph.tir.text import header, print_tir
-from benchgraph.tir.visit import parts, walk
+from benchgraph.tir.visit import exprs, loads_of, parts, walk, written
 
 _S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod, BinOp.xor, BinOp.mul_high, BinOp.mul_low})
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
@@ -347,6 +349,25 @@ def _brgemm(s: Brgemm, scope: _Scope) -> None:
         _fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
     for p in s.ahead:
         _prefetch(p, scope)
+    if s.post_ops is not None:
+        _post_ops(s, s.post_ops, scope)
+
+
+def _post_ops(s: Brgemm, p: PostOps, scope: _Scope) -> None:
+    if p.lanes < 2 or s.n % p.lanes:
+        _fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
+    if s.after is not None:
+        _stmt(s.after, scope)
+    acc = s.acc.tensor
+    for inner in statements(p):
+        if not isinstance(inner, Alloc | Store):
+            _fail(inner, scope, "post-ops are stores alone, and registers")
+        if acc in written(inner):
+            _fail(inner, scope, f"post-ops store to {acc.name}, which is not kept")
+        for load in (load for e in exprs(inner) for load in loads_of(e) if load.tensor == acc):
+            (i,) = load.index
+            if not isinstance(i, Ramp) or (i.stride, i.lanes) != (1, p.lanes) or linear(i.base) != place_in_acc(s, p):
+                _fail(inner, scope, f"`{print_tir(load)}` is not the vector at hand of {acc.name}")
 
 
 def _pack(s: Pack, scope: _Scope) -> None:

@@ -22,6 +22,7 @@ from benchgraph.tir.ir import (
     Lane,
     Load,
     Pack,
+    PostOps,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -207,7 +208,9 @@ def children(s: Stmt) -> tuple[Stmt, ...]:
             return (s.body,)
         case If():
             return (s.then,) if s.orelse is None else (s.then, s.orelse)
-        case Brgemm() | Pack() | Prefetch():
+        case Brgemm():
+            return () if s.post_ops is None else (s.post_ops.body,)
+        case Pack() | Prefetch():
             return ()
 
 
@@ -226,6 +229,9 @@ def map_children(s: Stmt, fn: StmtMap) -> Stmt:
         case Seq():
             new = [fn(c) for c in s.stmts]
             return s if all(map(is_, s.stmts, new)) else Seq(tuple(new))
+        case Brgemm() if s.post_ops is not None:
+            body = fn(s.post_ops.body)
+            return s if body is s.post_ops.body else replace(s, post_ops=replace(s.post_ops, body=body))
         case Brgemm() | Pack() | Prefetch():
             return s
 
@@ -249,10 +255,10 @@ def loads(s: Stmt) -> Iterator[Load]:
 def tensors(s: Stmt) -> Iterator[Tensor]:
     """Every tensor that s declares or accesses, in program order, with repetitions."""
     for stmt in walk(s):
-        yield from _own_tensors(stmt)
+        yield from own_tensors(stmt)
 
 
-def _own_tensors(s: Stmt) -> Iterator[Tensor]:
+def own_tensors(s: Stmt) -> Iterator[Tensor]:
     """Those of this statement alone."""
     for e in exprs(s):
         yield from (load.tensor for load in loads_of(e))
@@ -268,7 +274,7 @@ def _own_tensors(s: Stmt) -> Iterator[Tensor]:
 @remembered
 def tensor_names(s: Stmt) -> frozenset[str]:
     """Names of the tensors that s declares or accesses."""
-    return frozenset(t.name for t in _own_tensors(s)).union(*map(tensor_names, children(s)))
+    return frozenset(t.name for t in own_tensors(s)).union(*map(tensor_names, children(s)))
 
 
 @remembered
@@ -278,7 +284,7 @@ def written(s: Stmt) -> frozenset[Tensor]:
         case Store():
             return frozenset([s.tensor])
         case Brgemm():
-            return frozenset([s.acc.tensor])
+            return frozenset([s.acc.tensor]).union(*map(written, children(s)))
         case Pack():
             return frozenset([s.dst.tensor])
     return frozenset[Tensor]().union(*map(written, children(s)))
@@ -286,8 +292,13 @@ def written(s: Stmt) -> frozenset[Tensor]:
 
 @remembered
 def bound_names(s: Stmt) -> frozenset[str]:
-    """Names of the loop variables that loops inside s define."""
-    own = frozenset((s.var.name,) if isinstance(s, For) else ())
+    """Names of the loop variables that loops, and post-ops, inside s define."""
+    own = frozenset[str]()
+    match s:
+        case For():
+            own = frozenset([s.var.name])
+        case Brgemm(post_ops=PostOps() as p):
+            own = frozenset([p.row.name, p.vector.name])
     return own.union(*map(bound_names, children(s)))
 
 

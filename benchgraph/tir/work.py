@@ -40,7 +40,8 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
             return STEP_NS * (_steps(s.value) + (s.tensor.scope is not Scope.register))
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS)
+            after = 0.0 if s.after is None else nanoseconds(s.after, target, enough)
+            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + after
         case Pack():
             return CALL_NS + STEP_NS * s.k * s.n / target.lanes
         case _:

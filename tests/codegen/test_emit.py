@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
@@ -34,6 +35,7 @@ from benchgraph.tir.ir import (
     LoopKind,
     Module,
     Overwrite,
+    PostOps,
     Ramp,
     ReduceLanes,
     Scope,
@@ -45,10 +47,12 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.passes import run as run_passes
+from benchgraph.tir.visit import walk
 from tests.codegen.conftest import Mapping, Together, levels
 from tests.fence import fenced
 from tests.table import all_hold
 from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
+from tests.tir.test_attach_post_ops import HOLDS
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -416,6 +420,37 @@ def test_products_in_groups_mean_what_the_interpreter_says(program: Callable[[],
     (got,) = run(run_passes(Module(f), replace(host(), isa=isa)).main, args[:-1], isa=isa)
     interpret(f, args)
     np.testing.assert_allclose(got, args[-1].ravel(), rtol=1e-5, atol=1e-5)
+
+
+def test_post_ops_in_registers_mean_what_the_interpreter_says(isa: Isa, run: Run) -> None:
+    def check(f: Func) -> None:
+        got, want = arguments(f), arguments(f)
+        whole = run_passes(Module(f), replace(host(), isa=isa)).main
+        assert any(isinstance(s, Brgemm) and s.post_ops is not None for s in walk(whole.body))
+        run(whole, got, isa=isa)
+        interpret(f, want)
+        tolerance = 1e-2 if got[-1].itemsize < 4 else 1e-5
+        np.testing.assert_allclose(got[-1].astype(np.float32), want[-1].astype(np.float32), rtol=tolerance, atol=tolerance)
+
+    all_hold(check, {name: (f,) for name, f in HOLDS.items()})
+
+
+def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
+    """Two products, the second of other tensors and stored with other strides: one function; another value stored: two."""
+    scale = Const(2.0, F32)
+    for second, count in ((scale, 1), (Const(3.0, F32), 2)):
+        calls, params = [], list[Tensor]()
+        for number, (factor, stride) in enumerate(((scale, 16), (second, 48))):
+            src, wei, y = (param(f"{name}{number}", F32, 1024) for name in ("src", "wei", "y"))
+            acc = Tensor(f"acc{number}", F32, (256,), (1,), Scope.shared, offset=1024 * number)
+            row, vector = Var(f"row{number}"), Var(f"vector{number}")
+            at_hand = Load(acc, (Ramp(mul(row, 16), 1, 16),))
+            store = Store(y, (Ramp(add(mul(row, stride), 5), 1, 16),), Binary(BinOp.mul, at_hand, Broadcast(factor, 16)))
+            operands = Flat(src, Const(0), (16, 1)), Flat(wei, Const(0), (16, 1)), Flat(acc, Const(0), (16, 1))
+            calls.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
+            params += [src, wei, y]
+        text = emit(Module(Func("main", tuple(params), seq(*calls), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"]))
+        assert len(re.findall(r"^define .*brgemm", text, re.MULTILINE)) == count
 
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:

@@ -11,7 +11,7 @@ from benchgraph.gir.ir import Cut
 from benchgraph.lower.region import Span
 from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Lane, Load, LoopKind, Pack, Seq, Slice, Stmt, Store, Var
 from benchgraph.tir.passes.interleave_rows import REGISTERS
-from benchgraph.tir.visit import children, map_all_exprs, map_children, map_tensors, rewrite, tensors, walk
+from benchgraph.tir.visit import children, map_all_exprs, map_children, map_tensors, rewrite, substitute, tensors, walk
 from tests.faults.inject import in_loops, in_place_of
 
 LOWERED = "simplify"  # the first pass: what the lowering made, with tidy indices
@@ -184,3 +184,20 @@ if host().isa.registers >= REGISTERS:  # else rows go one by one
             return replace(e, lane=e.lane ^ 1) if isinstance(e, Lane) else e
 
         return replace(func, body=map_all_exprs(func.body, lambda e: rewrite(e, swapped)))
+
+
+@in_loops("pattern/quantised_matmul_relu.json", after="attach-post-ops")
+def post_ops_of_every_vector_take_the_first_ones(func: Func) -> Func:
+    """The numbers of the first columns stand for those of all: the vector is forgotten where something is loaded."""
+
+    def forgotten(s: Stmt) -> Stmt:
+        if s.post_ops is None:
+            return s
+        first = {s.post_ops.vector.name: Const(0)}
+        read = map_all_exprs(s.post_ops.body, lambda e: rewrite(e, lambda x: substitute(x, first) if is_of_columns(x) else x))
+        return replace(s, post_ops=replace(s.post_ops, body=read))
+
+    def is_of_columns(e: Expr) -> bool:
+        return isinstance(e, Load) and any(e.tensor.name == p.name for p in func.params)
+
+    return replace(func, body=changed(func.body, Brgemm, forgotten))

@@ -9,6 +9,7 @@ from benchgraph.core import passes as core
 from benchgraph.core.passes import Observer, Pass, print_stage
 from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
@@ -50,6 +51,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
     Pass("join-rows", _each(join_rows), needs=_FLAT | {"planned"}, switch="join"),
     Pass("simplify", _each(simplify)),
+    Pass("attach-post-ops", _each(attach_post_ops), needs=_FLAT | {"planned"}, switch="attach"),
 )
 
 

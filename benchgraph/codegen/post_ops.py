@@ -1,0 +1,195 @@
+"""Post-ops of a microkernel: what it does with each vector of a register tile in place of storing it to acc.
+
+They are written down so that kernels which differ in their tensors' names and places alone are one: an operand is a pointer to what the
+first row and the first column read or write, and the step from row to row is an argument too.
+
+    y[no*64 + i*256 + j_v*16:+16] = max(t[...] * s[j_v*16:+16], x16(0.0))
+        p0: y from no*64 on, s0: 256; p1: s
+        p0[row*s0 + vector*16:+16] = max(acc * p1[vector*16:+16], x16(0.0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+
+from benchgraph.codegen import ir
+from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.expressions import evaluate, place
+from benchgraph.codegen.frame import Frame, memories
+from benchgraph.codegen.intrinsics import I64, PTR, vector
+from benchgraph.core.canonical import canonical
+from benchgraph.core.target import Target
+from benchgraph.tir import ir as tir
+from benchgraph.tir.affine import Linear, linear, to_expr
+from benchgraph.tir.build import add, mul
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, Load, Overwrite, Ramp, Scope, Seq, Store, Tensor, Var
+from benchgraph.tir.post_ops import statements
+from benchgraph.tir.visit import map_parts
+
+ROW, VECTOR = Var("row"), Var("vector")
+
+
+@dataclass(frozen=True)
+class PostOps:
+    """stores: for one row and one vector. steps: variables of what the operands step from row to row. held: registers of the caller.
+
+    func: its parameters are the operands; those that may lie over each other are in place pairs.
+    """
+
+    stores: tuple[Store, ...]
+    func: Func
+    acc: Tensor
+    steps: tuple[Var, ...]
+    held: tuple[Tensor, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """Different for different ones, valid in a symbol."""
+        return f"_then_{sha256(canonical(self).encode()).hexdigest()[:16]}"
+
+    @property
+    def arguments(self) -> tuple[ir.Type, ...]:
+        """Types of what a kernel is given: pointers, steps, and what the registers hold."""
+        held = (vector(memory_type(t.dtype), t.lanes) for t in self.held)
+        return (*(PTR for _ in self.func.params), *(I64 for _ in self.steps), *held)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller passes for `PostOps.arguments`: operands with where they begin, steps, registers."""
+
+    places: tuple[tuple[Tensor, Expr], ...]
+    steps: tuple[int, ...]
+    held: tuple[Tensor, ...]
+
+
+class Writer:
+    """Writes post-ops into one kernel. arguments: values of `PostOps.arguments`."""
+
+    def __init__(self, builder: ir.IRBuilder, post_ops: PostOps, target: Target, arguments: Sequence[ir.Value]) -> None:
+        func, params = post_ops.func, post_ops.func.params
+        pointers, rest = arguments[: len(params)], arguments[len(params) :]
+        self.post_ops = post_ops
+        self.frame = Frame(builder, func, target, memories(builder.module, func), pointers[0], is_task=True)
+        self.frame.bases.update((p.name, pointer) for p, pointer in zip(params, pointers, strict=True))
+        self.frame.variables.update((v.name, step) for v, step in zip(post_ops.steps, rest, strict=False))
+        for t in (post_ops.acc, *post_ops.held):
+            self.frame.declare_register(t)
+        for t, value in zip(post_ops.held, rest[len(post_ops.steps) :], strict=True):
+            self.frame.store(t, None, 1, value, t.lanes, None)
+
+    def write(self, acc: ir.Value, row: ir.Value, vector: ir.Value) -> None:
+        """For one vector of acc."""
+        f = self.frame
+        f.variables.update({ROW.name: row, VECTOR.name: vector})
+        f.store(self.post_ops.acc, None, 1, acc, self.post_ops.acc.lanes, None)
+        for s in self.post_ops.stores:
+            base, stride, lanes = place(f, s.tensor, s.index)
+            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, None)
+
+
+def taken_out(g: Brgemm, inplace: tuple[Overwrite, ...]) -> tuple[PostOps, Given]:
+    """The post-ops of g, which has some, and what they are given. inplace: of the function that g is in."""
+    out = _Taken(g)
+    stores = out.stores()
+    params = tuple(operand.tensor for operand in out.operands.values())
+    bases = {operand.tensor.name: key[0] for key, operand in out.operands.items()}
+    over = {frozenset((pair.dst, pair.src)) for pair in inplace}
+    overlaps = tuple(
+        Overwrite(a.name, b.name)
+        for k, a in enumerate(params)
+        for b in params[:k]
+        if (x := _memory(out.tensors[bases[a.name]])) == (y := _memory(out.tensors[bases[b.name]])) or frozenset((x, y)) in over
+    )
+    func = Func("post_ops", params, Seq(stores), inplace=overlaps)
+    steps = {operand.step: key[2] for key, operand in out.operands.items() if operand.step is not None}
+    post_ops = PostOps(stores, func, out.acc, tuple(steps), tuple(out.held.values()))
+    places = tuple((out.tensors[key[0]], operand.start) for key, operand in out.operands.items())
+    return post_ops, Given(places, tuple(steps.values()), tuple(out.outer[name] for name in out.held))
+
+
+def _memory(t: Tensor) -> str:
+    """What it lies in: a parameter, or an arena."""
+    return t.name if t.scope is Scope.param else t.scope.name
+
+
+@dataclass(frozen=True)
+class _Operand:
+    tensor: Tensor
+    start: Expr
+    step: Var | None
+
+
+@dataclass
+class _Taken:
+    """The rewriting of g's post-ops. operands: by tensor, place of the first element, and elements from row to row."""
+
+    g: Brgemm
+    operands: dict[tuple[str, str, int], _Operand] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    held: dict[str, Tensor] = field(default_factory=dict)
+    outer: dict[str, Tensor] = field(default_factory=dict)
+    values: dict[str, Expr] = field(default_factory=dict)
+
+    @cached_property
+    def nest(self) -> tir.PostOps:
+        assert self.g.post_ops is not None
+        return self.g.post_ops
+
+    @cached_property
+    def acc(self) -> Tensor:
+        return Tensor("acc_tile", self.g.acc.tensor.dtype, (), (), Scope.register, lanes=self.nest.lanes)
+
+    def stores(self) -> tuple[Store, ...]:
+        """Those to memory; what registers hold on the way stands in their values."""
+        out = list[Store]()
+        for s in statements(self.nest):
+            if isinstance(s, Alloc):
+                continue
+            assert isinstance(s, Store)
+            value = self.expr(s.value)
+            if s.tensor.scope is Scope.register:
+                self.values[s.tensor.name] = value
+            else:
+                out.append(Store(*self.access(s.tensor, s.index), value))
+        return tuple(out)
+
+    def expr(self, e: Expr) -> Expr:
+        match e:
+            case Var():
+                return ROW if e == self.nest.row else VECTOR
+            case Load() if e.tensor.name in self.values:
+                return self.values[e.tensor.name]
+            case Load() if e.tensor.name == self.g.acc.tensor.name:
+                return Load(self.acc, ())
+            case Load() if e.tensor.scope is Scope.register:
+                t = e.tensor
+                self.outer[t.name] = t
+                new = self.held.setdefault(t.name, replace(t, name=f"r{len(self.held)}"))
+                return Load(new, ())
+            case Load():
+                return Load(*self.access(e.tensor, e.index))
+        return map_parts(e, self.expr)
+
+    def access(self, t: Tensor, index: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+        (first,) = index
+        form = linear(first.base if isinstance(first, Ramp) else first)
+        start, inner = form.split(frozenset((self.nest.row.name, self.nest.vector.name)))
+        operand = self.operand(t, start, inner.terms.get(self.nest.row, 0))
+        at = mul(VECTOR, inner.terms.get(self.nest.vector, 0))
+        if operand.step is not None:
+            at = add(mul(ROW, operand.step), at)
+        return operand.tensor, (Ramp(at, first.stride, first.lanes) if isinstance(first, Ramp) else at,)
+
+    def operand(self, t: Tensor, start: Linear, step: int) -> _Operand:
+        begins = to_expr(start, {})
+        key = t.name, canonical(begins), step
+        if key not in self.operands:
+            number = len(self.operands)
+            tensor = Tensor(f"p{number}", t.dtype, (1,), (1,), Scope.param)
+            self.operands[key] = _Operand(tensor, begins, Var(f"s{number}") if step else None)
+            self.tensors[t.name] = t
+        return self.operands[key]

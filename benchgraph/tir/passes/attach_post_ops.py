@@ -1,0 +1,233 @@
+"""attach-post-ops: what is done with the result of a microkernel happens while it is in registers.
+
+brgemm (64x64x512) t[0, 64] = x[0, 512] @ w[0, 64]      ->  brgemm (64x64x512) t[0, 64] = x[0, 512] @ w[0, 64], then for i, j_v {
+for i in 64 {                                                 y[i*64 + j_v*16:+16] = max(t[i*64 + j_v*16:+16] + b[j_v*16:+16], x16(0.0))
+  for j_v in 4 {                                            }
+    y[i*64 + j_v*16:+16] = max(t[i*64 + j_v*16:+16] + b[j_v*16:+16], x16(0.0))
+  }
+}
+
+That is for whole vectors of temporaries that nothing else touches. A register tile is finished before the next one is begun, so the nest
+must not store to what the microkernel reads, nor load what it stores elsewhere. Long post-ops stay a loop: the kernel holds them once for
+each vector of a tile, and a loop's code is as good where it takes long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Linear, linear
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import (
+    Alloc,
+    Brgemm,
+    Const,
+    Expr,
+    Flat,
+    For,
+    Func,
+    Load,
+    LoopKind,
+    PostOps,
+    Ramp,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    Tensor,
+    Unary,
+    UnOp,
+    Var,
+)
+from benchgraph.tir.post_ops import place_in_acc, statements
+from benchgraph.tir.visit import bound_names, fresh, loads_of, map_children, own_tensors, parts, walk
+from benchgraph.tir.widen import share_bytes
+
+MOST_STEPS = 20  # of a vector's post-ops, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8
+_SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.not_})
+
+
+def attach_post_ops(f: Func, target: Target) -> Func:
+    found = {id(nest): made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest)) is not None}
+    if not found:
+        return f
+    uses = Counter(name for s in walk(f.body) for name in _touched(s))
+    own = Counter[str]()
+    for g, nest in _neighbours(f.body):
+        if id(nest) in found:
+            own[g.acc.tensor.name] += 1 + sum(g.acc.tensor.name in _touched(s) for s in walk(nest))
+    kept = {key: made for key, made in found.items() if uses[made.acc] == own[made.acc]}
+    return replace(f, body=_attached(f.body, kept)) if kept else f
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Post-ops of the microkernel before them. acc: its name."""
+
+    post_ops: PostOps
+    acc: str
+
+
+def _neighbours(body: Stmt) -> Iterator[tuple[Brgemm, Stmt]]:
+    """Microkernels, each with the statement that follows it."""
+    for s in walk(body):
+        if isinstance(s, Seq):
+            for g, following in zip(s.stmts, s.stmts[1:], strict=False):
+                if isinstance(g, Brgemm):
+                    yield g, following
+
+
+def _touched(s: Stmt) -> frozenset[str]:
+    """Names of what this statement alone reads or writes; to declare is neither."""
+    return frozenset(() if isinstance(s, Alloc) else (t.name for t in own_tensors(s)))
+
+
+def _attached(s: Stmt, found: dict[int, _Found]) -> Stmt:
+    s = map_children(s, lambda c: c if id(c) in found else _attached(c, found))
+    if not isinstance(s, Seq) or not any(id(c) in found for c in s.stmts):
+        return s
+    out: list[Stmt] = []
+    for c in s.stmts:
+        if id(c) in found:
+            g = out.pop()
+            assert isinstance(g, Brgemm)
+            out.append(replace(g, post_ops=found[id(c)].post_ops))
+        else:
+            out.append(c)
+    return out[0] if len(out) == 1 else Seq(tuple(out))
+
+
+def _post_ops(f: Func, g: Brgemm, nest: Stmt) -> _Found | None:
+    """The statement after g as its post-ops; None where it is not of that kind."""
+    if g.accumulate or not isinstance(g.acc, Flat) or g.acc.tensor.offset is None:
+        return None
+    peeled = _peeled(g, nest)
+    if peeled is None:
+        return None
+    stmts = statements(peeled)
+    check = _Check(f, g, peeled, frozenset(c.tensor.name for c in stmts if isinstance(c, Alloc)))
+    return _Found(peeled, g.acc.tensor.name) if check.holds(stmts) else None
+
+
+def _peeled(g: Brgemm, nest: Stmt) -> PostOps | None:
+    """The nest without its loops over rows and vectors of g. A loop that would run once is not there."""
+    ramps = (s.index[0] for s in walk(nest) if isinstance(s, Store) and s.index)
+    lanes = next((ramp.lanes for ramp in ramps if isinstance(ramp, Ramp)), 0)
+    if not lanes or g.n % lanes:
+        return None
+    taken = set(bound_names(nest))
+    made = list[Var]()
+    for extent in (g.m, g.n // lanes):
+        if extent == 1:
+            made.append(Var(fresh("once", taken)))
+            taken.add(made[-1].name)
+        elif isinstance(nest, For) and nest.kind is LoopKind.serial and constant(nest.extent) == extent:
+            made.append(nest.var)
+            nest = nest.body
+        else:
+            return None
+    return PostOps(made[0], made[1], lanes, nest)
+
+
+@dataclass(frozen=True)
+class _Check:
+    """inner: registers that the post-ops declare."""
+
+    f: Func
+    g: Brgemm
+    post_ops: PostOps
+    inner: frozenset[str]
+
+    def holds(self, stmts: tuple[Stmt, ...]) -> bool:
+        """Whether these statements may run on one vector of acc after the other."""
+        stores = [s for s in stmts if isinstance(s, Store)]
+        if len(stores) + len(self.inner) != len(stmts) or sum(map(self.steps, stores)) > MOST_STEPS:
+            return False
+        registers = Counter(s.tensor.name for s in stores if s.tensor.scope is Scope.register)
+        if set(registers) != self.inner or any(count > 1 for count in registers.values()):
+            return False
+        results = [s for s in stores if s.tensor.scope is not Scope.register]
+        loads = [load for s in stores for load in loads_of(s.value) if load.tensor.scope is not Scope.register]
+        return all(map(self.is_plain, stores)) and all(map(self.reads_well, loads)) and self.keeps_order(results, loads)
+
+    def steps(self, s: Store) -> int:
+        return _steps(s.value) + (s.tensor.scope is not Scope.register)
+
+    def is_plain(self, s: Store) -> bool:
+        """A vector of neighbours, one for each row and vector; what it is computed from stands nowhere but in memory and registers."""
+        if s.mask is not None or not all(_is_short(e) for e in _values(s.value)):
+            return False
+        if any(isinstance(e, Var) and e.name not in (self.post_ops.row.name, self.post_ops.vector.name) for e in _values(s.value)):
+            return False
+        if s.tensor.scope is Scope.register:
+            return True
+        form = self.place(s.index)
+        if form is None or not isinstance(s.index[0], Ramp) or s.tensor.name == self.g.acc.tensor.name:
+            return False
+        row, vector = self.steps_of(form)
+        return vector == self.post_ops.lanes and (row == 0 or abs(row) >= self.g.n)
+
+    def reads_well(self, load: Load) -> bool:
+        form = self.place(load.index)
+        if form is None or load.mask is not None or load.tensor.dtype.is_packed:
+            return False
+        if load.tensor.name != self.g.acc.tensor.name:
+            return True
+        return isinstance(load.index[0], Ramp) and form == place_in_acc(self.g, self.post_ops)
+
+    def keeps_order(self, results: list[Store], loads: list[Load]) -> bool:
+        """Nothing that is stored is read by the microkernel, or by the post-ops at another place."""
+        operands = (self.g.src.tensor, self.g.wei.tensor)
+        others = [load for load in loads if load.tensor.name != self.g.acc.tensor.name]
+        for s in results:
+            if any(self.may_meet(s.tensor, t) for t in operands):
+                return False
+            meeting = [load for load in others if self.may_meet(s.tensor, load.tensor)]
+            if meeting and (len(results) > 1 or any(self.place(load.index) != self.place(s.index) for load in meeting)):
+                return False
+        return not any(self.may_meet(a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
+
+    def may_meet(self, a: Tensor, b: Tensor) -> bool:
+        """Whether they may have an element in common."""
+        names = {a.name, b.name}
+        return len(names) == 1 or share_bytes(a, b) or any({over.dst, over.src} == names for over in self.f.inplace)
+
+    def place(self, index: tuple[Expr, ...]) -> Linear | None:
+        """Where an access begins; None unless it steps evenly from row to row and from vector to vector."""
+        (first,) = index
+        if isinstance(first, Ramp) and (first.stride != 1 or first.lanes != self.post_ops.lanes):
+            return None
+        form = linear(first.base if isinstance(first, Ramp) else first)
+        own = frozenset({self.post_ops.row.name, self.post_ops.vector.name})
+        _, stepping = form.split(own)
+        return form if all(isinstance(atom, Var) for atom in stepping.terms) else None
+
+    def steps_of(self, form: Linear) -> tuple[int, int]:
+        """Elements from row to row, and from vector to vector: where there is one alone, what there would be."""
+        row = form.terms.get(self.post_ops.row, 0)
+        vector = form.terms.get(self.post_ops.vector, 0)
+        return row, self.post_ops.lanes if self.g.n == self.post_ops.lanes else vector
+
+
+def _values(e: Expr) -> Iterator[Expr]:
+    """e and its parts, but not those that find out where elements lie."""
+    yield e
+    if not isinstance(e, Load):
+        for part in parts(e):
+            yield from _values(part)
+
+
+def _is_short(e: Expr) -> bool:
+    return not isinstance(e, Unary) or e.op in _SHORT
+
+
+def _steps(e: Expr) -> int:
+    """Instructions, about."""
+    return sum(not isinstance(part, Const | Var) and not _is_held(part) for part in _values(e))
+
+
+def _is_held(e: Expr) -> bool:
+    return isinstance(e, Load) and e.tensor.scope is Scope.register

@@ -1,0 +1,19 @@
+"""What passes, the verifier and code generation agree on about the post-ops of a microkernel."""
+
+from __future__ import annotations
+
+from benchgraph.tir.affine import Linear, linear
+from benchgraph.tir.ir import Brgemm, Flat, PostOps, Seq, Stmt
+
+
+def statements(p: PostOps) -> tuple[Stmt, ...]:
+    """Those for one vector, in order."""
+    return p.body.stmts if isinstance(p.body, Seq) else (p.body,)
+
+
+def place_in_acc(g: Brgemm, p: PostOps) -> Linear | None:
+    """Where the vector at hand begins in g's acc; None before flatten-index. What has only one value counts nothing."""
+    if not isinstance(g.acc, Flat):
+        return None
+    rows = Linear({p.row: g.acc.strides[0]} if g.m > 1 else {})
+    return linear(g.acc.offset).plus(rows).plus(Linear({p.vector: p.lanes} if g.n > p.lanes else {}))
