@@ -23,6 +23,7 @@ from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
+from benchgraph.codegen.kernel import Ahead, Kernel
 from benchgraph.codegen.post_ops import taken_out
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
@@ -211,7 +212,7 @@ def _prefetch(f: Frame, s: Prefetch) -> None:
 
 def _brgemm(f: Frame, s: Brgemm) -> None:
     src, wei, acc = (_flat(piece) for piece in (s.src, s.wei, s.acc))
-    kernel = microkernel.Kernel(
+    kernel = Kernel(
         m=s.m,
         n=s.n,
         k=s.k,
@@ -228,7 +229,7 @@ def _brgemm(f: Frame, s: Brgemm) -> None:
         post_ops, given = taken_out(s, f.func.inplace)
         kernel = replace(kernel, post_ops=post_ops)
     streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, f.target))]
-    kernel = replace(kernel, ahead=tuple(microkernel.Ahead(paced, p.is_store) for p, paced in streams))
+    kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
     function = microkernel.define(f.builder.module, kernel, f.target)
     places = [(piece.tensor, piece.offset) for piece in (src, wei, acc)] + [(p.tensor, p.index[0]) for p, _ in streams]
     arguments = [f.element(tensor, evaluate(f, offset)) for tensor, offset in (*places, *(() if given is None else given.places))]

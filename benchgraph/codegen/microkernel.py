@@ -77,7 +77,7 @@ bf16 and u8; it has no model of Zen 5 of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
 from typing import TypeAlias
@@ -86,90 +86,24 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affine, load_first, loop, prefetch, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, splat, vector
-from benchgraph.codegen.post_ops import PostOps, Writer
+from benchgraph.codegen.intrinsics import I8, I32, I64, VOID, constant, splat, vector
+from benchgraph.codegen.kernel import Ahead, BatchAxis, Kernel, canonical
+from benchgraph.codegen.post_ops import Writer
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
-from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.groups import GROUPS, DTypes
 
-BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
 # (src, wei, carried) -> carried: where the streams are that are fetched ahead, then the sums
 Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 
-F32 = DType.f32, DType.f32, DType.f32
 SRC, WEI, ACC = 0, 1, 2
 ACC_BYTES = 4
 AHEAD = 8  # rows of wei that are fetched ahead
 MOST_LINES = 4  # of a stream in one step of the K loop
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """A stream of memory that is fetched into the second-level cache, so many bytes in each step of the K loop."""
-
-    pace: int
-    is_store: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"_{'w' if self.is_store else 'r'}{self.pace}"
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One batch-reduce GEMM: acc[m, n] (+)= sum over batch b, k of src_b[m, k] * wei_b[k, n].
-
-    Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
-    src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
-    Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
-    of more than one. ahead: streams that are fetched meanwhile. post_ops: what is done with acc, which is not stored then.
-    """
-
-    m: int
-    n: int
-    k: int
-    _: KW_ONLY
-    batch: tuple[BatchAxis, ...] = ()
-    src_row_stride: int
-    src_col_stride: int = 1
-    wei_row_stride: int
-    acc_row_stride: int
-    accumulate: bool = False
-    dtypes: DTypes = F32
-    ahead: tuple[Ahead, ...] = ()
-    post_ops: PostOps | None = None
-
-    def __post_init__(self) -> None:
-        if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
-            raise ValueError(f"extents of a microkernel are positive: {self}")
-        if self.group > 1 and self.k > 1 and self.src_col_stride != 1:
-            raise ValueError(f"src of a microkernel for {self.dtypes[0].value} has unit stride along k: {self}")
-
-    @property
-    def group(self) -> int:
-        """Elements of k in one step."""
-        return GROUPS[self.dtypes]
-
-    @property
-    def name(self) -> str:
-        """Unique among kernels, valid as a symbol."""
-        batch = "".join(f"_b{extent}_{src}_{wei}" for extent, src, wei in self.batch)
-        src = f"s{self.src_row_stride}_{self.src_col_stride}"
-        sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
-        name = f"brgemm_{self.dtypes[0].value}_{sizes}"
-        more = (*(a.name for a in self.ahead), "" if self.post_ops is None else self.post_ops.name)
-        return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
-
-    @property
-    def arguments(self) -> tuple[ir.Type, ...]:
-        """Of the function: src, wei, acc, streams, and what the post-ops are given."""
-        return (PTR, PTR, PTR, *(PTR for _ in self.ahead), *(() if self.post_ops is None else self.post_ops.arguments))
-
-
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (`Kernel.arguments`) for this kernel, internal to the module; defined on first use."""
-    kernel = _canonical(kernel)
+    kernel = canonical(kernel)
     known = module.functions.get(kernel.name)
     if known is not None:
         return known
@@ -190,7 +124,7 @@ def pace(kernel: Kernel, lines: int, target: Target) -> int:
 
 def steps(kernel: Kernel, target: Target) -> int:
     """How many steps of K loops a call of the kernel takes."""
-    kernel = _canonical(kernel)
+    kernel = canonical(kernel)
     entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
     tiles = ((panels, panels.count * count) for panels in _panels(kernel, target) for count, _ in even_split(kernel.m, panels.rows))
     return sum(count * entries * (groups // _unrolled(kernel, panels, target)) for panels, count in tiles)
@@ -238,23 +172,6 @@ def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tupl
         argument.name = called
         argument.add_attribute("noalias")
     return function, ir.IRBuilder(function.append_basic_block("entry"))
-
-
-def _canonical(kernel: Kernel) -> Kernel:
-    """Fewer kernels for the same work: an axis of the batch that continues along the next one, or along k, makes that one longer; where
-    k is 1, the last axis takes its place. k that ends within a group ends there in each entry of the batch."""
-    axes: list[BatchAxis] = []
-    for axis in (a for a in kernel.batch if a[0] > 1):
-        axes.append(axis)
-        if len(axes) > 1 and axes[-2][1:] == (axis[0] * axis[1], axis[0] * axis[2]):
-            axes[-2:] = [(axes[-2][0] * axis[0], *axis[1:])]
-    groups, rest = divmod(kernel.k, kernel.group)
-    if axes and kernel.k == kernel.group == 1:
-        k, src_stride, wei_stride = axes.pop()
-        kernel = replace(kernel, k=k, src_col_stride=src_stride, wei_row_stride=wei_stride)
-    elif axes and not rest and axes[-1][1:] == (kernel.k * kernel.src_col_stride, groups * kernel.wei_row_stride):
-        kernel = replace(kernel, k=kernel.k * axes.pop()[0])
-    return replace(kernel, batch=tuple(axes), acc_row_stride=kernel.acc_row_stride if kernel.post_ops is None else 0)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from benchgraph.codegen.convert import value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
+from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.runtime.burst import BURST_S, calibrated, seconds
@@ -140,7 +141,7 @@ def _kernel_code(target: Target, dtypes: DTypes) -> Code:
     """Code of `run(times, src, wei, acc)`."""
     module = ir.Module(name="kernel")
     wei_row = _BLOCK * GROUPS[dtypes]
-    block = microkernel.Kernel(_BLOCK, _BLOCK, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
+    block = Kernel(_BLOCK, _BLOCK, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
     kernel = microkernel.define(module, block, target)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, PTR, PTR, PTR]), "run")
     entry, turn, done = (run.append_basic_block(name) for name in ("entry", "turn", "done"))

@@ -62,9 +62,6 @@ def tensor(name: str, dtype: DType, shape: Shape, scope: Scope = Scope.shared, s
     return Tensor(name, dtype, shape, dense_strides(shape) if strides is None else strides, scope)
 
 
-# ---- expressions -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Var:
     """A loop variable (dtype s64)."""
@@ -87,8 +84,7 @@ class BinOp(Enum):
     """Both operands have one dtype and one number of lanes. Comparisons give boolean.
 
     floordiv and mod are for s64: the divisor is positive and the result rounds towards minus infinity. A power of two shifts and masks.
-    xor, mul_high and mul_low are for s64 too. mul_high and mul_low: the upper and the lower 32 bits of the 64-bit product of the lower
-    32 bits of both operands, all of them taken as unsigned.
+    xor, mul_high and mul_low are for s64 too; the latter: the upper, lower 32 bits of the unsigned product of both operands' lower 32 bits.
     min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`).
     """
 
@@ -220,8 +216,6 @@ class Lane:
 
 Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Load | Ramp | Broadcast | ReduceLanes | Lane
 
-# ---- statements ------------------------------------------------------------------------------------------------------
-
 
 class LoopKind(Enum):
     serial = "for"
@@ -305,8 +299,8 @@ class Prefetch:
 class PostOps:
     """What becomes of the result of a microkernel: body, for each row of acc and each vector of so many lanes of its columns.
 
-    row, vector: 0 <= row < m, 0 <= vector < n / lanes. body: stores of vectors to neighbours, and registers on the way to them. It loads
-    from acc the vector at hand alone, and does the same in whatever order the vectors come, one row of a vector of columns after another.
+    row, vector: 0 <= row < m, 0 <= vector < n / lanes. body stores vectors of neighbours, and registers on the way to them. It loads from
+    acc the vector at hand alone, and does the same in whatever order the vectors come, one row of a vector of columns after another.
     """
 
     row: Var
@@ -327,9 +321,8 @@ class Brgemm:
     groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
     rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
 
-    ahead: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it.
-
-    post_ops run on each register tile in place of its being stored to acc, which holds nothing afterwards.
+    ahead: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it. post_ops run on each register tile in
+    place of its being stored to acc, which holds nothing afterwards.
     """
 
     src: Slice | Flat
@@ -342,14 +335,6 @@ class Brgemm:
     accumulate: bool = False
     ahead: tuple[Prefetch, ...] = ()
     post_ops: PostOps | None = None
-
-    @property
-    def after(self) -> For | None:
-        """The post-ops as loops, in an order that they may be run in."""
-        if self.post_ops is None:
-            return None
-        p = self.post_ops
-        return For(p.vector, Const(self.n // p.lanes), For(p.row, Const(self.m), p.body))
 
     @property
     def dtypes(self) -> DTypes:

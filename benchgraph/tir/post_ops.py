@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from benchgraph.tir.affine import Linear, linear
-from benchgraph.tir.ir import Brgemm, Flat, PostOps, Seq, Stmt
+from benchgraph.tir.ir import Brgemm, Const, Flat, For, PostOps, Seq, Stmt
+
+
+def loops(g: Brgemm) -> For | None:
+    """The post-ops of g as loops, in an order that they may be run in."""
+    p = g.post_ops
+    return None if p is None else For(p.vector, Const(g.n // p.lanes), For(p.row, Const(g.m), p.body))
 
 
 def statements(p: PostOps) -> tuple[Stmt, ...]:

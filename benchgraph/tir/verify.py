@@ -7,12 +7,10 @@ those can address; and no index certainly leaves its tensor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from typing import NoReturn
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.groups import GROUPS, PACKED_FROM
@@ -51,8 +49,9 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.post_ops import place_in_acc, statements
+from benchgraph.tir.post_ops import loops, place_in_acc, statements
 from benchgraph.tir.text import header, print_tir
+from benchgraph.tir.visible import Visible, fail
 from benchgraph.tir.visit import exprs, loads_of, parts, walk, written
 
 _S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod, BinOp.xor, BinOp.mul_high, BinOp.mul_low})
@@ -60,10 +59,6 @@ _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
 _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
 _STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}  # load, cast, select and store; compute in f32
-
-
-class VerifyError(BenchgraphError):
-    """Tensor IR that breaks a rule: a fault of the pass or lowering that made it."""
 
 
 def verify(node: Module | Func) -> None:
@@ -76,12 +71,12 @@ def verify(node: Module | Func) -> None:
 
 def _func(f: Func) -> None:
     _unique_buffers(f)
-    scope = _Scope(f, {}, {})
+    scope = Visible(f, {}, {})
     for p in f.params:
         scope = scope.declare(p, f"parameter {p.name}")
     for over in f.inplace:
         if over.dst == over.src or not {over.dst, over.src} <= {p.name for p in f.params}:
-            _fail(f"{over.dst} over {over.src}", scope, "only a parameter lies over another one")
+            fail(f"{over.dst} over {over.src}", scope, "only a parameter lies over another one")
     _stmt(f.body, scope)
 
 
@@ -91,39 +86,11 @@ def _unique_buffers(f: Func) -> None:
     for s in walk(f.body):
         if isinstance(s, Alloc) and s.tensor.scope is not Scope.register:
             if s.tensor.name in seen:
-                _fail(s, _Scope(f, {}, {}), f"the name {s.tensor.name} is declared twice")
+                fail(s, Visible(f, {}, {}), f"the name {s.tensor.name} is declared twice")
             seen.add(s.tensor.name)
 
 
-@dataclass(frozen=True)
-class _Scope:
-    """What is visible: tensors by name, ranges of loop variables, those whose every value is reached, and whether we may be skipped."""
-
-    func: Func
-    tensors: dict[str, Tensor]
-    ranges: dict[str, Range]
-    attained: frozenset[str] = frozenset()
-    conditional: bool = False
-    parallel: bool = False
-
-    def declare(self, t: Tensor, where: str) -> _Scope:
-        if t.name in self.tensors:
-            _fail(where, self, f"the name {t.name} is declared twice in one scope")
-        if len(t.shape) != len(t.strides) or any(d < 0 for d in t.shape):
-            _fail(where, self, f"{t.name} has shape {t.shape} and strides {t.strides}")
-        if t.scope is Scope.register and (t.shape or t.lanes < 1):
-            _fail(where, self, f"the register {t.name} must have shape () and at least one lane")
-        if t.scope is not Scope.register and t.lanes != 1:
-            _fail(where, self, f"{t.name} has {t.lanes} lanes but is not a register")
-        return replace(self, tensors={**self.tensors, t.name: t})
-
-
-def _fail(where: Stmt | str, scope: _Scope, rule: str) -> NoReturn:
-    text = where if isinstance(where, str) else header(where)
-    raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {scope.func.name}")
-
-
-def _stmt(s: Stmt, scope: _Scope) -> None:
+def _stmt(s: Stmt, scope: Visible) -> None:
     match s:
         case For():
             _for(s, scope)
@@ -150,23 +117,23 @@ def _stmt(s: Stmt, scope: _Scope) -> None:
             _prefetch(s, scope)
 
 
-def _alloc(s: Alloc, scope: _Scope) -> _Scope:
+def _alloc(s: Alloc, scope: Visible) -> Visible:
     if s.tensor.scope is Scope.param:
-        _fail(s, scope, "an alloc cannot have scope param")
+        fail(s, scope, "an alloc cannot have scope param")
     if s.tensor.offset is not None:
-        _fail(s, scope, "a tensor laid out in an arena is not declared")
+        fail(s, scope, "a tensor laid out in an arena is not declared")
     if s.tensor.dtype in _PACKED:
-        _fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; only a parameter can be")
+        fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; only a parameter can be")
     return scope.declare(s.tensor, header(s))
 
 
-def _for(s: For, scope: _Scope) -> None:
+def _for(s: For, scope: Visible) -> None:
     _scalar(s, s.extent, INDEX, scope)
     if s.var.name in scope.ranges:
-        _fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
+        fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
     extent = constant(s.extent)
     if extent is not None and extent < 0:
-        _fail(s, scope, "a loop extent is negative")
+        fail(s, scope, "a loop extent is negative")
     if extent == 0:
         return
     attained = scope.attained | {s.var.name} if extent is not None else scope.attained
@@ -176,11 +143,11 @@ def _for(s: For, scope: _Scope) -> None:
     _stmt(s.body, inner)
 
 
-def _scalar(s: Stmt, e: Expr, dtype: DType, scope: _Scope) -> None:
+def _scalar(s: Stmt, e: Expr, dtype: DType, scope: Visible) -> None:
     _expr(s, e, scope)
     got = type_of(e)
     if got != (dtype, 1):
-        _fail(s, scope, f"`{print_tir(e)}` is {_named(got)} where a scalar {dtype.value} is needed")
+        fail(s, scope, f"`{print_tir(e)}` is {_named(got)} where a scalar {dtype.value} is needed")
 
 
 def _named(t: tuple[DType, int]) -> str:
@@ -190,106 +157,106 @@ def _named(t: tuple[DType, int]) -> str:
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
-def _expr(s: Stmt, e: Expr, scope: _Scope) -> None:
+def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
     for p in parts(e):
         _expr(s, p, scope)
     match e:
         case Var():
             if e.name not in scope.ranges:
-                _fail(s, scope, f"the variable {e.name} is used outside its loop")
+                fail(s, scope, f"the variable {e.name} is used outside its loop")
         case Const():
             if isinstance(e.value, float) != e.dtype.is_float:
-                _fail(s, scope, f"the literal {e.value!r} does not fit its dtype {e.dtype.value}")
+                fail(s, scope, f"the literal {e.value!r} does not fit its dtype {e.dtype.value}")
         case Binary():
             _binary(s, e, scope)
         case Unary():
             _unary(s, e, scope)
         case Cast():
             if e.dtype is DType.undef or e.dtype in _PACKED:
-                _fail(s, scope, f"`{print_tir(e)}` casts to {e.dtype.value}, which nothing computes in or stores")
+                fail(s, scope, f"`{print_tir(e)}` casts to {e.dtype.value}, which nothing computes in or stores")
         case Select():
             cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
             if a != b or cond != (DType.boolean, a[1]):
-                _fail(s, scope, f"`{print_tir(e)}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
+                fail(s, scope, f"`{print_tir(e)}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
         case Load():
             lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
             _mask(s, e.mask, lanes, scope)
         case Ramp():
             if e.lanes < 2 or type_of(e.base) not in ((INDEX, 1), (DType.s32, 1)):
-                _fail(s, scope, f"the ramp `{print_tir(e)}` needs a scalar s64 or s32 base and at least two lanes")
+                fail(s, scope, f"the ramp `{print_tir(e)}` needs a scalar s64 or s32 base and at least two lanes")
         case Broadcast():
             if e.lanes < 2 or type_of(e.a)[1] != 1:
-                _fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
+                fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
         case ReduceLanes():
             if e.op not in _FOLDS or type_of(e.a)[1] < 2:
-                _fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
+                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
             is_odd = any(n & (n - 1) for n in (1 + len(e.more), type_of(e.a)[1]))
             if e.more and (is_odd or len({type_of(row) for row in parts(e)}) > 1):
-                _fail(s, scope, f"`{print_tir(e)}` needs vectors of one type, and powers of two of them and of their lanes")
+                fail(s, scope, f"`{print_tir(e)}` needs vectors of one type, and powers of two of them and of their lanes")
         case Lane():
             if not 0 <= e.lane < type_of(e.a)[1] or type_of(e.a)[1] < 2:
-                _fail(s, scope, f"`{print_tir(e)}` needs a vector that has this lane")
+                fail(s, scope, f"`{print_tir(e)}` needs a vector that has this lane")
 
 
-def _binary(s: Stmt, e: Binary, scope: _Scope) -> None:
+def _binary(s: Stmt, e: Binary, scope: Visible) -> None:
     a, b = type_of(e.a), type_of(e.b)
     if a != b:
-        _fail(s, scope, f"the operands of `{print_tir(e)}` are {_named(a)} and {_named(b)}")
+        fail(s, scope, f"the operands of `{print_tir(e)}` are {_named(a)} and {_named(b)}")
     dtype = a[0]
     if (dtype is DType.boolean) != (e.op in (BinOp.and_, BinOp.or_)) and e.op not in (BinOp.eq, BinOp.ne):
-        _fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
+        fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
     if e.op is BinOp.div and not dtype.is_float:
-        _fail(s, scope, f"`{print_tir(e)}` divides {dtype.value}; / is for floats")
+        fail(s, scope, f"`{print_tir(e)}` divides {dtype.value}; / is for floats")
     if e.op in _S64_ONLY and dtype is not INDEX:
-        _fail(s, scope, f"`{print_tir(e)}` is for s64, not {dtype.value}")
+        fail(s, scope, f"`{print_tir(e)}` is for s64, not {dtype.value}")
     if e.op in (BinOp.floordiv, BinOp.mod) and bounds(e.b, scope.ranges)[1] <= 0:
-        _fail(s, scope, f"the divisor of `{print_tir(e)}` is not positive")
+        fail(s, scope, f"the divisor of `{print_tir(e)}` is not positive")
     if dtype in _STORAGE_ONLY:
-        _fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")
+        fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")
 
 
-def _unary(s: Stmt, e: Unary, scope: _Scope) -> None:
+def _unary(s: Stmt, e: Unary, scope: Visible) -> None:
     dtype = type_of(e.a)[0]
     allowed = {UnOp.not_: frozenset({DType.boolean}), UnOp.neg: _SIGNED, UnOp.abs: _SIGNED}.get(e.op, frozenset({DType.f32}))
     if dtype not in allowed:
-        _fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
+        fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
 
 
 # ---- accesses --------------------------------------------------------------------------------------------------------
 
 
-def _tensor(s: Stmt, t: Tensor, scope: _Scope) -> None:
+def _tensor(s: Stmt, t: Tensor, scope: Visible) -> None:
     if t.offset is not None:
         size = {Scope.shared: scope.func.shared_bytes, Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
         if t.offset < 0 or t.offset + t.nbytes > size:
-            _fail(s, scope, f"{t.name} takes bytes {t.offset} to {t.offset + t.nbytes} of a {t.scope.value} arena of {size}")
+            fail(s, scope, f"{t.name} takes bytes {t.offset} to {t.offset + t.nbytes} of a {t.scope.value} arena of {size}")
         if t.scope is Scope.thread and not scope.parallel:
-            _fail(s, scope, f"{t.name} is in the thread arena but used outside a parallel loop")
+            fail(s, scope, f"{t.name} is in the thread arena but used outside a parallel loop")
     elif scope.tensors.get(t.name) != t:
         what = "declared differently" if t.name in scope.tensors else "not declared in scope"
-        _fail(s, scope, f"the tensor {t.name} is {what}")
+        fail(s, scope, f"the tensor {t.name} is {what}")
 
 
-def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: _Scope, *, masked: bool) -> int:
+def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: Visible, *, masked: bool) -> int:
     """Check one element or vector access whose index expressions are checked already; returns its lanes."""
     _tensor(s, t, scope)
     if len(index) != len(t.shape):
-        _fail(s, scope, f"{t.name} has rank {len(t.shape)} but {len(index)} indices")
+        fail(s, scope, f"{t.name} has rank {len(t.shape)} but {len(index)} indices")
     vectors = 0
     for d, i in enumerate(index):
         dtype, lanes = type_of(i)
         if dtype is not INDEX:
-            _fail(s, scope, f"the index `{print_tir(i)}` is {dtype.value}, not s64")
+            fail(s, scope, f"the index `{print_tir(i)}` is {dtype.value}, not s64")
         if lanes > 1 and not isinstance(i, Ramp):
-            _fail(s, scope, f"the vector index `{print_tir(i)}` is not a ramp")
+            fail(s, scope, f"the vector index `{print_tir(i)}` is not a ramp")
         vectors += lanes > 1
         _in_bounds(s, t, d, i, (0, 0), scope, masked=masked)
     if vectors > 1:
-        _fail(s, scope, f"{t.name} is indexed by more than one vector")
+        fail(s, scope, f"{t.name} is indexed by more than one vector")
     return max([t.lanes, *(type_of(i)[1] for i in index)])
 
 
-def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: _Scope, *, masked: bool) -> None:
+def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: Visible, *, masked: bool) -> None:
     """Fail when the index, plus the span of a slice, certainly leaves the tensor.
 
     An end of the range counts only where it is reached: all loops around run, and the index is linear in variables of constant extent.
@@ -302,31 +269,31 @@ def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: _Scope
     if first + span[0] < 0 or last + span[1] >= t.shape[dim]:
         value = f"`{print_tir(i)}`" + (f" + {span[0]}..{span[1]}" if span != (0, 0) else "")
         end = f" reaches {lo:g}..{hi:g}," if abs(lo) != inf and abs(hi) != inf else " is"
-        _fail(s, scope, f"index {value} of {t.name}{end} outside dim {dim} of size {t.shape[dim]}")
+        fail(s, scope, f"index {value} of {t.name}{end} outside dim {dim} of size {t.shape[dim]}")
 
 
-def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: _Scope) -> None:
+def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: Visible) -> None:
     if mask is not None and type_of(mask) != (DType.boolean, lanes):
-        _fail(s, scope, f"the mask `{print_tir(mask)}` is {_named(type_of(mask))}; it needs boolean x{lanes}")
+        fail(s, scope, f"the mask `{print_tir(mask)}` is {_named(type_of(mask))}; it needs boolean x{lanes}")
 
 
-def _store(s: Store, scope: _Scope) -> None:
+def _store(s: Store, scope: Visible) -> None:
     for e in (*s.index, s.value, *(() if s.mask is None else (s.mask,))):
         _expr(s, e, scope)
     lanes = _access(s, s.tensor, s.index, scope, masked=s.mask is not None)
     _mask(s, s.mask, lanes, scope)
     if s.tensor.dtype in _PACKED:
-        _fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; it can only be read")
+        fail(s, scope, f"{s.tensor.name} is {s.tensor.dtype.value}, of which two elements share a byte; it can only be read")
     if type_of(s.value) != (s.tensor.dtype, lanes):
-        _fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
+        fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
 
 
-def _prefetch(s: Prefetch, scope: _Scope) -> None:
+def _prefetch(s: Prefetch, scope: Visible) -> None:
     _tensor(s, s.tensor, scope)
     if s.tensor.scope is not Scope.param:
-        _fail(s, scope, f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
+        fail(s, scope, f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
     if len(s.index) != len(s.tensor.shape):
-        _fail(s, scope, f"{s.tensor.name} has rank {len(s.tensor.shape)} but {len(s.index)} indices")
+        fail(s, scope, f"{s.tensor.name} has rank {len(s.tensor.shape)} but {len(s.index)} indices")
     for i in s.index:
         _scalar(s, i, INDEX, scope)
 
@@ -334,57 +301,57 @@ def _prefetch(s: Prefetch, scope: _Scope) -> None:
 # ---- microkernels and packings ----------------------------------------------------------------------------------------------------
 
 
-def _brgemm(s: Brgemm, scope: _Scope) -> None:
+def _brgemm(s: Brgemm, scope: Visible) -> None:
     if min(s.m, s.n, s.k, *s.batch) < 1:
-        _fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
+        fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
     if s.dtypes not in GROUPS:
         known = ", ".join(" ".join(d.value for d in dtypes) for dtypes in GROUPS)
-        _fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
+        fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
     _operands(s, scope)
     for o in operands(s):
         needed = o.piece is not s.src or s.group > 1
         if needed and o.stride(1) != o.group and o.extents[1] > 1:
-            _fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
+            fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
     if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
-        _fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
+        fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
     for p in s.ahead:
         _prefetch(p, scope)
     if s.post_ops is not None:
         _post_ops(s, s.post_ops, scope)
 
 
-def _post_ops(s: Brgemm, p: PostOps, scope: _Scope) -> None:
+def _post_ops(s: Brgemm, p: PostOps, scope: Visible) -> None:
     if p.lanes < 2 or s.n % p.lanes:
-        _fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
-    if s.after is not None:
-        _stmt(s.after, scope)
+        fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
+    if (after := loops(s)) is not None:
+        _stmt(after, scope)
     acc = s.acc.tensor
     for inner in statements(p):
         if not isinstance(inner, Alloc | Store):
-            _fail(inner, scope, "post-ops are stores alone, and registers")
+            fail(inner, scope, "post-ops are stores alone, and registers")
         if acc in written(inner):
-            _fail(inner, scope, f"post-ops store to {acc.name}, which is not kept")
+            fail(inner, scope, f"post-ops store to {acc.name}, which is not kept")
         for load in (load for e in exprs(inner) for load in loads_of(e) if load.tensor == acc):
             (i,) = load.index
             if not isinstance(i, Ramp) or (i.stride, i.lanes) != (1, p.lanes) or linear(i.base) != place_in_acc(s, p):
-                _fail(inner, scope, f"`{print_tir(load)}` is not the vector at hand of {acc.name}")
+                fail(inner, scope, f"`{print_tir(load)}` is not the vector at hand of {acc.name}")
 
 
-def _pack(s: Pack, scope: _Scope) -> None:
+def _pack(s: Pack, scope: Visible) -> None:
     if min(s.k, s.n) < 1:
-        _fail(s, scope, f"extents {s.k}x{s.n} must be positive")
+        fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
     if source not in PACKED_FROM.get(dtype, ()):
-        _fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
+        fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
     _operands(s, scope)
     src, dst = operands(s)
     if dst.stride(1) != s.group and s.n > 1:
-        _fail(s, scope, f"the columns of {s.dst.tensor.name} have stride {dst.stride(1)}, not {s.group}")
+        fail(s, scope, f"the columns of {s.dst.tensor.name} have stride {dst.stride(1)}, not {s.group}")
     if 1 not in (src.stride(0), src.stride(1)):
-        _fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
+        fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
 
 
-def _operands(s: Brgemm | Pack, scope: _Scope) -> None:
+def _operands(s: Brgemm | Pack, scope: Visible) -> None:
     for o in operands(s):
         _tensor(s, o.piece.tensor, scope)
         if isinstance(o.piece, Flat):
@@ -393,24 +360,24 @@ def _operands(s: Brgemm | Pack, scope: _Scope) -> None:
             _slice(s, o.piece, o, scope)
 
 
-def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: _Scope) -> None:
+def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: Visible) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
-        _fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
+        fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
     if len(piece.strides) != len(o.extents):
-        _fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(o.extents)} axes")
+        fail(s, scope, f"{piece.tensor.name} has {len(piece.strides)} strides for {len(o.extents)} axes")
     (span,) = o.spans()
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: _Scope) -> None:
+def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: Visible) -> None:
     t, rank, axes, extents = piece.tensor, len(piece.tensor.shape), piece.axes, o.extents
     if len(piece.index) != rank:
-        _fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
+        fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
     if len(axes) != len(extents) or (axes[0][0] == axes[1][0] and axes[0][1] and axes[1][1]) or not all(0 <= d < rank for d, _ in axes):
-        _fail(s, scope, f"rows, columns, batch along {axes} do not make a slice of rank {rank}; flat tensors take flat slices")
+        fail(s, scope, f"rows, columns, batch along {axes} do not make a slice of rank {rank}; flat tensors take flat slices")
     if o.group > 1 and (t.shape[-1] != o.group or t.strides[-1] != 1 or any(d == rank - 1 and step for d, step in axes)):
-        _fail(s, scope, f"{t.name} needs groups of {o.group} along k in its innermost dim")
+        fail(s, scope, f"{t.name} needs groups of {o.group} along k in its innermost dim")
     for d, (i, span) in enumerate(zip(piece.index, o.spans(), strict=True)):
         _scalar(s, i, INDEX, scope)
         _in_bounds(s, t, d, i, span, scope, masked=False)

@@ -12,6 +12,7 @@ from math import inf, prod
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Scope, Stmt, Store, Unary, Var
+from benchgraph.tir.post_ops import loops
 from benchgraph.tir.visit import children, parts
 
 REGION_NS = 1800.0
@@ -40,8 +41,9 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
             return STEP_NS * (_steps(s.value) + (s.tensor.scope is not Scope.register))
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            after = 0.0 if s.after is None else nanoseconds(s.after, target, enough)
-            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + after
+            after = loops(s)
+            post_ops = 0.0 if after is None else nanoseconds(after, target, enough)
+            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + post_ops
         case Pack():
             return CALL_NS + STEP_NS * s.k * s.n / target.lanes
         case _:

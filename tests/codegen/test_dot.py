@@ -12,7 +12,8 @@ import pytest
 from benchgraph.codegen import ir
 from benchgraph.codegen.dot import dot, lane_type
 from benchgraph.codegen.intrinsics import F32, I32, PTR, VOID, vector
-from benchgraph.codegen.microkernel import Kernel, define
+from benchgraph.codegen.kernel import Kernel
+from benchgraph.codegen.microkernel import define
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target

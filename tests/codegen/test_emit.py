@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import LINE_BYTES, thread_stride
+from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, Target, host, missing
 from benchgraph.runtime.code import assembly
@@ -386,10 +387,10 @@ def test_levels_that_products_alone_tell_apart_make_the_same_code() -> None:
 
 
 def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    seen: list[microkernel.Kernel] = []
+    seen: list[Kernel] = []
     real = microkernel.define
 
-    def spy(module: ir.Module, kernel: microkernel.Kernel, target: Target) -> ir.Function:
+    def spy(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
         seen.append(kernel)
         return real(module, kernel, target)
 

@@ -16,7 +16,8 @@ import pytest
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL
 from benchgraph.codegen.dot import is_native
-from benchgraph.codegen.microkernel import F32, MOST_LINES, Ahead, Kernel, define, pace, steps
+from benchgraph.codegen.kernel import F32, Ahead, Kernel
+from benchgraph.codegen.microkernel import MOST_LINES, define, pace, steps
 from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType

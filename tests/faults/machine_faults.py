@@ -10,6 +10,7 @@ from benchgraph.codegen import convert, dot, expressions, ir, microkernel, pack
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
+from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import Code, load
@@ -76,7 +77,7 @@ _define = microkernel.define
 
 
 @in_place_of("benchgraph.codegen.emit.microkernel.define", "op/matmul_batched.json")
-def microkernel_rows_one_too_few(module: ir.Module, kernel: microkernel.Kernel, target: object) -> ir.Function:
+def microkernel_rows_one_too_few(module: ir.Module, kernel: Kernel, target: object) -> ir.Function:
     return _define(module, replace(kernel, m=kernel.m - 1), target)
 
 

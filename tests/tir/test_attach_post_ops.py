@@ -33,7 +33,8 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.passes import PIPELINE, run
 from benchgraph.tir.passes.attach_post_ops import MOST_STEPS, attach_post_ops
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.verify import VerifyError, verify
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visible import VerifyError
 from benchgraph.tir.visit import walk
 from tests.table import all_hold
 from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, loop, no, param, put

@@ -16,7 +16,8 @@ from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If,
 from benchgraph.tir.passes import PIPELINE, run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.verify import VerifyError, verify
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visible import VerifyError
 from tests.tir.programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
 from tests.tir.test_random_programs import functions
 

@@ -38,7 +38,8 @@ from benchgraph.tir.ir import (
     UnOp,
     tensor,
 )
-from benchgraph.tir.verify import VerifyError, verify
+from benchgraph.tir.verify import verify
+from benchgraph.tir.visible import VerifyError
 from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put, relu
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
