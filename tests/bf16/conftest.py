@@ -88,5 +88,5 @@ def tuned_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """LLVM schedules for each of these, with the features that can be executed here: those named later win."""
     described = intrinsics.described
     if request.param != "host":
-        monkeypatch.setattr(intrinsics, "described", lambda isa: replace(described(isa), cpu=request.param))
+        monkeypatch.setattr(intrinsics, "described", lambda isa, *more: replace(described(isa, *more), cpu=request.param))
     return str(request.param)
