@@ -250,6 +250,9 @@ class Timed:
     def compile(self, partition: Partition) -> Compiled:
         return Compiled(partition.options.forced[0])
 
+    def compile_all(self, partitions: Sequence[Partition]) -> list[Compiled]:
+        return [self.compile(p) for p in partitions]
+
     def caller(self, partition: Partition, compiled: Compiled, inputs: Sequence[object], outputs: Sequence[object]) -> None:
         """Nobody asks from Python."""
 
