@@ -5,11 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from benchgraph.core.target import Isa
 
 # Tests see the compiler of this moment, mistakes that they put into it included, and so do the processes that they start. What is about the
 # disk cache takes a directory of its own.
@@ -44,6 +49,27 @@ def pytest_collection_finish() -> None:
     """Tests and what they import live as long as the session; garbage is not looked for among them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _same_ir_same_object() -> Iterator[None]:
+    """LLVM makes the object of an IR once, however many tests come to that IR; what it takes besides is what `compiler` tells.
+
+    A seventh of its work is saved. A mistake that a test puts into the compiler is in the IR, or it is none of the code.
+    """
+    from benchgraph.runtime import code  # not before the environment is as above
+
+    made, compiled = dict[bytes, bytes](), code.compiled
+
+    def once(text: str, isa: Isa, opt: int = code.BEST) -> bytes:
+        key = sha256(f"{code.compiler(isa, opt)}\n{text}".encode()).digest()
+        if key not in made:
+            made[key] = compiled(text, isa, opt)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code, "compiled", once)
+        yield
 
 
 @pytest.fixture
