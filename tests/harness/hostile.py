@@ -39,11 +39,12 @@ def _abort() -> None:
 
 def _loop() -> None:
     while True:
-        pass
+        time.sleep(0.001)  # what waits for its end is to have the processor
 
 
 def _native_hang() -> None:
-    code = load("define void @hang() {\n  br label %again\nagain:\n  br label %again\n}", ISAS["portable"], {})
+    ir = "declare i32 @pause()\ndefine void @hang() {\n  br label %again\nagain:\n  call i32 @pause()\n  br label %again\n}"
+    code = load(ir, ISAS["portable"], {})
     hang = ctypes.CFUNCTYPE(None)(code.address("hang"))
     os.write(1, b"hangs\n")
     hang()
