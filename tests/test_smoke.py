@@ -14,11 +14,13 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.graph import load
 from benchgraph.graph.ir import Graph
+from benchgraph.harness import sampling
 from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.results import SCHEMA_VERSION
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference import compare, evaluate, fill, tolerance
+from benchgraph.runtime import bandwidth
 
 CASES = ("mlp", "attention", "quantised_mlp")
 
@@ -65,7 +67,9 @@ def test_execution_runs_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     bound()
 
 
-def test_mode_p_writes_raw_results(tmp_path: Path) -> None:
+def test_mode_p_writes_raw_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)  # a memory that is soon read
+    monkeypatch.setattr(sampling, "MIN_SAMPLE_S", 1e-3)
     out = tmp_path / "r.json"
     args = ["--mode=P", "--fix-times-per-prb=2", "--graph", f"--report=json:{out}", "--case=mlp.json"]
     result = CliRunner().invoke(main, args)

@@ -30,11 +30,12 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.target import ISAS, current
 from benchgraph.core.tensor import LayoutType
 from benchgraph.graph import GraphBuilder
+from benchgraph.harness import sampling
 from benchgraph.harness.saved import parse
 from benchgraph.library.ours import Benchgraph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime import code, disk, sources, warm
+from benchgraph.runtime import bandwidth, code, disk, sources, warm
 from benchgraph.runtime.disk import Store, store
 from benchgraph.runtime.executable import Executable
 from tests.test_layers import MAY_IMPORT
@@ -426,6 +427,8 @@ def test_the_log_tells_a_compilation_from_a_reading(kept: Store, capsys: pytest.
 
 def test_mode_p_says_which_compile_times_are_of_warm_starts(kept: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.harness.session.machine_of", lambda *_: None)  # which measures its peaks for mode P
+    monkeypatch.setattr(sampling, "MIN_SAMPLE_S", 1e-6)  # nobody reads the times
+    monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)
     found = []
     for name in ("first.json", "second.json"):
         arguments = ["--mode=P", "--fix-times-per-prb=1", f"--report=json:{tmp_path / name}", "--graph", f"--case={INPUTS / 'mlp.json'}"]

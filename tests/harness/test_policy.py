@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.options import Options
 from benchgraph.gir import passes as gir_passes
+from benchgraph.harness import sampling
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.cut import compile_all, cut
 from benchgraph.harness.knobs import Globals, Mode, Side, knobs_of
@@ -21,6 +22,7 @@ from benchgraph.library import benchgraph_library
 from benchgraph.library.ours import SWITCHES
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Policy
+from benchgraph.runtime import bandwidth
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir import passes as tir_passes
 
@@ -106,7 +108,9 @@ def test_a_pass_left_out_is_in_no_dump(tmp_path: Path) -> None:
     assert stages == {"fused": "fuse-coarse"}
 
 
-def test_results_and_repro_lines_tell_the_options(tmp_path: Path) -> None:
+def test_results_and_repro_lines_tell_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MIN_SAMPLE_S", 1e-6)  # nobody reads the times
+    monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)
     file = tmp_path / "out.json"
     words = ["--graph", "--mode=P", "--fix-times-per-prb=2", "--policy=fused,fused:no-coarse", f"--report=json:{file}"]
     html = tmp_path / "out.html"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import cache
 from math import log
 from statistics import median
 
@@ -18,7 +19,12 @@ from tests.page.runs import TIMED, timed
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(results: ResultSet = TIMED) -> dict[str, Chart]:
+@cache
+def of_timed() -> dict[str, Chart]:
+    return drawn(TIMED)
+
+
+def drawn(results: ResultSet) -> dict[str, Chart]:
     return {chart.name: chart for chart in charts(view(results))}
 
 
@@ -54,7 +60,7 @@ def width(a: ET.Element) -> float:
 
 @pytest.mark.parametrize("size", ["wide", "narrow"])
 def test_the_roofline_has_a_dot_per_policy_where_its_intensity_and_rate_are(size: str) -> None:
-    found = dots(getattr(drawn()["roofline"], size))
+    found = dots(getattr(of_timed()["roofline"], size))
     want = {}
     for n, case in enumerate(TIMED.cases):
         for series, t in enumerate(case.result.timings):
@@ -69,13 +75,13 @@ def test_the_roofline_has_a_dot_per_policy_where_its_intensity_and_rate_are(size
 
 
 def test_the_roofs_are_named_with_what_was_measured() -> None:
-    words = "".join(ET.fromstring(drawn()["roofline"].wide).itertext())
+    words = "".join(ET.fromstring(of_timed()["roofline"].wide).itertext())
     for name in ("peak 16 GFLOP/s", "memory 2 GB/s", "cache 5 GB/s"):
         assert name in words
 
 
 def test_bars_are_as_long_as_ratios_are_away_from_1() -> None:
-    bars = [(key, series, width(a)) for key, series, a in links(drawn()["ratios"].wide)]
+    bars = [(key, series, width(a)) for key, series, a in links(of_timed()["ratios"].wide)]
     assert [(key, series) for key, series, _ in bars] == [(f"r0c{n}", s) for n in range(3) for s in (1, 2)]
     unit = bars[0][2] / 0.25
     assert [length for *_, length in bars] == pytest.approx([unit * r for r in (0.25, 1.5, 0.25, 1.5, 0.5, 0.0)], abs=0.01)
@@ -94,7 +100,7 @@ def test_many_ratios_are_sorted_curves_of_all() -> None:
 
 
 def test_partitions_are_as_long_as_their_share() -> None:
-    bars = [(key, series, width(a)) for key, series, a in links(drawn()["partitions"].wide)]
+    bars = [(key, series, width(a)) for key, series, a in links(of_timed()["partitions"].wide)]
     unit = bars[0][2]
     assert [(series, round(length / unit, 3)) for key, series, length in bars if key == "r0c0"] == [
         *[(0, 1.0), (1, 0.625), (1, 0.625), (2, 1.25), (2, 1.25)],
@@ -108,7 +114,7 @@ def test_intervals_that_say_nothing_do_not_flatten_the_bars() -> None:
     wild = replace(loud, timing=replace(loud.timing, samples_s=(1e-6, 1e-3, 1.25e-3, 1.25e-3, 1.25e-3, 1.0, 9.0)))
     timings = (case.result.timings[0], wild, case.result.timings[2])
     cases = (*TIMED.cases[:3], replace(case, result=replace(case.result, timings=timings)))
-    calm = [width(a) for *_, a in links(drawn()["ratios"].wide)]
+    calm = [width(a) for *_, a in links(of_timed()["ratios"].wide)]
     with_wild = [width(a) for *_, a in links(drawn(replace(TIMED, cases=cases))["ratios"].wide)]
     assert with_wild[1] > calm[1] / 3
 
