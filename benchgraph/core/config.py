@@ -112,7 +112,7 @@ class Config:
         metadata=_flag(
             _natural,
             "processes that compile the partitions of a graph, this one among them; 1 = this one alone, 0 = one per thread of compiled "
-            "code, as soon as there is enough to compile to be worth their start",
+            "code, as soon as there is enough to compile to be worth their start, and CPUs are idle",
         ),
     )
     compiled_partition_cache_capacity: int = field(

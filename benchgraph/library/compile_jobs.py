@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from math import ceil
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
@@ -38,12 +39,14 @@ from benchgraph.runtime.executable import Executable
 # Partitions that this process was asked for, in graphs of several, for every worker that it starts; BENCHGRAPH_COMPILE_JOBS=N starts all at
 # once. A start takes 0.45 s of CPU time, a single op of MLP_2 or MHA_1 21 to 27 ms: so all starts together never cost more than what was
 # asked for, and one worker no more than it could have saved by then. A graph that is compiled before its worker is ready gains nothing, nor
-# does it wait.
+# does it wait. And only for CPUs that are idle by the load average, as make -l has it: on two CPUs that others kept busy the phase compile
+# of `--mode=C --policy=one_op_each` took 1.1 s alone and 2.0 to 2.3 with a worker of its own (44 ops of mlp_2_int8 and mha_1_int8).
 #
-# Two CPUs of a Cascade Lake server at moments when nobody else used them, a worker ready, disk cache off, min and median of 5 in turns, ms
-# for list(compile_partitions(...)) under override(compile_jobs=1) and 2: MLP_2, 10 single ops 211 266 and 135 148, 5 partitions of post_ops
-# 157 202 and 93 107; MHA_1, 7 single ops 178 191 and 101 124, 5 of post_ops 167 174 and 110 127. What the partitions say they took adds up
-# to an eighth more than alone.
+# Two CPUs of a Cascade Lake server at moments when nobody else used them, disk cache off, list(compile_partitions(...)) in turns by one
+# process and by two. New processes that compile the single ops of mlp_1, mlp_2, mha_1, mha_2, mha_3 of inputs/graph/paper in int8, min and
+# median of 3, s: after 15 ops 0.26 0.30 and 0.28 0.31, after 40 0.63 0.77 and 0.57 0.64, after all 97 1.78 2.42 and 1.28 1.53. With a
+# worker that is ready, of 5, ms: MLP_2 in f32, 10 single ops 211 266 and 135 148, 5 partitions of post_ops 157 202 and 93 107; MHA_1, 7
+# single ops 178 191 and 101 124, 5 of post_ops 167 174 and 110 127. What the partitions say they took adds up to an eighth more.
 WORTH = 16
 SILENCE_S = 120.0  # after which workers are given up: far above what the largest partition, or a start on a busy machine, takes
 
@@ -140,7 +143,7 @@ class Crew:
         """Workers for so many orders, started if they are worth it and not there."""
         self._asked += orders
         most = min(jobs, orders) - 1
-        worth = most if config().compile_jobs else min(most, self._asked // WORTH)
+        worth = most if config().compile_jobs else min(most, self._asked // WORTH, _idle_cpus())
         try:
             while len(self.workers) < worth - self._lost:
                 self.workers.append(Worker(self.tickets))
@@ -167,6 +170,14 @@ class Crew:
         for worker in self.workers:
             worker.disown()
         self.tickets.close()
+
+
+def _idle_cpus() -> int:
+    """CPUs that had nothing to do of late, as far as the system tells. Where there are none, a worker takes its time from this process."""
+    try:
+        return max(0, ceil((os.cpu_count() or 1) - os.getloadavg()[0]))
+    except OSError:
+        return os.cpu_count() or 1
 
 
 class _Shift:

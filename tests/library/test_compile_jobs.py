@@ -485,13 +485,27 @@ def made_up(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_jobs, "Worker", MadeUp)
 
 
-def test_they_are_started_when_there_was_enough_to_compile(made_up: None) -> None:
+def test_they_are_started_when_there_was_enough_to_compile(made_up: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (1.0, 9.0, 9.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
     with override(compile_jobs=0):
         for _ in range(WORTH // 4 - 1):
             assert not crew()._staff(4, 8)
         assert not crew()._staff(3, 8)
         assert len(crew()._staff(2, 8)) == 1
         assert len(crew()._staff(WORTH, 8)) == 2
+        assert len(crew()._staff(100 * WORTH, 8)) == 7
+
+
+@pytest.mark.parametrize(("load", "workers"), [(0.9, 4), (1.0, 3), (1.1, 3), (3.5, 1), (4.0, 0), (17.0, 0)])
+def test_they_are_started_for_idle_cpus_unless_their_number_is_given(
+    made_up: None, monkeypatch: pytest.MonkeyPatch, load: float, workers: int
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    with override(compile_jobs=0):
+        assert len(crew()._staff(100 * WORTH, 8)) == workers
+    with override(compile_jobs=8):
         assert len(crew()._staff(100 * WORTH, 8)) == 7
 
 
