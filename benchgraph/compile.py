@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
-from benchgraph.core.tensor import LayoutType
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.core.tuning import tuned
 from benchgraph.core.undisturbed import undisturbed
 from benchgraph.gir import passes as gir_passes
@@ -57,17 +57,22 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
 
 @dataclass(frozen=True)
 class Order:
-    """A partition to compile, once nothing about it is open. slot: its place on disk, if it has one; spent_s: what it took to get here."""
+    """A partition to compile, once nothing about it is open. Equal ones ask for the same `work`.
 
-    partition: Partition
+    slot: its place on disk, if it has one; spent_s: what it took to get here.
+    """
+
+    work: Hashable
     target: Target
-    open_outputs: frozenset[int]
+    partition: Partition = field(compare=False)
+    open_outputs: frozenset[int] = field(compare=False)
     slot: Slot | None = field(compare=False)
     spent_s: float = field(compare=False)
 
     def find(self) -> Executable | None:
         """What the disk has."""
-        return None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
+        found = None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
+        return None if found is None else named(found, self.partition)
 
     def make(self) -> Executable:
         """Compile it, and keep it on disk."""
@@ -83,14 +88,24 @@ class Order:
         return from_bytes(made, self.target, time.perf_counter() - self.spent_s - seconds, is_warm=False)
 
 
+def named(executable: Executable, partition: Partition, *, took_s: float | None = None) -> Executable:
+    """The executable of a partition that asks for the same work, with the border tensors of this one in its messages.
+
+    took_s: another compile_s.
+    """
+    inputs, outputs = ([f"tensor {t.id}" for t in tensors] for tensors in (partition.inputs, partition.outputs))
+    return executable.called(inputs, outputs, executable.compile_s if took_s is None else took_s)
+
+
 def order(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Order:
     """Raises what compile_partition does, but for what the compiler finds on its way."""
     check_compilable(partition)
     begin = time.perf_counter()
     target = target or current()
     partition = replace(partition, options=tuned(partition.options, target))
-    slot = warm.slot(_inputs(partition, open_outputs), target)
-    return Order(partition, target, frozenset(open_outputs), slot, time.perf_counter() - begin)
+    asked = work(partition, open_outputs)
+    slot = warm.slot(asked, target)
+    return Order(asked, target, partition, frozenset(open_outputs), slot, time.perf_counter() - begin)
 
 
 def check_compilable(partition: Partition) -> None:
@@ -130,18 +145,34 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     return Unlinked(kept(text, target.isa), text, module, _named(partition, lowered), lowered.layouts, target.isa)
 
 
-def _inputs(partition: Partition, open_outputs: Collection[int]) -> object:
-    """What the code depends on besides target and settings. Ids of layouts are this process's, so the layouts stand for them."""
-    opaque = {t.id: t for t in partition.graph.tensors.values() if t.layout_type is LayoutType.opaque and LAYOUTS.knows(t.layout_id)}
-    anywhere = {id: replace(t, layout_id=0) for id, t in opaque.items()}
-    bare = replace(
-        partition,
-        id=0,
-        ops=partition.graph.with_tensors(anywhere).ops,
-        inputs=tuple(anywhere.get(t.id, t) for t in partition.inputs),
-        outputs=tuple(anywhere.get(t.id, t) for t in partition.outputs),
+def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:
+    """What the code depends on besides target and settings. A graph's ids are not of it: layers that are alike are one work.
+
+    Tensors are numbered as they appear, and told once. Ids of layouts are this process's, so the layouts stand for them.
+    """
+    numbers, rows = dict[int, int](), dict[LogicalTensor, int]()
+
+    def row(t: LogicalTensor) -> int:
+        numbers.setdefault(t.id, len(numbers))
+        return rows.setdefault(t, len(rows))
+
+    border = tuple(map(row, partition.inputs)), tuple(map(row, partition.outputs))
+    ops = tuple(
+        (replace(op, id=0, name="", inputs=(), outputs=()), tuple(map(row, op.inputs)), tuple(map(row, op.outputs))) for op in partition.ops
     )
-    return bare, frozenset(open_outputs), {id: LAYOUTS.layout(t.layout_id) for id, t in opaque.items()}
+    tensors = tuple((numbers[t.id], *_described(t)) for t in rows)
+    opened = tuple(sorted(numbers[id] for id in open_outputs))
+    return replace(partition, id=0, ops=(), inputs=(), outputs=(), streamed=()), border, ops, tensors, opened
+
+
+def _described(t: LogicalTensor) -> tuple[object, ...]:
+    """All but its id. A tensor of unsaid property varies."""
+    is_ours = t.layout_type is LayoutType.opaque and LAYOUTS.knows(t.layout_id)
+    said = PropertyType.variable if t.property_type is PropertyType.undef else t.property_type
+    return (*(getattr(t, name) for name in _FACTS), said, LAYOUTS.layout(t.layout_id) if is_ours else t.layout_id)
+
+
+_FACTS = tuple(f.name for f in fields(LogicalTensor) if f.name not in ("id", "property_type", "layout_id"))
 
 
 def _check_dtypes(partition: Partition) -> None:

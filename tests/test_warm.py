@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -19,16 +21,17 @@ from click.testing import CliRunner
 import benchgraph
 import benchgraph.compile as compiler
 from benchgraph.cli import main
-from benchgraph.compile import compile_partition
+from benchgraph.compile import compile_partition, work
 from benchgraph.core import config as settings
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.canonical import canonical
 from benchgraph.core.config import Config, compiling, config, override
 from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
 from benchgraph.core.target import ISAS, current
-from benchgraph.core.tensor import LayoutType
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import GraphBuilder
 from benchgraph.harness import sampling
 from benchgraph.harness.saved import parse
@@ -181,7 +184,7 @@ def test_a_cache_that_cannot_be_written_only_costs_time(kept: Store, monkeypatch
 
 
 def key(p: Partition, **given: object) -> str:
-    found = warm.slot(compiler._inputs(p, given.pop("open_outputs", ())), given.pop("target", current()))  # type: ignore[arg-type]
+    found = warm.slot(compiler.work(p, given.pop("open_outputs", ())), given.pop("target", current()))  # type: ignore[arg-type]
     assert found is not None
     return found.key
 
@@ -251,6 +254,63 @@ def test_values_without_text_are_refused_and_not_kept(kept: Store) -> None:
 
 def test_the_key_is_the_same_for_the_same_and_ignores_what_only_names_the_partition(kept: Store) -> None:
     assert key(partition()) == key(partition()) == key(replace(partition(), id=77))
+
+
+def moved(p: Partition, by: int) -> Partition:
+    """The same work in another place of a graph: other ids of tensors and ops, other names."""
+
+    def tensors(found: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
+        return tuple(replace(t, id=t.id * 3 + by) for t in found)
+
+    ops = tuple(replace(op, id=op.id + by, name=f"layer {by}", inputs=tensors(op.inputs), outputs=tensors(op.outputs)) for op in p.ops)
+    streamed = tuple(id * 3 + by for id in p.streamed)
+    return replace(p, id=by, ops=ops, inputs=tensors(p.inputs), outputs=tensors(p.outputs), streamed=streamed)
+
+
+def test_layers_that_are_alike_are_one_work(kept: Store) -> None:
+    p = partition()
+    other = moved(p, 50)
+    assert key(other) == key(p)
+    assert work(other, [t.id for t in other.outputs]) == work(p, [t.id for t in p.outputs]) != work(p, ())
+    first, second = compile_partition(p), compile_partition(other)
+    assert (first.is_warm, second.is_warm) == (False, True)
+    for made, asked in ((first, p), (second, other)):
+        with pytest.raises(InvalidArguments, match=rf"bind: input 0 \(tensor {asked.inputs[0].id}\)"):
+            made.bind([np.zeros(1, np.uint8) for _ in asked.inputs], [np.zeros(1, np.uint8) for _ in asked.outputs])
+
+
+def test_whatever_else_differs_is_another_work() -> None:
+    p, same = partition(), re.compile(r"\.id|\.ops\[\d\]\.(id|name)|\.streamed")  # its outputs that are in demand are `open_outputs`
+    seen = 0
+    for where, changed in variants(p):
+        if where.endswith("property_type"):  # undef is variable
+            continue
+        with suppress(AttributeError):  # no partition: a string for a tensor
+            assert (work(changed, ()) == work(p, ())) == bool(same.fullmatch(where)), where
+            seen += 1
+    assert seen > 40
+
+
+def test_constness_counts_and_an_unsaid_property_is_variable() -> None:
+    p = partition()
+    src = next(t for t in p.inputs if not t.is_constant)
+
+    def said(property: PropertyType) -> object:
+        other = replace(src, property_type=property)
+        ins = tuple(other if t.id == src.id else t for t in p.inputs)
+        return work(replace(p, ops=p.graph.with_tensors({src.id: other}).ops, inputs=ins), ())
+
+    assert said(PropertyType.undef) == said(PropertyType.variable) != said(PropertyType.constant)
+
+
+def test_which_operands_are_one_tensor_counts() -> None:
+    def squared(*, is_one: bool) -> Partition:
+        b = GraphBuilder()
+        x, y = b.input((4, 4)), b.input((4, 4))
+        b.op("Multiply", x, x if is_one else y)
+        return partitions(b.graph(), Policy.fused)[0]
+
+    assert work(squared(is_one=True), ()) != work(squared(is_one=False), ())
 
 
 @pytest.mark.parametrize(

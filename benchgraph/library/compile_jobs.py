@@ -23,7 +23,7 @@ from math import ceil
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
-from benchgraph.compile import Order, compile_partition, order
+from benchgraph.compile import Order, compile_partition, named, order
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.layout import LAYOUTS
@@ -54,26 +54,30 @@ Made: TypeAlias = dict[int, Executable]  # by position among the orders
 
 
 def compile_partitions(partitions: Sequence[Partition], target: Target | None = None) -> Iterator[Executable]:
-    """The executables, in order; several processes make them. Of equal partitions there is one.
+    """The executables, in order; several processes make them. Partitions that are alike but for ids share one.
 
     Raises what compile_partition does, in the place of the first partition that it does it for. compile_s of an executable is the time
-    that it took whoever compiled it, others at work beside him or not, and the time to link it.
+    that it took whoever compiled it, others at work beside him or not, and the time to link it; 0 for one that shares what another took.
     """
     jobs = _jobs(target) if len(partitions) > 1 else 1
-    if jobs == 1:
-        yield from (compile_partition(p, target) for p in partitions)
-        return
     orders = _orders(partitions, target)
-    made = {o: e for o in dict.fromkeys(orders) if (e := o.find())}
-    missing = [o for o in dict.fromkeys(orders) if o not in made]
-    if len(missing) > 1:
-        found = crew().make(missing, jobs)
-        made |= {missing[i]: e for i, e in found.items()}
+    made = _made_together(list(dict.fromkeys(orders)), jobs) if jobs > 1 else {}
+    given = set[Order]()
     for o in orders:
         if o not in made:
-            made[o] = o.make()
-        yield made[o]
+            made[o] = o.find() or o.make()
+        yield named(made[o], o.partition, took_s=0.0 if o in given else None)
+        given.add(o)
     yield from (compile_partition(p, target) for p in islice(partitions, len(orders), None))
+
+
+def _made_together(orders: Sequence[Order], jobs: int) -> dict[Order, Executable]:
+    """Those that the disk has, and of the others what so many processes could make."""
+    made = {o: e for o in orders if (e := o.find())}
+    missing = [o for o in orders if o not in made]
+    if len(missing) > 1:
+        made |= {missing[i]: e for i, e in crew().make(missing, jobs).items()}
+    return made
 
 
 def settle() -> None:
@@ -95,7 +99,7 @@ def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Orde
     found = []
     for p in partitions:
         try:
-            found.append(order(replace(p, id=0), target))
+            found.append(order(p, target))
         except BenchgraphError:
             break
     return found
@@ -252,7 +256,7 @@ def _batch(orders: Sequence[Order]) -> Batch:
     """For processes without our environment: the directory that the disk cache has for us is named."""
     disk = store()
     settings = replace(config(), compile_jobs=1, cache_dir="off" if disk is None else str(disk.directory))
-    return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, slot=None)) for o in orders))
+    return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, slot=None, work=())) for o in orders))
 
 
 _crew: Crew | None = None

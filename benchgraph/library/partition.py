@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchgraph import graph
-from benchgraph.compile import compile_partition
+from benchgraph.compile import compile_partition, named, work
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout, layout_id
@@ -129,11 +129,11 @@ class Partition:
         def compile_it() -> Executable:
             nonlocal compiled
             compiled = True
-            open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
             return compile_partition(made, engine.target, open_outputs)
 
-        key = (replace(made, id=0, options=tuned(made.options, engine.target)), engine.target, config().runtime)
-        executable = compiled_partitions.get(key, compile_it)
+        open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
+        asked = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
+        executable = named(compiled_partitions.get((asked, engine.target, config().runtime), compile_it), made)
         dump_partition(made)
         made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))
         verbose.log_compilation(made, executable, time.perf_counter() - begin, is_hit=not compiled)

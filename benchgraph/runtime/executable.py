@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from typing import Any, Protocol
@@ -45,6 +46,17 @@ class Signature(Protocol):
     def literals(self) -> tuple[Array | None, ...]: ...
     @property
     def init_inputs(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Ports:
+    """A Signature that is nothing besides."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    constants: tuple[Tensor, ...]
+    literals: tuple[Array | None, ...]
+    init_inputs: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -144,6 +156,20 @@ class Executable:
     def computes(self) -> str:
         """A digest of what init computes: equal ones compute the same constants from the same inputs."""
         return self._given or computes(self.module, self.signature, self.code.isa)
+
+    def called(self, inputs: Sequence[str], outputs: Sequence[str], compile_s: float) -> Executable:
+        """The same code and constants, with other names for inputs and outputs in messages."""
+        s = self.signature
+        if [t.name for t in (*s.inputs, *s.outputs)] == [*inputs, *outputs] and compile_s == self.compile_s:
+            return self
+        other = copy(self)
+        other.compile_s = compile_s
+        ins, outs = (
+            tuple(replace(t, name=name) for t, name in zip(tensors, names, strict=True))
+            for tensors, names in ((s.inputs, inputs), (s.outputs, outputs))
+        )
+        other.signature = Ports(ins, outs, s.constants, s.literals, s.init_inputs)
+        return other
 
     @property
     def unlinked(self) -> Unlinked:

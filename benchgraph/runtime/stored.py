@@ -12,7 +12,7 @@ import json
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,24 +20,13 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.runtime.executable import Array, Executable, Unlinked
+from benchgraph.runtime.executable import Executable, Ports, Unlinked
 from benchgraph.runtime.jit import bind
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
 
 Json: TypeAlias = Mapping[str, Any]
 _LENGTH_BYTES = 4
-
-
-@dataclass(frozen=True)
-class _Signature:
-    """runtime.executable.Signature; literals are the bytes alone."""
-
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    constants: tuple[Tensor, ...]
-    literals: tuple[Array | None, ...]
-    init_inputs: tuple[int, ...]
 
 
 def to_bytes(e: Unlinked) -> bytes:
@@ -77,7 +66,7 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
     object, text, *contents = sections
     left = iter(contents)
     tensors = [_tensor(t) for t in d["tensors"]]
-    signature = _Signature(
+    signature = Ports(
         inputs=tuple(tensors[i] for i in d["inputs"]),
         outputs=tuple(tensors[i] for i in d["outputs"]),
         constants=tuple(tensors[i] for i in d["constants"]),

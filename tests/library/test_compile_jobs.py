@@ -229,8 +229,22 @@ def test_equal_partitions_are_compiled_once(worker: int, watch: Watch) -> None:
     first, second, *_ = work()
     got = list(compile_partitions([first, second, replace(first, id=99), second, first]))
     assert len(watch.told) == 2
-    assert got[0] is got[2] is got[4]
-    assert got[1] is got[3]
+    assert got[0].code is got[2].code is got[4].code
+    assert got[1].code is got[3].code
+    assert [e.compile_s > 0 for e in got] == [True, True, False, False, False]
+
+
+def test_layers_that_are_alike_are_compiled_once() -> None:
+    b = GraphBuilder()
+    x = b.input((5, 8))
+    for _ in range(3):
+        x = b.op("Add", x, b.input((8,)))
+    parts = partitions(b.graph(), Policy.one_op_each)
+    with override(compile_jobs=1):
+        got = list(compile_partitions(parts))
+    assert len(parts) == 3 == len(got)
+    assert len({id(e.code) for e in got}) == 1
+    assert [[t.name for t in e.signature.inputs] for e in got] == [[f"tensor {t.id}" for t in p.inputs] for p in parts]
 
 
 def test_the_log_is_that_of_one_process(worker: int, watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:

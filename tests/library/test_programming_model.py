@@ -216,10 +216,17 @@ def test_a_handle_must_fit(handle: np.ndarray) -> None:
         Tensor(SRC, Engine(), handle)
 
 
-def test_compiling_the_same_again_is_a_hit() -> None:
+@pytest.fixture
+def nothing_compiled() -> None:
+    """The cache is empty."""
+    capacity = get_compiled_partition_cache_capacity()
+    set_compiled_partition_cache_capacity(0)
+    set_compiled_partition_cache_capacity(capacity)
+
+
+def test_compiling_the_same_again_is_a_hit(nothing_compiled: None) -> None:
     """S0-20, S2-6."""
-    ops = (replace(MATMUL, id=77), replace(RELU, id=78))
-    (first,), (second,) = finalized(*ops).get_partitions(), finalized(*ops).get_partitions()
+    (first,), (second,) = finalized(MATMUL, RELU).get_partitions(), finalized(MATMUL, RELU).get_partitions()
     before = compiled_partitions.hits
     a = first.compile([SRC, WEI], [DST], Engine())
     assert compiled_partitions.hits == before
@@ -229,7 +236,30 @@ def test_compiling_the_same_again_is_a_hit() -> None:
     assert second.compile([replace(SRC, shape=(6, 16)), WEI], [DST], Engine()).executable is not a.executable
 
 
-def test_eight_threads_that_compile_the_same_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_are_alike_share_code_and_nothing_else(nothing_compiled: None) -> None:
+    """The second has other ids: it is not compiled again, computes with its own weights, and is called by its own name."""
+
+    def moved(t: LogicalTensor) -> LogicalTensor:
+        return replace(t, id=t.id + 40)
+
+    def at(op: Op) -> Op:
+        return replace(op, id=op.id + 40, inputs=tuple(map(moved, op.inputs)), outputs=tuple(map(moved, op.outputs)))
+
+    engine, rng = Engine(), np.random.default_rng(3)
+    layers = [(finalized(MATMUL, RELU), SRC, WEI, DST), (finalized(at(MATMUL), at(RELU)), moved(SRC), moved(WEI), moved(DST))]
+    compiled = [g.get_partitions()[0].compile([src, wei], [dst], engine) for g, src, wei, dst in layers]
+    assert [c.from_cache for c in compiled] == [False, True]
+    assert compiled[0].executable.code is compiled[1].executable.code
+    for (_, src, wei, dst), made in zip(layers, compiled, strict=True):
+        x, w = (rng.standard_normal(t.shape).astype(np.float32) for t in (src, wei))
+        out = Tensor(made.query_logical_tensor(dst.id), engine)
+        made.execute(Stream(engine), [Tensor(src, engine, x), Tensor(wei, engine, w)], [out])
+        np.testing.assert_allclose(out.array, np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
+        with pytest.raises(InvalidArguments, match=rf"\(tensor {src.id}\)"):
+            made.executable.bind([np.zeros(3, np.float32), w], [out.array])
+
+
+def test_eight_threads_that_compile_the_same_compile_once(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.3: a compilation of the same key under way in another thread is awaited."""
     compilations, together = [], threading.Barrier(8)
 
@@ -238,7 +268,7 @@ def test_eight_threads_that_compile_the_same_compile_once(monkeypatch: pytest.Mo
         return compile_partition(*args)
 
     monkeypatch.setattr("benchgraph.library.partition.compile_partition", counted)
-    (partition,) = finalized(replace(MATMUL, id=79), replace(RELU, id=80)).get_partitions()
+    (partition,) = finalized(MATMUL, RELU).get_partitions()
 
     def compile_it(_: int) -> CompiledPartition:
         together.wait()
@@ -251,8 +281,8 @@ def test_eight_threads_that_compile_the_same_compile_once(monkeypatch: pytest.Mo
     assert len({id(c.executable) for c in compiled}) == 1
 
 
-def test_the_math_mode_is_part_of_what_is_compiled() -> None:
-    ops, partitions = (replace(MATMUL, id=81), replace(RELU, id=82)), []
+def test_the_math_mode_is_part_of_what_is_compiled(nothing_compiled: None) -> None:
+    ops, partitions = (MATMUL, RELU), []
     for mode in (FpmathMode.strict, FpmathMode.bf16, FpmathMode.strict):
         g = Graph(fpmath_mode=mode)
         for op in ops:
