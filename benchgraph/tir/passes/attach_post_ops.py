@@ -10,6 +10,11 @@ for i in 64 {                                                 y[i*64 + j_v*16:+1
 That is for whole vectors of temporaries that nothing else touches. A register tile is finished before the next one is begun, so the nest
 must not store to what the microkernel reads, nor load what it stores elsewhere. Long post-ops stay a loop: the kernel holds them once for
 each vector of a tile, and a loop's code is as good where it takes long.
+
+Times with it over those without (policies fused and fused:no-attach in turns, two threads of a Cascade Lake server, medians / minima of
+25), for workloads of the Graph Compiler paper: MLP_1 in int8 at batch 32, 128, 512 0.96 / 0.93, 0.96 / 0.93, 0.95 / 0.93, in f32 0.95 /
+0.94, 0.93 / 0.88, 0.97 / 0.99; MLP_2 at batch 32 0.97 / 0.98 in int8, 0.96 / 0.93 in f32; MHA_1 0.99 / 0.93, MHA_3 0.97 / 0.98, MHA_1 in
+int8 0.97 / 0.94.
 """
 
 from __future__ import annotations
