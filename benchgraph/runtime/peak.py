@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.blocks import advanced
-from benchgraph.codegen.convert import value_type
+from benchgraph.codegen.convert import memory_type, value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
@@ -138,18 +138,21 @@ def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int)
 
 
 def _kernel_code(target: Target, dtypes: DTypes) -> Code:
-    """Code of `run(times, src, wei, acc)`."""
-    module = ir.Module(name="kernel")
-    wei_row = _BLOCK * GROUPS[dtypes]
-    block = Kernel(_BLOCK, _BLOCK, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
-    kernel = microkernel.define(module, block, target)
+    """Code of `run(times, src, wei, acc)`: panel after panel of packed weights, as the compiled nests call the kernel."""
+    module, width = ir.Module(name="kernel"), target.panel_width
+    wei_row = width * GROUPS[dtypes]
+    panel = Kernel(_BLOCK, width, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
+    kernel = microkernel.define(module, panel, target)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, PTR, PTR, PTR]), "run")
     entry, turn, done = (run.append_basic_block(name) for name in ("entry", "turn", "done"))
     b = ir.IRBuilder(entry)
     b.branch(turn)
     b.position_at_end(turn)
     count = b.phi(I64)
-    b.call(kernel, run.args[1:])
+    src, wei, acc = run.args[1:]
+    for first in range(0, _BLOCK, width):
+        places = ((wei, first * _BLOCK, dtypes[1]), (acc, first, dtypes[2]))
+        b.call(kernel, [src, *(advanced(b, pointer, elements, memory_type(dtype)) for pointer, elements, dtype in places)])
     following = b.add(count, I64(1))
     count.add_incoming(I64(0), entry)
     count.add_incoming(following, turn)
