@@ -28,7 +28,7 @@ from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime import warm
 from benchgraph.runtime.code import kept
-from benchgraph.runtime.executable import Executable, Unlinked
+from benchgraph.runtime.executable import Executable, Signature, Unlinked
 from benchgraph.runtime.jit import bind
 from benchgraph.runtime.stored import from_bytes, to_bytes
 from benchgraph.runtime.warm import Slot
@@ -93,8 +93,7 @@ def named(executable: Executable, partition: Partition, *, took_s: float | None 
 
     took_s: another compile_s.
     """
-    inputs, outputs = ([f"tensor {t.id}" for t in tensors] for tensors in (partition.inputs, partition.outputs))
-    return executable.called(inputs, outputs, executable.compile_s if took_s is None else took_s)
+    return executable.called(*_names(partition), executable.compile_s if took_s is None else took_s)
 
 
 def order(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Order:
@@ -142,7 +141,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe, off=off))
     text = emit(module, target)
     observe("llvm", lambda: text, 0.0)
-    return Unlinked(kept(text, target.isa), text, module, _named(partition, lowered), lowered.layouts, target.isa)
+    return Unlinked(kept(text, target.isa), text, module, _signature(partition, lowered), lowered.layouts, target.isa)
 
 
 def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:
@@ -211,11 +210,16 @@ def _keeping_constants(partition: Partition, lowered: Lowered, module: Module) -
     return Module(main, None if module.init is None else replace(module.init, inplace=()))
 
 
-def _named(partition: Partition, lowered: Lowered) -> Lowered:
-    """The signature in the user's words: border tensors are called by their ids."""
-    inputs = tuple(replace(v, name=f"tensor {t.id}") for v, t in zip(lowered.inputs, partition.inputs, strict=True))
-    outputs = tuple(replace(v, name=f"tensor {t.id}") for v, t in zip(lowered.outputs, partition.outputs, strict=True))
-    return replace(lowered, inputs=inputs, outputs=outputs)
+def _signature(partition: Partition, lowered: Lowered) -> Signature:
+    """In the user's words: border tensors are called by their ids."""
+    borders = zip((lowered.inputs, lowered.outputs), _names(partition), strict=True)
+    ins, outs = (tuple(replace(t, name=name) for t, name in zip(tensors, names, strict=True)) for tensors, names in borders)
+    return Signature(ins, outs, lowered.constants, lowered.literals, lowered.init_inputs)
+
+
+def _names(partition: Partition) -> tuple[list[str], list[str]]:
+    """Of inputs and of outputs, in messages."""
+    return [f"tensor {t.id}" for t in partition.inputs], [f"tensor {t.id}" for t in partition.outputs]
 
 
 def _observers(partition: Partition) -> Observer:

@@ -223,9 +223,14 @@ class _Emitter:
         src = self.element(SRC, src, self.affine(row, self.kernel.src_row_stride))
         acc = self.element(ACC, acc, self.affine(row, self.kernel.acc_row_stride))
         vectors = [(v * self.target.lanes, self.used(panels, v)) for v in range(panels.vectors)]
-        places = [(self.element(ACC, acc, r * self.kernel.acc_row_stride + column), used) for r in range(rows) for column, used in vectors]
         type = vector(memory_type(self.kernel.dtypes[ACC]), self.target.lanes)
-        sums = [load_first(self.builder, type, *place, ACC_BYTES) if self.kernel.accumulate else constant(type, 0) for place in places]
+        sums: list[ir.Value] = [constant(type, 0)] * (rows * panels.vectors)
+        places: list[tuple[ir.Value, int]] = []
+        if self.after is None or self.kernel.accumulate:
+            at = ((r * self.kernel.acc_row_stride + column, used) for r in range(rows) for column, used in vectors)
+            places = [(self.element(ACC, acc, place), used) for place, used in at]
+        if self.kernel.accumulate:
+            sums = [load_first(self.builder, type, *place, ACC_BYTES) for place in places]
         carried = self.batch(self.kernel.batch, partial(self.reduce, panels, rows), src, wei, [*streams, *sums])
         streams, sums = carried[: len(streams)], carried[len(streams) :]
         if self.after is not None:

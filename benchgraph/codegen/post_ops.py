@@ -26,20 +26,18 @@ from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, Load, Overwrite, Ramp, Scope, Seq, Store, Tensor, Var
-from benchgraph.tir.post_ops import statements
-from benchgraph.tir.visit import map_parts
+from benchgraph.tir.visit import map_parts, statements
 
 ROW, VECTOR = Var("row"), Var("vector")
 
 
 @dataclass(frozen=True)
 class PostOps:
-    """stores: for one row and one vector. steps: variables of what the operands step from row to row. held: registers of the caller.
+    """func: its body is for one row and one vector; its parameters are the operands, in place pairs where they may lie over each other.
 
-    func: its parameters are the operands; those that may lie over each other are in place pairs.
+    steps: variables of what the operands step from row to row. held: registers of the caller.
     """
 
-    stores: tuple[Store, ...]
     func: Func
     acc: Tensor
     steps: tuple[Var, ...]
@@ -86,7 +84,8 @@ class Writer:
         f = self.frame
         f.variables.update({ROW.name: row, VECTOR.name: vector})
         f.store(self.post_ops.acc, None, 1, acc, self.post_ops.acc.lanes, None)
-        for s in self.post_ops.stores:
+        for s in statements(self.post_ops.func.body):
+            assert isinstance(s, Store)
             base, stride, lanes = place(f, s.tensor, s.index)
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, None)
 
@@ -94,21 +93,18 @@ class Writer:
 def taken_out(g: Brgemm, inplace: tuple[Overwrite, ...]) -> tuple[PostOps, Given]:
     """The post-ops of g, which has some, and what they are given. inplace: of the function that g is in."""
     out = _Taken(g)
-    stores = out.stores()
-    params = tuple(operand.tensor for operand in out.operands.values())
-    bases = {operand.tensor.name: key[0] for key, operand in out.operands.items()}
+    body, operands = Seq(out.stores()), tuple(out.operands.values())
     over = {frozenset((pair.dst, pair.src)) for pair in inplace}
     overlaps = tuple(
-        Overwrite(a.name, b.name)
-        for k, a in enumerate(params)
-        for b in params[:k]
-        if (x := _memory(out.tensors[bases[a.name]])) == (y := _memory(out.tensors[bases[b.name]])) or frozenset((x, y)) in over
+        Overwrite(a.tensor.name, b.tensor.name)
+        for k, a in enumerate(operands)
+        for b in operands[:k]
+        if (x := _memory(a.given)) == (y := _memory(b.given)) or frozenset((x, y)) in over
     )
-    func = Func("post_ops", params, Seq(stores), inplace=overlaps)
-    steps = {operand.step: key[2] for key, operand in out.operands.items() if operand.step is not None}
-    post_ops = PostOps(stores, func, out.acc, tuple(steps), tuple(out.held.values()))
-    places = tuple((out.tensors[key[0]], operand.start) for key, operand in out.operands.items())
-    return post_ops, Given(places, tuple(steps.values()), tuple(out.outer[name] for name in out.held))
+    func = Func("post_ops", tuple(o.tensor for o in operands), body, inplace=overlaps)
+    stepping = [(o.variable, o.step) for o in operands if o.step]
+    post_ops = PostOps(func, out.acc, tuple(v for v, _ in stepping), tuple(out.held.values()))
+    return post_ops, Given(tuple((o.given, o.start) for o in operands), tuple(step for _, step in stepping), tuple(out.held))
 
 
 def _memory(t: Tensor) -> str:
@@ -118,20 +114,29 @@ def _memory(t: Tensor) -> str:
 
 @dataclass(frozen=True)
 class _Operand:
-    tensor: Tensor
+    """given: the caller's, from element `start` on; step: elements from row to row, by the name of `variable`."""
+
+    number: int
+    given: Tensor
     start: Expr
-    step: Var | None
+    step: int
+
+    @property
+    def tensor(self) -> Tensor:
+        return Tensor(f"p{self.number}", self.given.dtype, (1,), (1,), Scope.param)
+
+    @property
+    def variable(self) -> Var:
+        return Var(f"s{self.number}")
 
 
 @dataclass
 class _Taken:
-    """The rewriting of g's post-ops. operands: by tensor, place of the first element, and elements from row to row."""
+    """The rewriting of g's post-ops. operands: by tensor, place of the first element, and step; held: by the caller's registers."""
 
     g: Brgemm
     operands: dict[tuple[str, str, int], _Operand] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    held: dict[str, Tensor] = field(default_factory=dict)
-    outer: dict[str, Tensor] = field(default_factory=dict)
+    held: dict[Tensor, Tensor] = field(default_factory=dict)
     values: dict[str, Expr] = field(default_factory=dict)
 
     @cached_property
@@ -146,7 +151,7 @@ class _Taken:
     def stores(self) -> tuple[Store, ...]:
         """Those to memory; what registers hold on the way stands in their values."""
         out = list[Store]()
-        for s in statements(self.nest):
+        for s in statements(self.nest.body):
             if isinstance(s, Alloc):
                 continue
             assert isinstance(s, Store)
@@ -166,10 +171,7 @@ class _Taken:
             case Load() if e.tensor.name == self.g.acc.tensor.name:
                 return Load(self.acc, ())
             case Load() if e.tensor.scope is Scope.register:
-                t = e.tensor
-                self.outer[t.name] = t
-                new = self.held.setdefault(t.name, replace(t, name=f"r{len(self.held)}"))
-                return Load(new, ())
+                return Load(self.held.setdefault(e.tensor, replace(e.tensor, name=f"r{len(self.held)}")), ())
             case Load():
                 return Load(*self.access(e.tensor, e.index))
         return map_parts(e, self.expr)
@@ -180,16 +182,10 @@ class _Taken:
         start, inner = form.split(frozenset((self.nest.row.name, self.nest.vector.name)))
         operand = self.operand(t, start, inner.terms.get(self.nest.row, 0))
         at = mul(VECTOR, inner.terms.get(self.nest.vector, 0))
-        if operand.step is not None:
-            at = add(mul(ROW, operand.step), at)
+        if operand.step:
+            at = add(mul(ROW, operand.variable), at)
         return operand.tensor, (Ramp(at, first.stride, first.lanes) if isinstance(first, Ramp) else at,)
 
     def operand(self, t: Tensor, start: Linear, step: int) -> _Operand:
         begins = to_expr(start, {})
-        key = t.name, canonical(begins), step
-        if key not in self.operands:
-            number = len(self.operands)
-            tensor = Tensor(f"p{number}", t.dtype, (1,), (1,), Scope.param)
-            self.operands[key] = _Operand(tensor, begins, Var(f"s{number}") if step else None)
-            self.tensors[t.name] = t
-        return self.operands[key]
+        return self.operands.setdefault((t.name, canonical(begins), step), _Operand(len(self.operands), t, begins, step))

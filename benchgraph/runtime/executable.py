@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,28 +29,13 @@ Array = NDArray[np.generic]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Signature(Protocol):
-    """How the functions of a module are called (lower.Lowered is one).
+@dataclass(frozen=True)
+class Signature:
+    """How the functions of a module are called.
 
     main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
     that outlive a call; literals[i] is what constants[i] starts with, None for those that init fills.
     """
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]: ...
-    @property
-    def outputs(self) -> tuple[Tensor, ...]: ...
-    @property
-    def constants(self) -> tuple[Tensor, ...]: ...
-    @property
-    def literals(self) -> tuple[Array | None, ...]: ...
-    @property
-    def init_inputs(self) -> tuple[int, ...]: ...
-
-
-@dataclass(frozen=True)
-class Ports:
-    """A Signature that is nothing besides."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -168,7 +153,7 @@ class Executable:
             tuple(replace(t, name=name) for t, name in zip(tensors, names, strict=True))
             for tensors, names in ((s.inputs, inputs), (s.outputs, outputs))
         )
-        other.signature = Ports(ins, outs, s.constants, s.literals, s.init_inputs)
+        other.signature = replace(s, inputs=ins, outputs=outs)
         return other
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.runtime.executable import Executable, Ports, Unlinked
+from benchgraph.runtime.executable import Executable, Signature, Unlinked
 from benchgraph.runtime.jit import bind
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
@@ -66,7 +66,7 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
     object, text, *contents = sections
     left = iter(contents)
     tensors = [_tensor(t) for t in d["tensors"]]
-    signature = Ports(
+    signature = Signature(
         inputs=tuple(tensors[i] for i in d["inputs"]),
         outputs=tuple(tensors[i] for i in d["outputs"]),
         constants=tuple(tensors[i] for i in d["constants"]),

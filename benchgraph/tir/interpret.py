@@ -163,8 +163,8 @@ class _Writer:
             case Brgemm():
                 pieces = [self.piece(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
-                if (after := loops(s)) is not None:
-                    self.stmt(after, depth, ranges, parallel=parallel)
+                if s.post_ops is not None:
+                    self.stmt(loops(s, s.post_ops), depth, ranges, parallel=parallel)
                     self.line(depth, f"{pieces[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case Pack():
                 src, dst = self.piece(s.src, ranges, s.k, s.n), self.piece(s.dst, ranges, s.k, s.n, s.group)

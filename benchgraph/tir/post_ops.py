@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from benchgraph.tir.affine import Linear, linear
-from benchgraph.tir.ir import Brgemm, Const, Flat, For, PostOps, Seq, Stmt
+from benchgraph.tir.ir import Brgemm, Const, Flat, For, PostOps
 
 
-def loops(g: Brgemm) -> For | None:
-    """The post-ops of g as loops, in an order that they may be run in."""
-    p = g.post_ops
-    return None if p is None else For(p.vector, Const(g.n // p.lanes), For(p.row, Const(g.m), p.body))
-
-
-def statements(p: PostOps) -> tuple[Stmt, ...]:
-    """Those for one vector, in order."""
-    return p.body.stmts if isinstance(p.body, Seq) else (p.body,)
+def loops(g: Brgemm, p: PostOps) -> For:
+    """The post-ops p of g as loops, in an order that they may be run in."""
+    return For(p.vector, Const(g.n // p.lanes), For(p.row, Const(g.m), p.body))
 
 
 def place_in_acc(g: Brgemm, p: PostOps) -> Linear | None:

@@ -49,10 +49,10 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.post_ops import loops, place_in_acc, statements
+from benchgraph.tir.post_ops import loops, place_in_acc
 from benchgraph.tir.text import header, print_tir
 from benchgraph.tir.visible import Visible, fail
-from benchgraph.tir.visit import exprs, loads_of, parts, walk, written
+from benchgraph.tir.visit import exprs, loads_of, parts, statements, walk, written
 
 _S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod, BinOp.xor, BinOp.mul_high, BinOp.mul_low})
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
@@ -323,10 +323,9 @@ def _brgemm(s: Brgemm, scope: Visible) -> None:
 def _post_ops(s: Brgemm, p: PostOps, scope: Visible) -> None:
     if p.lanes < 2 or s.n % p.lanes:
         fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
-    if (after := loops(s)) is not None:
-        _stmt(after, scope)
+    _stmt(loops(s, p), scope)
     acc = s.acc.tensor
-    for inner in statements(p):
+    for inner in statements(p.body):
         if not isinstance(inner, Alloc | Store):
             fail(inner, scope, "post-ops are stores alone, and registers")
         if acc in written(inner):

@@ -343,11 +343,16 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
     return s
 
 
+def statements(s: Stmt) -> tuple[Stmt, ...]:
+    """Those of a block; of anything else, itself."""
+    return s.stmts if isinstance(s, Seq) else (s,)
+
+
 def block(*stmts: Stmt) -> Stmt:
     """One statement from several. Nested blocks are spliced in where no Alloc would change its scope; a block of one is that one."""
     flat: list[Stmt] = []
     for k, s in enumerate(stmts):
-        inner = s.stmts if isinstance(s, Seq) else (s,)
+        inner = statements(s)
         keeps_scope = k == len(stmts) - 1 or not any(isinstance(c, Alloc) for c in inner)
         flat.extend(inner if keeps_scope else (s,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))

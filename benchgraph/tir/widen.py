@@ -25,12 +25,11 @@ from benchgraph.tir.ir import (
     Ramp,
     ReduceLanes,
     Scope,
-    Seq,
     Store,
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import loads_of, map_parts, parts, substitute, variables
+from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables
 
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 
@@ -90,7 +89,7 @@ class Loop:
 
 def loop_of(s: For, lanes: int) -> Loop | None:
     """The loop as one that may run in vectors, None when it must stay as it is."""
-    body = s.body.stmts if isinstance(s.body, Seq) else (s.body,)
+    body = statements(s.body)
     stmts = tuple(c for c in body if isinstance(c, Alloc | Store))
     allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]
     if len(stmts) != len(body) or len(stmts) == len(allocs) or any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):

@@ -38,11 +38,10 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
         case If():
             return max((nanoseconds(branch, target, enough) for branch in children(s)), default=0.0)
         case Store():
-            return STEP_NS * (_steps(s.value) + (s.tensor.scope is not Scope.register))
+            return STEP_NS * steps(s)
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            after = loops(s)
-            post_ops = 0.0 if after is None else nanoseconds(after, target, enough)
+            post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough)
             return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + post_ops
         case Pack():
             return CALL_NS + STEP_NS * s.k * s.n / target.lanes
@@ -55,14 +54,18 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
             return total
 
 
-def _steps(e: Expr) -> int:
-    """Instructions, but for those that find out where elements lie."""
+def steps(s: Store, function: int = FUNCTION) -> int:
+    """Instructions of a store, but for those that find out where elements lie. function: of a unary operation."""
+    return _steps(s.value, function) + (s.tensor.scope is not Scope.register)
+
+
+def _steps(e: Expr, function: int) -> int:
     match e:
         case Load():
             return int(e.tensor.scope is not Scope.register)
         case Const() | Var():
             return 0
         case Unary():
-            return FUNCTION + _steps(e.a)
+            return function + _steps(e.a, function)
         case _:
-            return 1 + sum(map(_steps, parts(e)))
+            return 1 + sum(_steps(part, function) for part in parts(e))

@@ -20,7 +20,7 @@ int8 0.97 / 0.94.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from benchgraph.core.target import Target
@@ -29,7 +29,6 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.ir import (
     Alloc,
     Brgemm,
-    Const,
     Expr,
     Flat,
     For,
@@ -47,31 +46,31 @@ from benchgraph.tir.ir import (
     UnOp,
     Var,
 )
-from benchgraph.tir.post_ops import place_in_acc, statements
-from benchgraph.tir.visit import bound_names, fresh, loads_of, map_children, own_tensors, parts, walk
+from benchgraph.tir.post_ops import place_in_acc
+from benchgraph.tir.visit import bound_names, fresh, loads_of, map_children, own_tensors, parts, statements, walk
 from benchgraph.tir.widen import share_bytes
+from benchgraph.tir.work import steps
 
 MOST_STEPS = 20  # of a vector's post-ops, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8
 _SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.not_})
 
 
 def attach_post_ops(f: Func, target: Target) -> Func:
-    found = {id(nest): made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest)) is not None}
+    found = [made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest)) is not None]
     if not found:
         return f
-    uses = Counter(name for s in walk(f.body) for name in _touched(s))
-    own = Counter[str]()
-    for g, nest in _neighbours(f.body):
-        if id(nest) in found:
-            own[g.acc.tensor.name] += 1 + sum(g.acc.tensor.name in _touched(s) for s in walk(nest))
-    kept = {key: made for key, made in found.items() if uses[made.acc] == own[made.acc]}
+    uses, own = Counter(name for s in walk(f.body) for name in _touched(s)), Counter[str]()
+    for made in found:
+        own[made.acc] += 1 + sum(made.acc in _touched(s) for s in walk(made.nest))
+    kept = {id(made.nest): made.post_ops for made in found if uses[made.acc] == own[made.acc]}
     return replace(f, body=_attached(f.body, kept)) if kept else f
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Post-ops of the microkernel before them. acc: its name."""
+    """A nest as post-ops of the microkernel before it. acc: the name of that one's."""
 
+    nest: Stmt
     post_ops: PostOps
     acc: str
 
@@ -90,7 +89,8 @@ def _touched(s: Stmt) -> frozenset[str]:
     return frozenset(() if isinstance(s, Alloc) else (t.name for t in own_tensors(s)))
 
 
-def _attached(s: Stmt, found: dict[int, _Found]) -> Stmt:
+def _attached(s: Stmt, found: Mapping[int, PostOps]) -> Stmt:
+    """found: by the id of the nest that they were."""
     s = map_children(s, lambda c: c if id(c) in found else _attached(c, found))
     if not isinstance(s, Seq) or not any(id(c) in found for c in s.stmts):
         return s
@@ -99,7 +99,7 @@ def _attached(s: Stmt, found: dict[int, _Found]) -> Stmt:
         if id(c) in found:
             g = out.pop()
             assert isinstance(g, Brgemm)
-            out.append(replace(g, post_ops=found[id(c)].post_ops))
+            out.append(replace(g, post_ops=found[id(c)]))
         else:
             out.append(c)
     return out[0] if len(out) == 1 else Seq(tuple(out))
@@ -112,9 +112,9 @@ def _post_ops(f: Func, g: Brgemm, nest: Stmt) -> _Found | None:
     peeled = _peeled(g, nest)
     if peeled is None:
         return None
-    stmts = statements(peeled)
+    stmts = statements(peeled.body)
     check = _Check(f, g, peeled, frozenset(c.tensor.name for c in stmts if isinstance(c, Alloc)))
-    return _Found(peeled, g.acc.tensor.name) if check.holds(stmts) else None
+    return _Found(nest, peeled, g.acc.tensor.name) if check.holds(stmts) else None
 
 
 def _peeled(g: Brgemm, nest: Stmt) -> PostOps | None:
@@ -149,7 +149,7 @@ class _Check:
     def holds(self, stmts: tuple[Stmt, ...]) -> bool:
         """Whether these statements may run on one vector of acc after the other."""
         stores = [s for s in stmts if isinstance(s, Store)]
-        if len(stores) + len(self.inner) != len(stmts) or sum(map(self.steps, stores)) > MOST_STEPS:
+        if len(stores) + len(self.inner) != len(stmts) or sum(steps(s, function=1) for s in stores) > MOST_STEPS:
             return False
         registers = Counter(s.tensor.name for s in stores if s.tensor.scope is Scope.register)
         if set(registers) != self.inner or any(count > 1 for count in registers.values()):
@@ -157,9 +157,6 @@ class _Check:
         results = [s for s in stores if s.tensor.scope is not Scope.register]
         loads = [load for s in stores for load in loads_of(s.value) if load.tensor.scope is not Scope.register]
         return all(map(self.is_plain, stores)) and all(map(self.reads_well, loads)) and self.keeps_order(results, loads)
-
-    def steps(self, s: Store) -> int:
-        return _steps(s.value) + (s.tensor.scope is not Scope.register)
 
     def is_plain(self, s: Store) -> bool:
         """A vector of neighbours, one for each row and vector; what it is computed from stands nowhere but in memory and registers."""
@@ -227,12 +224,3 @@ def _values(e: Expr) -> Iterator[Expr]:
 
 def _is_short(e: Expr) -> bool:
     return not isinstance(e, Unary) or e.op in _SHORT
-
-
-def _steps(e: Expr) -> int:
-    """Instructions, about."""
-    return sum(not isinstance(part, Const | Var) and not _is_held(part) for part in _values(e))
-
-
-def _is_held(e: Expr) -> bool:
-    return isinstance(e, Load) and e.tensor.scope is Scope.register

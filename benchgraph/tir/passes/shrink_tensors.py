@@ -57,6 +57,7 @@ from benchgraph.tir.visit import (
     map_exprs,
     map_parts,
     map_tensors,
+    statements,
     tensor_names,
     walk,
 )
@@ -108,7 +109,7 @@ def _replaced_in_block(s: Seq, name: str, place: _Place) -> Stmt:
     assert isinstance(declared, Alloc)
     rest = Seq(s.stmts[at + 1 :])
     placed = _declare(declared.tensor, rest, place)
-    after = placed.stmts if isinstance(placed, Seq) else (placed,)
+    after = statements(placed)
     # The name may be declared again in another block inside this one's earlier statements.
     before = tuple(_replaced(c, name, place) for c in s.stmts[:at])
     return Seq(before + after)
