@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -216,6 +217,11 @@ def from_environment(environ: dict[str, str] | None = None) -> Config:
 def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:
     """The variables for a child process: ours; those of defaults that we have not; and the changes."""
     return {**defaults, **os.environ, **changes}
+
+
+def module_path() -> str:
+    """PYTHONPATH for a child process that is to find modules where this one does."""
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
 
 
 def cache_home() -> Path | None:

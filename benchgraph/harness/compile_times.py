@@ -8,7 +8,6 @@ the cases.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchgraph.core.config import environment
+from benchgraph.core.config import environment, module_path
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.bench import Bench, need_isas
@@ -75,8 +74,7 @@ def _read(given: list[str]) -> tuple[int, list[str]]:
 
 
 def _in_new_process(repro: str, cache: str) -> list[Compiled]:
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=path)
+    env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=module_path())
     done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *shlex.split(repro)], env=env, capture_output=True, text=True)
     if done.returncode:
         raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=repro)

@@ -31,7 +31,7 @@ from subprocess import DEVNULL, Popen, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import IO
 
-from benchgraph.core.config import Config, environment, override
+from benchgraph.core.config import Config, environment, module_path, override
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.plugins import load_driver
@@ -181,8 +181,7 @@ def _append_file() -> IO[bytes]:
 
 def _environment() -> dict[str, str]:
     """Ours; with the modules found where this process finds them, and one thread for numpy unless we say otherwise."""
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    return environment(SINGLE, PYTHONPATH=path)
+    return environment(SINGLE, PYTHONPATH=module_path())
 
 
 def _timeout_s(problem: Problem) -> float:

@@ -35,7 +35,7 @@ from typing import TypeAlias
 
 import benchgraph
 from benchgraph.compile import Order, translate
-from benchgraph.core.config import Config, environment, override
+from benchgraph.core.config import Config, environment, module_path, override
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
 from benchgraph.core.undisturbed import undisturbed
@@ -141,7 +141,7 @@ class Worker:
                     stdout=DEVNULL,
                     pass_fds=[theirs.fileno(), tickets.outlet],
                     process_group=0,  # Ctrl-C reaches the parent alone, which decides
-                    env=environment(_ONE_THREAD, PYTHONPATH=os.pathsep.join(os.path.abspath(folder) for folder in sys.path)),
+                    env=environment(_ONE_THREAD, PYTHONPATH=module_path()),
                 )
         except OSError:
             self.pipe.close()

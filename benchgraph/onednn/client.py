@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core.config import module_path
 from benchgraph.core.errors import (
     BenchgraphError,
     ExecutionFailed,
@@ -58,7 +59,7 @@ class Process:
         self._pipe, theirs = Pipe()
         with theirs:
             command = [sys.executable, "-P", "-m", SERVER, *map(str, (theirs.fileno(), os.getpid(), path, threads))]
-            environment = surroundings(path, threads) | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+            environment = surroundings(path, threads) | {"PYTHONPATH": module_path()}
             self._process = Popen(command, stdin=DEVNULL, stderr=self._said, pass_fds=[theirs.fileno()], env=environment)
         try:
             self._send(machine_code())

@@ -26,7 +26,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
-from benchgraph.runtime.executable import Executable
+from benchgraph.runtime.executable import Executable, Signature
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import seq
 from benchgraph.tir.interpret import interpret
@@ -95,17 +95,10 @@ def test_the_lowering_compiled_gives_the_published_words(widened: bool) -> None:
     assert got.reshape(4, LANES).tolist() == _outputs()
 
 
-class _Signature:
-    """One input, one output, no constants."""
-
-    def __init__(self, f: Func) -> None:
-        self.inputs, self.outputs = f.params[:1], f.params[1:]
-        self.constants, self.literals, self.init_inputs = (), (), ()
-
-
 def _executable(f: Func) -> Executable:
-    module = Module(f)
-    return Executable(jit(emit(module, host()), host()), module, _Signature(f), 0.0)
+    """One input, one output, no constants."""
+    module, signature = Module(f), Signature(f.params[:1], f.params[1:], (), (), ())
+    return Executable(jit(emit(module, host()), host()), module, signature, 0.0)
 
 
 # ---- which element takes which word ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import dis
 import gc
 import re
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import host
 from benchgraph.core.tensor import reach
-from benchgraph.runtime.executable import Bound, Executable, chain
+from benchgraph.runtime.executable import Bound, Executable, Signature, chain
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, mul, seq, unary
 from benchgraph.tir.ir import (
@@ -43,13 +43,9 @@ VAR_I, VAR_J = Var("i"), Var("j")
 Array = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Called:
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    constants: tuple[Tensor, ...] = ()
-    literals: tuple[NDArray[np.generic] | None, ...] = ()
-    init_inputs: tuple[int, ...] = ()
+def called(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Signature:
+    """Without constants."""
+    return Signature(inputs, outputs, (), (), ())
 
 
 def flat(t: Tensor) -> Tensor:
@@ -57,9 +53,9 @@ def flat(t: Tensor) -> Tensor:
     return replace(t, shape=(reach(t.shape, t.strides),), strides=(1,))
 
 
-def executable(main: Func, called: Called, init: Func | None = None) -> Executable:
+def executable(main: Func, signature: Signature, init: Func | None = None) -> Executable:
     module = Module(main, init)
-    return Executable(jit(emit(module, host()), host(), "threadpool"), module, called, compile_s=0.25)
+    return Executable(jit(emit(module, host()), host(), "threadpool"), module, signature, compile_s=0.25)
 
 
 def scaled() -> Executable:
@@ -72,8 +68,8 @@ def scaled() -> Executable:
     fill = For(VAR_I, Const(6), Store(folded, (VAR_I,), Binary(BinOp.add, Load(f[1], (VAR_I,)), Load(offset, (VAR_I,)))), LoopKind.parallel)
     count = Store(runs, (Const(0),), add(Load(runs, (Const(0),)), 1))
     constants = (offset, folded, runs)
-    called = Called((src, wei), (dst,), constants, (np.full(6, 10, np.float32), None, np.zeros(1, np.int64)), (1,))
-    return executable(Func("main", (*f, *constants), body), called, Func("init", (f[1], *constants), seq(fill, count)))
+    signature = Signature((src, wei), (dst,), constants, (np.full(6, 10, np.float32), None, np.zeros(1, np.int64)), (1,))
+    return executable(Func("main", (*f, *constants), body), signature, Func("init", (f[1], *constants), seq(fill, count)))
 
 
 def init_runs(bound: Bound) -> int:
@@ -163,7 +159,7 @@ def test_bounds_of_one_executable_run_concurrently_in_their_own_arenas() -> None
         For(VAR_J, Const(8), Store(shared, (at,), Load(own, (VAR_J,)))),
     )
     body = seq(For(VAR_I, Const(8), task, LoopKind.parallel), For(VAR_I, Const(n), Store(dst, (VAR_I,), Load(shared, (VAR_I,)))))
-    e = executable(Func("main", (src, dst), body, shared_bytes=n * 4, thread_bytes=32), Called((src,), (dst,)))
+    e = executable(Func("main", (src, dst), body, shared_bytes=n * 4, thread_bytes=32), called((src,), (dst,)))
     data = [np.full(n, k, np.float32) for k in range(3)]
     outs = [np.zeros(n, np.float32) for _ in data]
     steps = chain([e.bind([d], [o]) for d, o in zip(data, outs, strict=True)])
@@ -180,7 +176,7 @@ def test_bounds_of_one_executable_run_concurrently_in_their_own_arenas() -> None
 def counter(dst: Tensor, step: int) -> Executable:
     """dst[0] = dst[0] * 2 + step"""
     body = Store(dst, (Const(0),), add(mul(Load(dst, (Const(0),)), 2), step))
-    return executable(Func("main", (dst,), body), Called((), (dst,)))
+    return executable(Func("main", (dst,), body), called((), (dst,)))
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
@@ -215,7 +211,7 @@ def strided(rows: int = 2, cols: int = 3, pitch: int = 5) -> Executable:
     dst = tensor("dst", F32, (rows, cols), Scope.param)
     load = Load(flat(src), (add(mul(VAR_I, pitch), VAR_J),))
     body = For(VAR_I, Const(rows), For(VAR_J, Const(cols), Store(flat(dst), (add(mul(VAR_I, cols), VAR_J),), load)))
-    return executable(Func("main", (flat(src), flat(dst)), body), Called((src,), (dst,)))
+    return executable(Func("main", (flat(src), flat(dst)), body), called((src,), (dst,)))
 
 
 def test_strided_inputs_are_used_in_place() -> None:
@@ -252,7 +248,7 @@ def unpacked() -> Executable:
     """dst = src, of s4 in rows of three with a gap of two, so that every other row begins in a high nibble."""
     src, dst = tensor("src", DType.s4, (2, 3), Scope.param, strides=(5, 1)), tensor("dst", DType.s8, (6,), Scope.param)
     rows = (For(VAR_J, Const(3), Store(dst, (add(VAR_J, 3 * i),), Cast(Load(flat(src), (add(VAR_J, 5 * i),)), DType.s8))) for i in range(2))
-    return executable(Func("main", (flat(src), dst), seq(*rows)), Called((src,), (dst,)))
+    return executable(Func("main", (flat(src), dst), seq(*rows)), called((src,), (dst,)))
 
 
 def test_s4_and_u4_are_bound_as_packed_memory() -> None:
@@ -285,7 +281,7 @@ def negated() -> Executable:
             Store(b, (VAR_I,), Binary(BinOp.add, Load(y, (VAR_I,)), Const(1.0, F32))),
         ),
     )
-    return executable(Func("main", (x, y, a, b), body, inplace=(Overwrite("a", "x"),)), Called((x, y), (a, b)))
+    return executable(Func("main", (x, y, a, b), body, inplace=(Overwrite("a", "x"),)), called((x, y), (a, b)))
 
 
 def test_an_output_may_lie_over_the_input_it_is_paired_with() -> None:
@@ -313,7 +309,7 @@ def test_only_whole_and_only_as_paired() -> None:
 def test_memory_in_the_gaps_of_another_array_is_memory_of_its_own() -> None:
     src, dst = (tensor(n, F32, (3, 2), Scope.param, strides=(4, 1)) for n in ("src", "dst"))
     moves = [Store(flat(dst), (Const(i),), Load(flat(src), (Const(i),))) for i in (0, 1, 4, 5, 8, 9)]
-    e = executable(Func("main", (flat(src), flat(dst)), seq(*moves)), Called((src,), (dst,)))
+    e = executable(Func("main", (flat(src), flat(dst)), seq(*moves)), called((src,), (dst,)))
     both = np.arange(12, dtype=np.float32).reshape(3, 4)
     e.bind([both[:, :2]], [both[:, 2:]])()
     np.testing.assert_array_equal(both[:, 2:], both[:, :2])
@@ -322,7 +318,7 @@ def test_memory_in_the_gaps_of_another_array_is_memory_of_its_own() -> None:
 def test_a_flattened_parameter_takes_any_array_of_its_extent() -> None:
     src, dst = tensor("src", F32, (13,), Scope.param), tensor("dst", F32, (6,), Scope.param)
     body = Store(dst, (Const(5),), Load(src, (Const(7),)))
-    e = executable(Func("main", (src, dst), body), Called((src,), (dst,)))
+    e = executable(Func("main", (src, dst), body), called((src,), (dst,)))
     whole, out = np.arange(15, dtype=np.float32).reshape(3, 5), np.zeros((2, 3), np.float32)
     e.bind([whole[:, :3]], [out])()
     assert out[1, 2] == 7
@@ -332,7 +328,7 @@ def test_a_flattened_parameter_takes_any_array_of_its_extent() -> None:
 
 def test_empty_arrays_bind() -> None:
     src, dst = tensor("src", F32, (0, 3), Scope.param), tensor("dst", F32, (2,), Scope.param)
-    e = executable(Func("main", (flat(src), dst), Store(dst, (Const(1),), Const(4.0, F32))), Called((src,), (dst,)))
+    e = executable(Func("main", (flat(src), dst), Store(dst, (Const(1),), Const(4.0, F32))), called((src,), (dst,)))
     out = np.zeros(2, np.float32)
     e.bind([np.zeros((0, 3), np.float32)], [out])()
     assert out[1] == 4
