@@ -59,13 +59,15 @@ def compile_partitions(partitions: Sequence[Partition], target: Target | None = 
     Raises what compile_partition does, in the place of the first partition that it does it for. compile_s of an executable is the time
     that it took whoever compiled it, others at work beside him or not, and the time to link it; 0 for one that shares what another took.
     """
-    jobs = _jobs(target) if len(partitions) > 1 else 1
-    orders = _orders(partitions, target)
-    made = _made_together(list(dict.fromkeys(orders)), jobs) if jobs > 1 else {}
-    given = set[Order]()
+    is_shown = config().shows_stages or is_recorded()  # of every partition, what it is like or not
+    jobs = config().compile_jobs or (target or current()).cores
+    orders = [] if is_shown else _orders(partitions, target)
+    distinct, given = list(dict.fromkeys(orders)), set[Order]()
+    together = jobs > 1 and len(distinct) > 1
+    made = _made_together(distinct, jobs) if together else {}
     for o in orders:
         if o not in made:
-            made[o] = o.find() or o.make()
+            made[o] = (None if together else o.find()) or o.make()
         yield named(made[o], o.partition, took_s=0.0 if o in given else None)
         given.add(o)
     yield from (compile_partition(p, target) for p in islice(partitions, len(orders), None))
@@ -84,14 +86,6 @@ def settle() -> None:
     """Wait for processes that are starting to compile for this one, so that they do not disturb what is measured next."""
     if _crew is not None:
         _crew.settle()
-
-
-def _jobs(target: Target | None) -> int:
-    """How many processes may compile."""
-    flags = config()
-    if flags.shows_stages or is_recorded():
-        return 1
-    return flags.compile_jobs or (target or current()).cores
 
 
 def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Order]:

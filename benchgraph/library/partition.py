@@ -133,7 +133,8 @@ class Partition:
 
         open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
         asked = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
-        executable = named(compiled_partitions.get((asked, engine.target, config().runtime), compile_it), made)
+        seen = made.ops if config().shows_stages else ()  # stages are shown of layers that are alike, too
+        executable = named(compiled_partitions.get((asked, seen, engine.target, config().runtime), compile_it), made)
         dump_partition(made)
         made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))
         verbose.log_compilation(made, executable, time.perf_counter() - begin, is_hit=not compiled)

@@ -31,7 +31,9 @@ from benchgraph.harness.knobs import Side
 from benchgraph.library import compile_jobs
 from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew, settle
 from benchgraph.library.compile_worker import Answer, State, Tickets
+from benchgraph.library.engine import Engine
 from benchgraph.library.ours import Benchgraph
+from benchgraph.library.partition import Partition as ApiPartition
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import code, disk, warm
@@ -234,12 +236,30 @@ def test_equal_partitions_are_compiled_once(worker: int, watch: Watch) -> None:
     assert [e.compile_s > 0 for e in got] == [True, True, False, False, False]
 
 
-def test_layers_that_are_alike_are_compiled_once() -> None:
+def alike() -> tuple[Partition, ...]:
+    """Three layers."""
     b = GraphBuilder()
     x = b.input((5, 8))
     for _ in range(3):
         x = b.op("Add", x, b.input((8,)))
-    parts = partitions(b.graph(), Policy.one_op_each)
+    return partitions(b.graph(), Policy.one_op_each)
+
+
+def test_layers_that_are_alike_are_dumped_each(tmp_path: Path) -> None:
+    """By the library too, where the second would be found in its cache."""
+    stems = {f"p{p.ops[0].id}" for p in alike()}
+    with override(dump_dir=str(tmp_path / "all")):
+        list(compile_partitions(alike()))
+    with override(dump_dir=str(tmp_path / "api")):
+        for p in alike():
+            ApiPartition.described(p).compile(p.inputs, p.outputs, Engine())
+    for folder in ("all", "api"):
+        assert {f.name.split("-")[0] for f in (tmp_path / folder).iterdir()} == stems
+    assert len(stems) == 3
+
+
+def test_layers_that_are_alike_are_compiled_once() -> None:
+    parts = alike()
     with override(compile_jobs=1):
         got = list(compile_partitions(parts))
     assert len(parts) == 3 == len(got)
