@@ -23,6 +23,7 @@ from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.run import settings_of
+from benchgraph.harness.show.command import ordered, own_options
 
 RUNS = 5
 _CHILD = "import sys; from benchgraph.harness.compile_times import measure; measure(sys.argv[1:])"
@@ -40,7 +41,7 @@ class Compiled:
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
     runs, words = _read(given)
-    problems = parse(words).problems
+    problems = parse(list(ordered(words))).problems
     if not problems:
         raise UsageError("no case to compile", where="compile-times", fix="add --case FILE")
     if any(p.globals.library != Globals().library for p in problems):
@@ -62,15 +63,12 @@ def run(given: list[str]) -> str:
 
 
 def _read(given: list[str]) -> tuple[int, list[str]]:
-    runs, rest = str(RUNS), list[str]()
-    for word in given:
-        if word.startswith("--runs="):
-            runs = word.removeprefix("--runs=")
-        else:
-            rest.append(word)
-    if not runs.isdecimal() or int(runs) < 1:
-        raise UsageError(f"{runs!r} is no number of runs", where="compile-times: --runs", fix="write --runs=5")
-    return int(runs), rest
+    runs, rest = RUNS, list[str]()
+    for _, value in own_options("compile-times", ["--runs"], given, rest):
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(f"{value!r} is no number of runs", where="compile-times: --runs", fix="write --runs=5")
+        runs = int(value)
+    return runs, rest
 
 
 def _in_new_process(repro: str, cache: str) -> list[Compiled]:

@@ -23,6 +23,12 @@ def test_a_row_per_partition_with_first_and_warm_starts() -> None:
         assert re.fullmatch(r"( +\d+\.\d){4}  .*--case=op/relu\.json (fused|one_op_each) \d+: ReLU", row)
 
 
+def test_words_may_come_in_any_order_and_graph_is_the_driver() -> None:
+    result = run("--case", "op/relu.json", "--runs", "1", "--policy=fused")
+    assert result.exit_code == 0, result.output
+    assert "--case=op/relu.json fused 0: ReLU" in result.output
+
+
 def test_what_cannot_be_timed_is_said() -> None:
     for words, message in (
         (["--runs=0", "--case=mlp.json"], "'0' is no number of runs"),
