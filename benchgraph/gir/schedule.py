@@ -11,7 +11,7 @@ from math import ceil
 
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.product import Product, product
 
 F32_BYTES = 4
@@ -19,11 +19,18 @@ F32_BYTES = 4
 # task streams the weights less often), MHA_1 at batch 32 in 8.24, 8.36, 8.33 ms with 32, 64, 128 (32 rows of scores stay in L1).
 MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 
-
-# Rows that leave the time to fetch the next panel of weights into L2 while one is multiplied. Measured on two Cascade Lake cores, f32
-# weights of 8.4 MB in L3, times with it over those without, medians (minima) of 15: MLP_2 with 16 rows per task 1.08 (1.06), 32 0.99
-# (1.04), 64 0.97 (0.99), where another program used the cache meanwhile 0.91 (0.83).
-ROWS_FOR_A_PANEL = 48
+# Rows that leave the time to fetch the next panel of weights into L2 while one is multiplied. Measured on Cascade Lake cores, f32 weights
+# of 8.4 MB (MLP_2), times with it over those without, medians (minima) of 80 turns:
+#
+#     rows of a task      8            16           24           32           40           64
+#     one core       0.84 (1.04)  0.87 (0.91)               0.79 (0.84)  0.87 (0.82)
+#     two cores      1.08 (1.09)  1.00 (1.06)  0.84 (0.92)  0.93 (0.98)  0.92 (0.97)  0.97 (0.99)
+ROWS_FOR_A_PANEL = 24
+# Rows that each core must have for all weights of two products to go through it, when L2 does not keep them: with fewer, a nest for each
+# product, in which every core has its own part of the weights for all rows, fetches less and does as well at the least. The same cores and
+# graph, two nests over one, medians (minima) of 150: with 2 rows per core 0.65 (0.74), 4 1.01 (1.02), 8 0.86 (0.79), 16 1.02 (1.00),
+# 24 0.84 (0.91), 32 0.93 (0.93), 40 0.93 (0.93), 48 1.01 (1.03); in int8 8 0.98 (0.96), 16 0.97 (1.04), 32 1.00 (1.01), 48 1.02 (1.02).
+ROWS_FOR_ALL_WEIGHTS = 48
 
 
 def panel(n: int, target: Target) -> int:
@@ -175,6 +182,11 @@ def columns_at_a_time(rows: int, n: int, heads: int, nb: int, target: Target, *,
     return Step(
         columns, columns + heads, f"{rows} rows of {n} scores do not fit half of L2; {columns} of them with their keys and values do"
     )
+
+
+def in_panels(wei: Value) -> bool:
+    """Whether it is packed, and once for all executions."""
+    return wei.is_constant and bool(wei.layout.blocks)
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:

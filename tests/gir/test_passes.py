@@ -15,7 +15,7 @@ from benchgraph.core.tensor import LayoutType
 from benchgraph.gir.build import Builder, from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import column_blocked
+from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
@@ -167,6 +167,23 @@ def test_attention_with_a_causal_mask_is_one_nest() -> None:
 def test_one_row_is_not_worth_one_nest_when_cores_would_idle() -> None:
     g = gir(lambda b: linear(b, linear(b, b.input((1, 13)), 13, 128), 128, 64))
     assert kernels(g) == [1, 1]
+
+
+def test_few_rows_and_weights_beyond_l2_are_a_nest_for_each_product() -> None:
+    def three(rows: int, n: int) -> list[int]:
+        return kernels(gir(lambda b: linear(b, linear(b, linear(b, b.input((rows, n)), n, n), n, n), n, 1)))
+
+    assert TARGET.l2_bytes < 2 * 4 * 512**2
+    assert three(rows := 2 * ROWS_FOR_ALL_WEIGHTS - 2, 512) == [1, 2]  # one column is one core's whole weight
+    assert three(rows + 2, 512) == [3], "rows enough for all weights"
+    assert three(rows, 64) == [3], "L2 keeps them"
+
+
+def test_few_rows_stay_one_nest_where_columns_cannot_be_split() -> None:
+    def build(b: GraphBuilder) -> None:
+        linear(b, b.op("SoftMax", linear(b, b.input((16, 512)), 512, 512), axis=1), 512, 512)
+
+    assert kernels(gir(build)) == [2]
 
 
 def test_a_weight_that_is_a_result_keeps_its_own_nest() -> None:

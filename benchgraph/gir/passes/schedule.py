@@ -26,6 +26,7 @@ from benchgraph.gir.schedule import (
     columns_at_a_time,
     columns_per_call,
     columns_reason,
+    in_panels,
     piece,
     rows_per_task,
 )
@@ -165,7 +166,7 @@ def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, targe
     meanwhile."""
     wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).is_contraction}
     own = wei[stage.ops[0].ins[1]]
-    streamed = own.is_constant and bool(own.layout.blocks) and own.shape[-1] > nb
+    streamed = in_panels(own) and own.shape[-1] > nb
     return streamed and mb >= ROWS_FOR_A_PANEL and sum(v.type.nbytes for v in wei.values()) > target.l2_bytes
 
 
