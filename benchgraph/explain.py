@@ -61,7 +61,8 @@ class Nest:
     sections: tuple[Section, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    prefetches: tuple[str, ...]
+    next_entry: tuple[str, ...]
+    next_rows: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
 
 
@@ -184,7 +185,8 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(_section(g, stage, begins) for stage in node.stages),
                 tuple(_value(g, v) for v in node.ins),
                 tuple(_value(g, v) for v in node.outs),
-                tuple(f"%{v}" for v in node.prefetch),
+                tuple(f"%{v}" for v in node.next_entry),
+                tuple(f"%{v}" for v in node.next_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
             )
 

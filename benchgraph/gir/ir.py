@@ -151,14 +151,15 @@ class Stage:
 class Fused:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    prefetch: inputs of which the next batch entry's part is fetched while this one's rows are worked on.
+    next_entry, next_rows: inputs of which the next batch entry's part, or the next task's rows, are fetched while rows are worked on.
     """
 
     name: str
     stages: tuple[Stage, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    prefetch: tuple[int, ...] = ()
+    next_entry: tuple[int, ...] = ()
+    next_rows: tuple[int, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:

@@ -50,7 +50,7 @@ class GemmNest:
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
         self.m, self.mb = self.rows[-1], node.mb
-        self.is_due = bool(node.prefetch)  # whether the result's lines are still to be fetched
+        self.is_due = bool(node.next_entry or node.next_rows)  # whether the result's lines are still to be fetched
 
     def lower(self) -> Stmt:
         sums = [Sum(self, stage) for stage in self.node.stages if stage.sums_rows]
@@ -140,15 +140,33 @@ class GemmNest:
 
         Each product sees to some of the operands.
         """
-        products = [s.ops[0] for s in self.node.stages if spec(s.ops[0].kind).is_contraction and not s.sums_rows]
-        blocks = -(-self.g.value(op.outs[0]).shape[-1] // nb)
+        blocks = self._blocks(op, nb)
         call, calls = add(mul(self.mo, blocks), no), -(-self.m // self.mb) * blocks
-        for id in self.node.prefetch[products.index(op) :: len(products)]:
+        for id in self._share(self.node.next_entry, op):
             v = self.g.value(id)
-            lines = -(-v.dtype.nbytes(v.shape[-1] * v.shape[-2]) // (LINE_BYTES * calls))
-            part = lines * LINE_BYTES * 8 // v.dtype.bits
-            entry = (*self.batch[:-1], add(self.batch[-1], 1))
-            yield Prefetch(self.storage.tensor(id), (*entry, ZERO, mul(call, part)), lines)
+            begin = (*self.batch[:-1], add(self.batch[-1], 1), ZERO)
+            yield self._part(id, v.shape[-1] * v.shape[-2], begin, call, calls)
+
+    def _next_rows(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
+        """Likewise, of the rows that the next task reads, be it the next entry's first."""
+        begin = (*self.batch, minimum(add(mul(self.mo, self.mb), self.mb), Const(self.m)))
+        for id in self._share(self.node.next_rows, op):
+            yield self._part(id, self.mb * self.g.value(id).shape[-1], begin, no, self._blocks(op, nb))
+
+    def _share(self, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
+        """Those that this product's calls see to."""
+        products = [s.ops[0] for s in self.node.stages if spec(s.ops[0].kind).is_contraction and not s.sums_rows]
+        return ids[products.index(op) :: len(products)]
+
+    def _blocks(self, op: Op, nb: int) -> int:
+        """Microkernel calls of a product per task."""
+        return -(-self.g.value(op.outs[0]).shape[-1] // nb)
+
+    def _part(self, id: int, elements: int, begin: tuple[Expr, ...], call: Expr, calls: int) -> Prefetch:
+        """What one call of so many fetches of elements that lie side by side."""
+        dtype = self.g.value(id).dtype
+        lines = -(-dtype.nbytes(elements) // (LINE_BYTES * calls))
+        return Prefetch(self.storage.tensor(id), (*begin, mul(call, lines * LINE_BYTES * 8 // dtype.bits)), lines)
 
     def _next_panel(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
         """The panel of packed weights that comes after this one."""
@@ -234,7 +252,7 @@ class GemmNest:
         """The columns from block no on, summed over k or a part of it."""
         p = product(self.g, op)
         src_layout = self.g.value(op.ins[0]).layout
-        ahead = (*self._next_entry(op, no, nb), *self._next_panel(op, no, nb)) if part is None else ()
+        ahead = (*self._next_entry(op, no, nb), *self._next_rows(op, no, nb), *self._next_panel(op, no, nb)) if part is None else ()
         part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k

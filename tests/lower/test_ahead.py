@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from math import prod
 
 import pytest
@@ -108,24 +109,40 @@ def attention(rows: int, keys: int, dtype: DType) -> Graph:
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
 @pytest.mark.parametrize(("rows", "keys"), [(64, 128), (80, 96)])
-def test_the_calls_of_a_batch_entry_fetch_the_next_entry(rows: int, keys: int, dtype: DType) -> None:
-    """All of queries, keys and values, each line once, but for what rounding up adds behind them."""
+def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(rows: int, keys: int, dtype: DType) -> None:
+    """Each line once, but for what rounding up adds behind them, and for rows that the last task of an entry has fewer of."""
     g = compiled(attention(rows, keys, dtype))
-    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and n.prefetch)
-    fetched: dict[tuple[str, At], Counter[int]] = {}
+    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and n.next_entry)
     tensors: dict[str, Tensor] = {}
+    by_entry, by_task = (f"v{v}" for v in nest.next_entry), [f"v{v}" for v in nest.next_rows]
+    found: dict[tuple[str, int], Counter[int]] = {}
+    tasks = -(-rows // nest.mb)
     for at, call in calls(lower(g).module.main.body, {}):
-        entry = tuple(value for name, value in at.items() if name.startswith("b"))
+        b, h, task = (value for name, value in at.items() if name[:2] in ("b0", "b1", "mo"))
         for p in call.ahead:
             tensors[p.tensor.name] = p.tensor
-            fetched.setdefault((p.tensor.name, entry), Counter()).update(lines(p, at))
-    assert len(tensors) == len(nest.prefetch) == 3
-    for (name, entry), found in fetched.items():
-        each = lines_per_entry(tensors[name], (2, 4))
-        first = (entry[0] * 4 + entry[1] + 1) * each
-        assert set(found) >= set(range(first, first + each)), (name, entry)
-        assert max(found) < first + each * 1.2
-        assert set(found.values()) == {1}
+            number_ = b * 4 + h if p.tensor.name not in by_task else (b * 4 + h) * tasks + task
+            found.setdefault((p.tensor.name, number_), Counter()).update(lines(p, at))
+    assert len(found) == 2 * 8 + 8 * tasks
+    for name in by_entry:
+        for entry, each in enumerate([lines_per_entry(tensors[name], (2, 4))] * 8):
+            _once_and_little_more(found[name, entry], (entry + 1) * each, each)
+    for name in by_task:
+        row = tensors[name].dtype.nbytes(64)
+        for entry, task in product(range(8), range(tasks)):
+            first = entry * rows + min((task + 1) * nest.mb, rows)
+            _once_and_little_more(found[name, entry * tasks + task], first * row // LINE_BYTES, nest.mb * row // LINE_BYTES)
+
+
+def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
+    assert set(found) >= set(range(first, first + count))
+    assert max(found) < first + count * 1.2
+    assert set(found.values()) == {1}
+
+
+def test_rows_are_fetched_where_keys_and_values_leave_no_room_for_the_next_ones() -> None:
+    (nest,) = (n for n in compiled(attention(128, 768, DType.f32)).nodes if isinstance(n, Fused) and n.next_rows)
+    assert not nest.next_entry
 
 
 def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
@@ -153,9 +170,8 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
     ("graph", "why"),
     [
         (mlp(128, 192), "L2 keeps the weights"),
-        (mlp(32, 512), "16 rows of a task leave no time"),
+        (mlp(16, 512), "16 rows of a task leave no time"),
         (mlp(96, 2048, DType.f16), "pieces of the weights are made, and are in cache then"),
-        (attention(2048, 128, DType.f32), "an entry's keys and values leave no room for the next entry's"),
     ],
 )
 def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:

@@ -19,6 +19,7 @@ from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import group_of, product
 from benchgraph.gir.schedule import (
+    F32_BYTES,
     MOST_ROWS_WORKED_ON,
     ROWS_FOR_A_PANEL,
     Rows,
@@ -59,8 +60,8 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         stages = [_in_pieces(s, in_pieces, step) if s.ops == in_pieces.scores.ops else s for s in stages]
     if _is_on_grid(stages):
         stages = [*stages[:-1], _on_grid(g, replace(node, stages=tuple(stages)), forced, target)]
-    prefetch = _prefetched(g, node, kernels, rows, target) if step is None else ()
-    return replace(node, stages=tuple(stages), prefetch=prefetch)
+    scheduled = replace(node, stages=tuple(stages))
+    return scheduled if step is not None else _prefetching(g, scheduled, kernels, rows, columns, target)
 
 
 def _step(g: Graph, o: Online, rows: Shape, target: Target) -> Step | None:
@@ -128,25 +129,25 @@ def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:
     return max(g.value(k.ops[0].ins[0]).shape[-1] + g.value(k.ops[0].outs[0]).shape[-1] for k in kernels)
 
 
-def _prefetched(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, target: Target) -> tuple[int, ...]:
-    """Operands worth fetching ahead: dense per batch entry, the next entry right behind, two entries of all of them within L2.
+def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, columns: int, target: Target) -> Fused:
+    """The node with the operands worth fetching ahead: dense per batch entry, the next entry right behind.
 
-    The microkernel's calls of one entry fetch those of the next, a line now and then. While they were fetched row by row in softmax's
-    work, MHA_1 of the Graph Compiler paper waited for memory a tenth of its time: two Cascade Lake cores, times of now over those of then,
-    medians (minima) of 11: MHA_1 0.85 (0.73), MHA_2 0.89 (0.86), MHA_3 1.00 (1.04), int8 0.93 (0.93), 0.95 (0.95), 0.97 (1.07).
-    Lone products of attention: 0.92 (0.91).
+    The microkernel's calls of one task fetch the next task's rows, and those of one entry what the next one reads whole, a line now and
+    then, if two entries of that and a task's rows, so many f32 columns, fit into L2. While all was fetched row by row in softmax's work,
+    MHA_1 of the Graph Compiler paper waited for memory a tenth of its time: two Cascade Lake cores, times of now over those of then,
+    medians (minima) of 11: MHA_1 0.85 (0.73), MHA_2 0.89 (0.86), int8 0.93 (0.93), 0.95 (0.95). Lone products of attention: 0.92 (0.91).
     """
     if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
-        return ()
+        return node
     per_entry = (op for stage in node.stages if stage.is_per_entry for op in stage.ops)
-    operands = (g.value(g.root(v)) for op in (*(stage.ops[0] for stage in kernels), *per_entry) for v in op.ins)
-    found = {
-        v.id: v
-        for v in operands
-        if v.id in g.ins and not v.is_constant and v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)
-    }
-    entry_bytes = sum(v.type.nbytes for v in found.values()) // prod(rows[:-1])
-    return tuple(found) if 2 * entry_bytes <= target.l2_bytes else ()
+    whole = {g.root(v) for op in per_entry for v in op.ins} | {g.root(v) for stage in kernels for v in stage.ops[0].ins[1:]}
+    by_row = {stage.ops[0].ins[0] for stage in kernels}
+    dense = [v for v in map(g.value, g.ins) if not v.is_constant and v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)]
+    entry = [v for v in dense if v.id in whole]
+    task_bytes = F32_BYTES * columns * node.mb
+    fits = 2 * sum(v.type.nbytes for v in entry) // prod(rows[:-1]) + task_bytes <= target.l2_bytes
+    next_rows = (v.id for v in dense if v.id in by_row - whole and v.shape[:-1] == rows)
+    return replace(node, next_entry=tuple(v.id for v in entry) if fits else (), next_rows=tuple(next_rows))
 
 
 def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:

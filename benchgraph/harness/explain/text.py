@@ -49,8 +49,9 @@ def _nest(out: Console, nest: Nest) -> None:
     out.print(f"  {nest.name}, {WHEN[nest.when]}{tasks}", style="bold")
     _say(out, "reads " + ", ".join(nest.reads), "    ")
     _say(out, "writes " + ", ".join(nest.writes), "    ")
-    if nest.prefetches:
-        _say(out, f"fetches ahead {', '.join(nest.prefetches)}, of the next batch entry", "    ")
+    for values, what in ((nest.next_entry, "next batch entry"), (nest.next_rows, "next task's rows")):
+        if values:
+            _say(out, f"fetches ahead {', '.join(values)}, of the {what}", "    ")
     for i, section in enumerate(nest.sections):
         _section(out, section, i)
     for other, why in nest.apart:
