@@ -136,13 +136,18 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         jobs = _workers(line)
         _need_means(line, ctx.obj)
     except BenchgraphError as bad:
-        warn(str(bad))
-        ctx.exit(2 if isinstance(bad, UsageError) else 1)
+        ctx.exit(_refused(bad))
     for note in line.notes:
         warn(note)
     with interruptible():
         code = run_line(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
+
+
+def _refused(bad: BenchgraphError) -> int:
+    """Say what is wrong. Returns the exit code."""
+    warn(str(bad))
+    return 2 if isinstance(bad, UsageError) else 1
 
 
 def _need_means(line: CommandLine, given: Bench | None) -> None:
@@ -183,8 +188,7 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
     try:
         click.echo(show(list(words), bench))
     except BenchgraphError as bad:
-        warn(str(bad))
-        return 2 if isinstance(bad, UsageError) else 1
+        return _refused(bad)
     return 0
 
 
@@ -196,8 +200,7 @@ def _explain(words: tuple[str, ...], bench: Bench) -> int:
         config()
         click.echo(run(list(words), bench))
     except BenchgraphError as bad:
-        warn(str(bad))
-        return 2 if isinstance(bad, UsageError) else 1
+        return _refused(bad)
     return 0
 
 
@@ -210,8 +213,7 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
         with interruptible():
             return run(list(words), bench, click.echo, warn)
     except BenchgraphError as bad:
-        warn(str(bad))
-        return 2 if isinstance(bad, UsageError) else 1
+        return _refused(bad)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -224,8 +226,7 @@ def _compile_times(words: tuple[str, ...]) -> int:
         config()
         click.echo(run(list(words)))
     except BenchgraphError as bad:
-        warn(str(bad))
-        return 2 if isinstance(bad, UsageError) else 1
+        return _refused(bad)
     return 0
 
 
@@ -259,8 +260,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         jobs = _workers(line)
         _need_means(line, bench)
     except BenchgraphError as bad:
-        warn(str(bad))
-        return 2 if isinstance(bad, UsageError) else 1
+        return _refused(bad)
     with interruptible():
         ran = run_line(line, bench, jobs)
         try:

@@ -10,6 +10,7 @@ read before the first case runs, so a misspelt option in the last line of a batc
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -43,7 +44,7 @@ class CommandLine:
     notes: tuple[str, ...] = ()
 
 
-def parse(words: list[str]) -> CommandLine:
+def parse(words: Sequence[str]) -> CommandLine:
     """Read all words. Raises UsageError for what cannot be understood, InvalidArguments for a batch file that is not there."""
     state = _State()
     state.feed([Word(w) for w in words], ())

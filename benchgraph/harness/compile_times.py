@@ -23,7 +23,7 @@ from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.show.command import ordered, own_options
+from benchgraph.harness.words import ordered, own_options
 
 RUNS = 5
 _CHILD = "import sys; from benchgraph.harness.compile_times import measure; measure(sys.argv[1:])"

@@ -79,7 +79,7 @@ def share(word: str) -> float:
     return found
 
 
-def one_of(*choices: str) -> Parse:
+def one_of(*choices: str) -> Callable[[str], str]:
     def parse(word: str) -> str:
         if word not in choices:
             raise ValueError(did_you_mean(word, choices) or f"choose one of {', '.join(choices)}")

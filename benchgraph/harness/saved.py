@@ -299,6 +299,14 @@ def write_whole(path: Path, text: str) -> None:
         new.unlink(missing_ok=True)
 
 
+def write(file: str, text: str, where: str = "") -> None:
+    """Write the file that a command names, whole or not at all. where: what to call it in an error. Raises BenchgraphError."""
+    try:
+        write_whole(Path(file), text)
+    except OSError as bad:
+        raise unwritable(bad, where or file) from bad
+
+
 def unwritable(bad: OSError, where: str, full: str = "make room there, or name another one") -> BenchgraphError:
     """What to say of a file that could not be written. full: the remedy for a full disk."""
     fix = full if is_full(bad) else "name another one"

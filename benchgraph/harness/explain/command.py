@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from benchgraph.explain import Explanation, explain
@@ -16,8 +15,8 @@ from benchgraph.harness.explain.text import text
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.saved import unwritable, write_whole
-from benchgraph.harness.show.command import ordered
+from benchgraph.harness.saved import write
+from benchgraph.harness.words import ordered, value_of
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
 
@@ -51,9 +50,7 @@ def read(given: list[str]) -> Request:
                 raise UsageError(f"--json takes no value, and '{value}' is one", where="explain", fix="write '--json -o FILE'")
             is_json = True
         elif option in OUTPUT:
-            output = value if has_value else left.pop(0) if left and not left[0].startswith("-") else ""
-            if not output:
-                raise UsageError("a value is missing", where=f"explain: {option}", fix=f"write '{option} FILE'")
+            output = value_of("explain", word, left, form=" FILE")
         else:
             rest.append(word)
     return Request(is_json, output, ordered(rest))
@@ -65,7 +62,7 @@ def run(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what a case's graph raises.
     """
     request = read(given)
-    problems = parse(list(request.rest)).problems
+    problems = parse(request.rest).problems
     if not problems:
         raise UsageError("no case to explain", where="explain", fix="add --case FILE")
     if any(p.globals.library != Globals().library for p in problems):
@@ -76,10 +73,7 @@ def run(given: list[str], bench: Bench) -> str:
     said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
     if not request.output:
         return said
-    try:
-        write_whole(Path(request.output), said + "\n")
-    except OSError as bad:
-        raise unwritable(bad, request.output) from bad
+    write(request.output, said + "\n")
     return f"explanation: {request.output}"
 
 

@@ -18,6 +18,7 @@ from benchgraph.harness.origin import full
 from benchgraph.harness.parsers import Parse, pattern, share
 from benchgraph.harness.results import Origin
 from benchgraph.harness.saved import is_whole, parse
+from benchgraph.harness.words import understood, value_of
 
 THRESHOLD = 0.05  # as in `benchgraph compare`
 
@@ -78,15 +79,11 @@ def _words(command: str, given: list[str], *options: str) -> dict[str, str]:
     found, left = dict[str, str](), list(given)
     while left:
         word = left.pop(0)
-        option, has_value, value = word.partition("=")
+        option = word.partition("=")[0]
         if option not in options:
             fix = did_you_mean(option, options) or f"there are {', '.join(options)}"
             raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
-        if not has_value:
-            value = left.pop(0) if left and not left[0].startswith("--") else ""
-        if not value:
-            raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option}=VALUE'")
-        found[option] = value
+        found[option] = value_of(command, word, left, form="=VALUE", barred="--")
     return found
 
 
@@ -99,9 +96,4 @@ def _chosen(command: str, words: dict[str, str], case: str) -> Chosen:
 
 def _value(command: str, words: dict[str, str], option: str, parse: Parse, default: Any) -> Any:
     """What an option says, or its default. Raises UsageError."""
-    if option not in words:
-        return default
-    try:
-        return parse(words[option])
-    except ValueError as bad:
-        raise UsageError(f"bad value '{words[option]}'", where=f"{command}: {option}", fix=str(bad)) from bad
+    return understood(command, option, words[option], parse) if option in words else default

@@ -10,7 +10,8 @@ from benchgraph.core.errors import BenchgraphError, ParseError, did_you_mean
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import ResultSet
-from benchgraph.harness.saved import parse, unwritable, write_whole
+from benchgraph.harness.saved import parse, write
+from benchgraph.harness.words import value_of
 
 OPTIONS = ("--output", "-o")
 OUTPUT = "report.html"
@@ -29,16 +30,14 @@ def read(given: Sequence[str]) -> Request:
     files, output, left = list[str](), OUTPUT, list(given)
     while left:
         word = left.pop(0)
-        option, has_value, value = word.partition("=")
+        option = word.partition("=")[0]
         if not word.startswith("-"):
             files.append(word)
             continue
         if option not in OPTIONS:
             fix = did_you_mean(option, OPTIONS) or "there is --output, or -o"
             raise UsageError("unknown option", where=f"report: {option}", fix=fix)
-        output = value if has_value else left.pop(0) if left else ""
-        if not output:
-            raise UsageError("a value is missing", where=f"report: {option}", fix=f"write '{option} FILE'")
+        output = value_of("report", word, left, form=" FILE", barred="--")
     if not files:
         raise UsageError("no results to report", where="report", fix="give files that --report=json:FILE wrote")
     return Request(tuple(files), output)
@@ -51,10 +50,7 @@ def report(given: Sequence[str]) -> tuple[str, int]:
     text = page([(file if len(runs) > 1 else "", results) for file, results in zip(request.files, runs, strict=True)])
     if request.output == "-":
         return text, 0
-    try:
-        write_whole(Path(request.output), text)
-    except OSError as bad:
-        raise unwritable(bad, request.output) from bad
+    write(request.output, text)
     return f"html: {request.output}", 0
 
 

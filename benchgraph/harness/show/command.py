@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.knobs import words
 from benchgraph.harness.parsers import one_of
-from benchgraph.harness.plugins import names
 from benchgraph.harness.policy import Choice
-from benchgraph.harness.problem import TRIGGER
+from benchgraph.harness.saved import write
 from benchgraph.harness.show.dot import dot
 from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
+from benchgraph.harness.words import ordered, own_options, understood
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
@@ -37,46 +34,7 @@ def read(given: list[str]) -> Request:
     own, rest = {"format": "text", "output": ""}, list[str]()
     for option, value in own_options("show", OPTIONS, given, rest):
         own[OPTIONS[option]] = value
-    try:
-        one_of(*FORMATS)(own["format"])
-    except ValueError as bad:
-        raise UsageError(f"bad value '{own['format']}'", where="show: --format", fix=str(bad)) from bad
-    return Request(own["format"], own["output"], ordered(rest))
-
-
-def own_options(command: str, options: Collection[str], given: list[str], rest: list[str]) -> Iterator[tuple[str, str]]:
-    """(option, value) for each word that is one of these options, in order; all others go to rest.
-
-    Raises UsageError, naming the command, for an option without a value.
-    """
-    left = list(given)
-    while left:
-        word = left.pop(0)
-        option, has_value, value = word.partition("=")
-        if option not in options:
-            rest.append(word)
-            continue
-        if not has_value:
-            value = left.pop(0) if left and not left[0].startswith("-") else ""
-        if not value:
-            raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option} VALUE'")
-        yield option, value
-
-
-def ordered(words: list[str]) -> tuple[str, ...]:
-    """The driver first and the cases last, so that every option counts wherever it stands. Without a driver it is graph."""
-    drivers, cases, options = list[str](), list[str](), list[str]()
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        option, has_value, _ = word.partition("=")
-        is_driver = option == "--driver" or word.removeprefix("--") in names("drivers")
-        taken = [word]
-        if option.startswith("--") and not has_value and word.removeprefix("--") not in names("drivers") and word != "--reset" and left:
-            taken.append(left.pop(0))
-        is_case = option == TRIGGER or not word.startswith("-")
-        (drivers if is_driver else cases if is_case else options).extend(taken)
-    return (*(drivers or ["--graph"]), *options, *cases)
+    return Request(understood("show", "--format", own["format"], one_of(*FORMATS)), own["output"], ordered(rest))
 
 
 def show(given: list[str], bench: Bench) -> str:
@@ -85,7 +43,7 @@ def show(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what the case's graph raises.
     """
     request = read(given)
-    problems = parse(list(request.rest)).problems
+    problems = parse(request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")
@@ -98,10 +56,5 @@ def show(given: list[str], bench: Bench) -> str:
     drawn = FORMATS[request.format](picture)
     if not request.output:
         return drawn
-    path = Path(request.output)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(drawn + "\n", encoding="utf-8")
-    except OSError as bad:
-        raise BenchgraphError(f"cannot write the file: {bad.strerror}", where=request.output, fix="name another one") from bad
-    return f"{request.format}: {path}"
+    write(request.output, drawn + "\n")
+    return f"{request.format}: {request.output}"

@@ -24,10 +24,10 @@ from benchgraph.harness.knobs import Globals
 from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.saved import unwritable, write_whole
-from benchgraph.harness.show.command import ordered, own_options
+from benchgraph.harness.saved import write
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
+from benchgraph.harness.words import ordered, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.reference import uniform
 
@@ -55,10 +55,7 @@ def read(given: list[str]) -> Request:
     own, rest = dict[str, str | int](), list[str]()
     for option, value in own_options("tune", OPTIONS, given, rest):
         name = OPTIONS[option]
-        try:
-            own[name] = positive(value) if name in NUMBERS else value
-        except ValueError as bad:
-            raise UsageError(f"bad value '{value}'", where=f"tune: {option}", fix=str(bad) or "give a whole number from 1 on") from bad
+        own[name] = understood("tune", option, value, positive) if name in NUMBERS else value
     return replace(Request(rest=ordered(rest)), **own)  # type: ignore[arg-type]
 
 
@@ -69,7 +66,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     written.
     """
     request = read(given)
-    problems = parse(list(request.rest)).problems
+    problems = parse(request.rest).problems
     _check(request, problems)
     said = list[str]()
 
@@ -94,10 +91,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     if outcomes:
         tell(summary(outcomes))
     if request.output:
-        try:
-            write_whole(Path(request.output), "\n".join(said) + "\n")
-        except OSError as bad:
-            raise unwritable(bad, request.output) from bad
+        write(request.output, "\n".join(said) + "\n")
     return int(len(outcomes) < len(problems))
 
 

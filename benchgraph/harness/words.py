@@ -1,0 +1,64 @@
+"""The words behind commands: their own options, and the words that choose cases, which stand in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.plugins import names
+from benchgraph.harness.problem import TRIGGER
+
+T = TypeVar("T")
+
+
+def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", barred: str = "-") -> str:
+    """What an option is given: behind its =, or by the next word, which is taken, unless it begins as options do (barred).
+
+    Raises UsageError, naming the command and the form of the option, when there is none.
+    """
+    option, has_value, value = word.partition("=")
+    if not has_value and left and not left[0].startswith(barred):
+        value = left.pop(0)
+    if not value:
+        raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option}{form}'")
+    return value
+
+
+def understood(command: str, option: str, value: str, parse: Callable[[str], T]) -> T:
+    """What the value of an option means. Raises UsageError with the parser's remedy."""
+    try:
+        return parse(value)
+    except ValueError as bad:
+        raise UsageError(f"bad value '{value}'", where=f"{command}: {option}", fix=str(bad)) from bad
+
+
+def own_options(command: str, options: Collection[str], given: list[str], rest: list[str]) -> Iterator[tuple[str, str]]:
+    """(option, value) for each word that is one of these options, in order; all others go to rest.
+
+    Raises UsageError for an option without a value.
+    """
+    left = list(given)
+    while left:
+        word = left.pop(0)
+        option = word.partition("=")[0]
+        if option in options:
+            yield option, value_of(command, word, left)
+        else:
+            rest.append(word)
+
+
+def ordered(words: list[str]) -> tuple[str, ...]:
+    """The driver first and the cases last, so that every option counts wherever it stands. Without a driver it is graph."""
+    drivers, cases, options = list[str](), list[str](), list[str]()
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        option, has_value, _ = word.partition("=")
+        is_name = word.removeprefix("--") in names("drivers")
+        taken = [word]
+        if option.startswith("--") and not has_value and not is_name and word != "--reset" and left:
+            taken.append(left.pop(0))
+        is_case = option == TRIGGER or not word.startswith("-")
+        (drivers if is_name or option == "--driver" else cases if is_case else options).extend(taken)
+    return (*(drivers or ["--graph"]), *options, *cases)
