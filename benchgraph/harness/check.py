@@ -41,43 +41,18 @@ def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) 
     return replace(result, told=tuple(hearing.told))
 
 
-def run_once(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
-    """Mode R: cut, compile and execute, on inputs that hold one constant; nothing is compared."""
-    return _every_contender(problem, graph, contenders, Status.EXECUTED)
-
-
-def run_twice(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
-    """Mode B. FAILED at the first tensor that a second execution on the same data does not repeat to the bit, else EXECUTED."""
-    return _every_contender(problem, graph, contenders, Status.EXECUTED)
-
-
 def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
-    """Mode C. FAILED at the first wrong tensor, MISTRUSTED when an output is nearly all zeros, else PASSED.
+    """Modes R, B and C: cut, compile and execute.
 
-    Of several libraries the first decides; how they differ is told.
+    R: EXECUTED; nothing is compared. B: FAILED at the first tensor that a second execution on the same data does not repeat to the bit,
+    else EXECUTED. C: FAILED at the first wrong tensor, MISTRUSTED when an output is nearly all zeros, else PASSED.
+
+    The first wrong contender of the library under test ends it, unless there are witnesses to be heard. Of several libraries the first
+    decides; how they differ is told.
     """
-    return _every_contender(problem, graph, contenders, Status.PASSED)
-
-
-def _described(status: Status, graph: Graph) -> Result:
-    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
-
-
-def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition]) -> Result:
-    ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
-    return replace(result, n_partitions={**result.n_partitions, policy: len(ops)}, partitions={**result.partitions, policy: ops})
-
-
-def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
-    if problem.globals.has_no_reference:
-        return constant_inputs(graph)
-    make = fill if problem.fill == "integers" else domain
-    return load_inputs(graph, make(graph, problem.globals.seed))
-
-
-def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Contender], success: Status) -> Result:
-    """The first wrong one of the library under test ends it, unless there are witnesses to be heard."""
-    result, mode, hearing = _described(success, graph), problem.globals.mode, Hearing(problem, contenders)
+    mode, hearing = problem.globals.mode, Hearing(problem, contenders)
+    success = Status.PASSED if mode is Mode.correctness else Status.EXECUTED
+    result = _described(success, graph)
     inputs: dict[int, Array] = {}
     outputs: dict[str, dict[int, Array]] = {}
     wanted = cache(lambda: _wanted(graph, inputs))  # once for all contenders
@@ -99,6 +74,22 @@ def _every_contender(problem: Problem, graph: Graph, contenders: Sequence[Conten
         with phase("compare"):
             result = replace(result, differences=differences(graph, _elements(graph.inputs, inputs), outputs, want))
     return replace(result, told=tuple(hearing.told))
+
+
+def _described(status: Status, graph: Graph) -> Result:
+    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
+
+
+def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition]) -> Result:
+    ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
+    return replace(result, n_partitions={**result.n_partitions, policy: len(ops)}, partitions={**result.partitions, policy: ops})
+
+
+def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
+    if problem.globals.has_no_reference:
+        return constant_inputs(graph)
+    make = fill if problem.fill == "integers" else domain
+    return load_inputs(graph, make(graph, problem.globals.seed))
 
 
 def _with_verdict(result: Result, contender: Contender, verdict: Verdict) -> Result:

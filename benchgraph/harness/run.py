@@ -15,7 +15,7 @@ from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import memory_needed
-from benchgraph.harness.check import check, initialise, run_once, run_twice
+from benchgraph.harness.check import check, initialise
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.failure import failure
@@ -135,8 +135,7 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
             return simulate(problem, graph, contenders, bench)
         if mode.is_timed:
             return measure(problem, graph, contenders, bench)
-        how = {Mode.init: initialise, Mode.run: run_once, Mode.correctness: check, Mode.bitwise: run_twice}
-        return how[mode](problem, graph, contenders)
+        return (initialise if mode is Mode.init else check)(problem, graph, contenders)
     except WrongCount:
         raise
     except (InvalidGraph, InvalidShape) as bad:  # benchdnn: the library, not the harness, has something against the case

@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import turn_bits
-from benchgraph.harness.check import check, initialise, run_once, run_twice
+from benchgraph.harness.check import check, initialise
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
@@ -229,9 +229,9 @@ def test_mode_b_finds_an_execution_that_does_not_repeat() -> None:
         return a + 1e-6 * (next(count) >= 3) if kind == "Add" else a
 
     settings = problem(mode=Mode.bitwise, policy=("one_op_each",))
-    assert held(run_twice, settings, graph(), FakeLibrary(Clock())).status is Status.EXECUTED
+    assert held(check, settings, graph(), FakeLibrary(Clock())).status is Status.EXECUTED
     count = iter([0, 9])
-    result = held(run_twice, settings, graph(), FakeLibrary(Clock(), spoil=drift))
+    result = held(check, settings, graph(), FakeLibrary(Clock(), spoil=drift))
     assert (result.status, result.errors > 0) == (Status.FAILED, True)
     assert "partition 2 (fake): tensor 5: " in result.reason
     assert " of 64 values differ from one execution to the next; first at position " in result.reason
@@ -246,11 +246,11 @@ def test_mode_r_executes_on_one_constant() -> None:
 
     b = GraphBuilder()
     b.op("Abs", b.input((4,)))
-    assert held(run_once, problem(mode=Mode.run), b.graph(), FakeLibrary(Clock(), spoil=note)).status is Status.EXECUTED
+    assert held(check, problem(mode=Mode.run), b.graph(), FakeLibrary(Clock(), spoil=note)).status is Status.EXECUTED
     assert seen == [np.frombuffer(b"\x3f" * 4, np.float32)[0]]
 
 
 def test_mode_r_executes_once_and_compares_nothing() -> None:
     library = FakeLibrary(Clock(), spoil=lambda kind, a: a + 1)
-    result = held(run_once, problem(mode=Mode.run), graph(), library)
+    result = held(check, problem(mode=Mode.run), graph(), library)
     assert (result.status, result.total, library.log) == (Status.EXECUTED, 0, ["MatMul ReLU Add"])
