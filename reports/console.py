@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from benchgraph.harness.cells import HEADS, conditions, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet
-
-WIDE = 400  # columns: nothing is cut off; lines are as long as their content
+from benchgraph.harness.terminal import grid, paper, printed
 
 
 def render(results: ResultSet) -> str:
     """The machine, a table per measured case, and the reasons not to believe a number. Plain ASCII unless the output is a terminal."""
-    terminal = Console().is_terminal
-    out = Console(file=StringIO(), width=WIDE, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False)
+    out = paper()
     if results.machine is not None:
         out.print(machine(results.machine))
     for case in results.cases:
@@ -27,15 +22,14 @@ def render(results: ResultSet) -> str:
             out.print()
             out.print(case.repro)
             out.print(conditions(case.result, results.mode))
-            out.print(table(case, box.SIMPLE_HEAD if terminal else box.ASCII2))
+            out.print(table(case, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2))
             for line in notes(case):
                 out.print(line)
     if means := list(lines(results.cases)):
         out.print()
         for line in means:
             out.print(line)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return printed(out)
 
 
 def table(case: CaseResult, style: box.Box) -> Table:
@@ -44,7 +38,7 @@ def table(case: CaseResult, style: box.Box) -> Table:
     roof: the nearer one, below which work of this intensity (FLOP/B) must stay. ratio: median time over that of the first policy.
     """
     r = case.result
-    t = Table(box=style, show_edge=False, pad_edge=False)
+    t = grid(style)
     t.add_column("policy / partition", no_wrap=True)
     for name in HEADS:
         t.add_column(name, justify="right", no_wrap=True)

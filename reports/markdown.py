@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchgraph.harness.cells import counted
 from benchgraph.harness.markup import bullets, code, folded, machine, section, table
 from benchgraph.harness.means import mean_ratio, ratio_of
 from benchgraph.harness.repro import split
-from benchgraph.harness.results import CaseResult, Result, ResultSet, Status
+from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, passed
 
 TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
 
@@ -38,12 +39,13 @@ def _summary(results: ResultSet) -> str:
     n = results.counts
     kinds = [(n[s], s.value.lower().replace("_", " ")) for s in Status if s.is_failure and s is not Status.FAILED]
     why = ", ".join(f"{count} {name}" for count, name in kinds if count)
-    counts = [(sum(n[s] for s in Status if s.is_pass), "passed"), *((n[s], title.lower()) for s, title in TITLES.items())]
+    counts = [(passed(n), "passed"), *((n[s], title.lower()) for s, title in TITLES.items())]
     said = [f"{count} {name}" for count, name in counts if count]
     if results.failures:
         said.insert(0, f"**{len(results.failures)} failed**" + (f" ({why})" if why else ""))
-    total = f"{n.total()} test{'' if n.total() == 1 else 's'}"
-    return f"**benchgraph**, mode {results.mode.value}: " + ", ".join([total, *said]) + f", in {results.elapsed_s:.1f} s"
+    return (
+        f"**benchgraph**, mode {results.mode.value}: " + ", ".join([counted(n.total(), "test"), *said]) + f", in {results.elapsed_s:.1f} s"
+    )
 
 
 def _reasons(cases: Sequence[CaseResult]) -> str:

@@ -64,6 +64,11 @@ def conditions(r: Result, mode: Mode) -> str:
     return "; ".join(said)
 
 
+def counted(n: int, noun: str) -> str:
+    """1 op, 2 ops."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def size(nbytes: int) -> str:
     return f"{nbytes / 1e6:.3g} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.3g} KB"
 
@@ -72,9 +77,8 @@ def rows(r: Result) -> list[Row]:
     """A row per policy, and under it one per partition when there are several."""
     found = list[Row]()
     for p in r.timings:
-        count = f"{len(p.partitions)} partition" + ("s" if len(p.partitions) != 1 else "")
         said = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
-        found.append(Row(f"{p.policy} ({count})", said, p))
+        found.append(Row(f"{p.policy} ({counted(len(p.partitions), 'partition')})", said, p))
         for part in p.partitions if len(p.partitions) > 1 else ():
             found.append(Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part))
     return found

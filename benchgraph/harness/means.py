@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp, fsum, log
 from pathlib import PurePosixPath
+from statistics import geometric_mean
 
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import CaseResult, PolicyTiming
@@ -17,8 +17,8 @@ def ratio_of(one: PolicyTiming, other: PolicyTiming) -> float:
 def mean_ratio(cases: Sequence[CaseResult], first: str, label: str) -> float | None:
     """Of all cases that both were measured in; None when there are none."""
     both = [{t.policy: t for t in c.result.timings} for c in cases]
-    ratios = [log(ratio_of(t[label], t[first])) for t in both if label in t and first in t]
-    return exp(fsum(ratios) / len(ratios)) if ratios else None
+    ratios = [ratio_of(t[label], t[first]) for t in both if label in t and first in t]
+    return geometric_mean(ratios) if ratios else None
 
 
 def groups(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:

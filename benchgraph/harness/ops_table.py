@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
+from benchgraph.harness.terminal import alone, grid
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
-
-WIDE = 400  # columns: nothing is cut off
 
 
 def overview() -> str:
     """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples."""
-    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    table = grid()
     for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
         table.add_column(name, no_wrap=True)
     for row in sorted(OPS.values(), key=lambda row: row.kind):
         dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
         table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
-    return _text(table) + f"\n{len(OPS)} op kinds"
+    return alone(table) + f"\n{len(OPS)} op kinds"
 
 
 def in_full(kind: str) -> str:
@@ -58,9 +51,3 @@ def _port(row: OpSpec, port: Port) -> str:
 def _attr(a: Attr) -> str:
     need = "required" if a.required else "optional" if a.default is None else f"default {a.default!r}"
     return f"{a.type}, {need}" + (f", one of {', '.join(a.choices)}" if a.choices else "")
-
-
-def _text(table: Table) -> str:
-    out = StringIO()
-    Console(file=out, width=WIDE, no_color=True, highlight=False, emoji=False, markup=False).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

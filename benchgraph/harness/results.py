@@ -351,13 +351,19 @@ class ResultSet:
         return 1 if self.failures else 0
 
 
+def passed(n: Counter[Status]) -> int:
+    return sum(count for status, count in n.items() if status.is_pass)
+
+
+def failed(n: Counter[Status]) -> int:
+    return sum(count for status, count in n.items() if status.is_failure)
+
+
 def summary(n: Counter[Status]) -> str:
     """benchdnn's last line; unimplemented and invalid_arguments are counted among the failed too."""
-    passed = sum(count for status, count in n.items() if status.is_pass)
-    failed = sum(count for status, count in n.items() if status.is_failure)
     return (
-        f"tests:{n.total()} passed:{passed} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
-        f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed} "
+        f"tests:{n.total()} passed:{passed(n)} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
+        f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed(n)} "
         f"listed:{n[Status.LISTED]}"
     )
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.argv import UsageError
+from benchgraph.harness.cells import counted
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
 from benchgraph.harness.parsers import pattern, share
-from benchgraph.harness.saved import unwritable, write_whole
+from benchgraph.harness.saved import write
+from benchgraph.harness.words import understood, value_of
 
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
 FLAGS = ("--other-machine",)
@@ -37,37 +38,29 @@ def read_words(given: list[str]) -> Request:
     request, left = Request(), list(given)
     while left:
         word = left.pop(0)
-        option, has_value, value = word.partition("=")
+        option = word.partition("=")[0]
         if not word.startswith("-"):
             request.sides.append(word)
         elif word in FLAGS:
             request.other_machine = True
         elif option in OPTIONS:
-            if not has_value:
-                value = left.pop(0) if left and not left[0].startswith("-") else ""
-            if not value:
-                raise UsageError("a value is missing", where=f"compare: {option}", fix=f"write '{option}=VALUE'")
-            _set(request, option, value)
+            _set(request, option, value_of("compare", word, left, form="=VALUE"))
         else:
             fix = did_you_mean(option, [*OPTIONS, *FLAGS]) or f"there are {', '.join((*OPTIONS, *FLAGS))}"
             raise UsageError("unknown option", where=f"compare: {option}", fix=fix)
     if len(request.sides) != 2:
-        count = len(request.sides)
         fix = "write 'benchgraph compare A.json B.json'; runs of one side are joined by commas: A.json,A2.json"
-        raise UsageError(f"{count} side{'' if count == 1 else 's'} to compare", where="compare", fix=fix)
+        raise UsageError(f"{counted(len(request.sides), 'side')} to compare", where="compare", fix=fix)
     return request
 
 
 def _set(request: Request, option: str, value: str) -> None:
-    try:
-        if option == "--threshold":
-            request.threshold = share(value)
-        elif option == "--match":
-            request.match = str(pattern(value))
-        else:
-            request.reports.append(_report(value))
-    except ValueError as bad:
-        raise UsageError(f"bad value '{value}'", where=f"compare: {option}", fix=str(bad)) from bad
+    if option == "--threshold":
+        request.threshold = understood("compare", option, value, share)
+    elif option == "--match":
+        request.match = understood("compare", option, value, pattern)
+    else:
+        request.reports.append(understood("compare", option, value, _report))
 
 
 def _report(word: str) -> tuple[str, str]:
@@ -88,9 +81,6 @@ def run(given: list[str]) -> tuple[str, int]:
     found = compare(a, b, request.threshold)
     shown = [REPORTS[name](found) for name in [name for name, file in request.reports if not file] or ["console"]]
     for name, file in (r for r in request.reports if r[1]):
-        try:
-            write_whole(Path(file), REPORTS[name](found))
-        except OSError as bad:
-            raise unwritable(bad, f"compare: --report={name}:{file}") from bad
+        write(file, REPORTS[name](found), where=f"compare: --report={name}:{file}")
         shown.append(f"{name} report: {file}")
     return "\n".join(text.rstrip("\n") for text in shown), found.exit_code

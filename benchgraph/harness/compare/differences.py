@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, fsum, isfinite, log
-from statistics import median
+from math import isfinite
+from statistics import geometric_mean, median
 
 from benchgraph.harness.compare.sides import Key, Side, notes
 from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, judge, moved
@@ -70,8 +70,8 @@ class Comparison:
     def means(self) -> dict[str, float]:
         """Policy -> geometric mean of its ratios that have an interval."""
         known = [r for r in self.rows if isfinite(r.judged.low)]
-        logs = {policy: [log(r.judged.ratio) for r in known if r.policy == policy] for policy in dict.fromkeys(r.policy for r in known)}
-        return {policy: exp(fsum(found) / len(found)) for policy, found in logs.items()}
+        policies = dict.fromkeys(r.policy for r in known)
+        return {policy: geometric_mean(r.judged.ratio for r in known if r.policy == policy) for policy in policies}
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
@@ -184,7 +184,7 @@ def _peaks(r: Result) -> list[tuple[float, ...]]:
 
 
 def _typical(runs: Sequence[Run]) -> float:
-    return exp(fsum(log(median(r.times)) for r in runs) / len(runs))
+    return geometric_mean(median(r.times) for r in runs)
 
 
 # ---- everything else -------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from re import search
 
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import UsageError
+from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
-from benchgraph.harness.saved import parse
+from benchgraph.harness.saved import is_whole, parse
 
 AGAIN = "measure anew with --report=json:FILE"
 
@@ -85,15 +85,7 @@ def _file(name: str) -> File:
         results, _ = parse(text)
     except BenchgraphError as bad:
         raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or AGAIN) from bad
-    return File(name, text, results, not _is_whole(text))
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        json.loads(text)
-    except json.JSONDecodeError:
-        return False
-    return True
+    return File(name, text, results, not is_whole(text))
 
 
 def check(a: Side, b: Side, *, other_machine: bool) -> None:
@@ -125,7 +117,7 @@ def notes(a: Side, b: Side) -> Iterator[str]:
     for file in (*a.files, *b.files):
         if file.lost:
             count = len(file.results.cases)
-            yield f"{file.name}: its end is missing; its {count} whole case{'' if count == 1 else 's'} count{'s' if count == 1 else ''}"
+            yield f"{file.name}: its end is missing; its {counted(count, 'whole case')} count{'s' if count == 1 else ''}"
     texts = [f.text for f in (*a.files, *b.files)]
     if len(set(texts)) < len(texts):
         yield "a file stands here twice: a run compared with itself says nothing about how runs differ"

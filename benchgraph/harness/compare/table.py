@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from benchgraph.harness.compare.differences import Comparison, Row, interval
 from benchgraph.harness.compare.statistics import Verdict
+from benchgraph.harness.terminal import columns, grid, paper, printed
 
-WIDE = 400  # columns where there is no terminal: nothing is cut off
 STYLES = {Verdict.regressed: "bold red", Verdict.improved: "green", Verdict.same: "", Verdict.unknown: "yellow"}
 
 
 def render(c: Comparison, width: int = 0) -> str:
     """As wide as the terminal, or as `width` says; long case names are folded. Plain ASCII unless the output is a terminal."""
-    screen = Console()
-    terminal = screen.is_terminal
-    columns = width or (screen.width if terminal else WIDE)
-    out = Console(
-        file=StringIO(), width=columns, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False
-    )
+    out = paper(width or columns())
     out.print(c.title)
     for note in c.notes:
         out.print(f"note: {note}")
     if c.rows:
         out.print()
-        out.print(_table(c, box.SIMPLE_HEAD if terminal else box.ASCII2))
+        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2))
         out.print(c.legend)
     for title, lines in c.sections.items():
         out.print()
@@ -37,13 +29,12 @@ def render(c: Comparison, width: int = 0) -> str:
             out.print(f"  {line}")
     out.print()
     out.print(c.summary)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return printed(out)
 
 
 def _table(c: Comparison, style: box.Box) -> Table:
     """A line per case, and under it one per policy; the geometric means last."""
-    t = Table(box=style, show_edge=False, pad_edge=False)
+    t = grid(style)
     t.add_column("case / policy", overflow="fold", min_width=24)
     for name in ("A ms", "B ms", "B / A", "95 % interval"):
         t.add_column(name, justify="right", no_wrap=True)

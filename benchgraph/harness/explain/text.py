@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from io import StringIO
+from collections.abc import Sequence
 from textwrap import wrap
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from benchgraph.explain import Arenas, Explanation, Nest, PassStep, Section
+from benchgraph.harness.cells import counted
+from benchgraph.harness.terminal import alone, grid, paper, printed
 
 WIDE = 100
 NBSP = "\N{NO-BREAK SPACE}"
@@ -19,20 +19,19 @@ WHEN = {"init": "once, by init", "main": "at every execution"}
 
 def text(repro: str, policy: str, partitions: Sequence[Explanation]) -> str:
     """Headings are bold on a terminal."""
-    terminal = Console().is_terminal
-    out = Console(file=StringIO(), width=WIDE, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False)
+    out = paper(WIDE)
     _say(out, repro)
-    out.print(f"policy {policy}: {_counted(len(partitions), 'partition')}")
+    out.print(f"policy {policy}: {counted(len(partitions), 'partition')}")
     for number, e in enumerate(partitions):
         _partition(out, number, e)
-    return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip().splitlines())  # type: ignore[attr-defined]
+    return printed(out)
 
 
 def _partition(out: Console, number: int, e: Explanation) -> None:
     out.print()
-    out.print(f"partition {number}: {e.kind}, {_counted(len(e.ops), 'op')}", style="bold")
+    out.print(f"partition {number}: {e.kind}, {counted(len(e.ops), 'op')}", style="bold")
     _say(out, " ".join(e.ops), "  ")
-    out.print(f"  compiled for {e.isa} and {_counted(e.threads, 'thread')} in {e.compile_s * 1e3:.0f} ms")
+    out.print(f"  compiled for {e.isa} and {counted(e.threads, 'thread')} in {e.compile_s * 1e3:.0f} ms")
     for nest in e.nests:
         out.print()
         _nest(out, nest)
@@ -45,7 +44,7 @@ def _partition(out: Console, number: int, e: Explanation) -> None:
 
 def _nest(out: Console, nest: Nest) -> None:
     chosen = next((s.chosen for s in nest.sections if s.chosen is not None), None)
-    tasks = "" if chosen is None else f": {_counted(chosen.derived['tasks'], 'task')} for {_counted(chosen.parameters['cores'], 'core')}"
+    tasks = "" if chosen is None else f": {counted(chosen.derived['tasks'], 'task')} for {counted(chosen.parameters['cores'], 'core')}"
     out.print(f"  {nest.name}, {WHEN[nest.when]}{tasks}", style="bold")
     _say(out, "reads " + ", ".join(nest.reads), "    ")
     _say(out, "writes " + ", ".join(nest.writes), "    ")
@@ -59,7 +58,7 @@ def _nest(out: Console, nest: Nest) -> None:
 
 
 def _section(out: Console, section: Section, number: int) -> None:
-    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    table = grid()
     for name in (f"stage {number}", "makes", "anchor"):
         table.add_column(name, overflow="fold")
     for op in section.ops:
@@ -68,9 +67,9 @@ def _section(out: Console, section: Section, number: int) -> None:
     if section.chosen is not None:
         given, derived = section.chosen.parameters, section.chosen.derived
         _say(out, f"problem {section.chosen.problem}", "      ")
-        grid = f"MPN={derived['MPN']} row blocks x NPN={derived['NPN']} column blocks"
+        blocks = f"MPN={derived['MPN']} row blocks x NPN={derived['NPN']} column blocks"
         inner = f"MSN={derived['MSN']} NSN={derived['NSN']} KSN={derived['KSN']} BS={derived['BS']}"
-        _say(out, f"MB={given['mb']} NB={given['nb']} KB={given['kb']}; {grid}; {inner}", "      ")
+        _say(out, f"MB={given['mb']} NB={given['nb']} KB={given['kb']}; {blocks}; {inner}", "      ")
         for reason in section.chosen.reasons:
             value = section.chosen.parameters.get(reason.parameter)
             _say(out, f"{reason.parameter}{'' if value is None else f'={value}'}: {reason.text}", "        ")
@@ -84,7 +83,7 @@ def _section(out: Console, section: Section, number: int) -> None:
 
 def _memory(out: Console, e: Explanation) -> None:
     out.print("  passes", style="bold")
-    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    table = grid()
     for name in ("pass", "ms", "changed", "shared temporaries", "per thread"):
         table.add_column(name, justify="left" if name in ("pass", "changed") else "right")
     for step in e.passes:
@@ -92,7 +91,7 @@ def _memory(out: Console, e: Explanation) -> None:
     _indented(out, table)
     if e.buffers:
         out.print("  temporaries of main", style="bold")
-        table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+        table = grid()
         for name in ("buffer", "memory", "at full shape", "as it is", "offset"):
             table.add_column(name, justify="left" if name in ("buffer", "memory") else "right")
         for b in e.buffers:
@@ -134,10 +133,6 @@ def _bytes(n: int) -> str:
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def _say(out: Console, line: str, indent: str = "") -> None:
     """One paragraph; what follows its first line is indented by two more."""
     kept = line.replace(": ", f":{NBSP}")  # a value and its type stay on one line
@@ -146,11 +141,5 @@ def _say(out: Console, line: str, indent: str = "") -> None:
 
 
 def _indented(out: Console, table: Table) -> None:
-    for line in _lines(table):
+    for line in alone(table, WIDE - 4).splitlines():
         out.print("    " + line, soft_wrap=True)
-
-
-def _lines(table: Table) -> Iterator[str]:
-    plain = Console(file=StringIO(), width=WIDE - 4, no_color=True, highlight=False, emoji=False, markup=False)
-    plain.print(table)
-    yield from plain.file.getvalue().rstrip().splitlines()  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.cells import counted
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.shrink import TRIES, shrink
 from benchgraph.harness.isolate import run_isolated, share_of_threads
@@ -25,6 +26,7 @@ from benchgraph.harness.parsers import Parse, natural, positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
+from benchgraph.harness.words import understood, value_of
 from benchgraph.reference import domain
 
 DRIVER = "fuzz"
@@ -66,24 +68,17 @@ def read(given: Sequence[str]) -> Request:
     own, rest, left = dict[str, Any](), list[str](), list(given)
     while left:
         word = left.pop(0)
-        option, has_value, value = word.partition("=")
+        option, has_value, _ = word.partition("=")
         if option not in OPTIONS:
             if not word.startswith("-"):
-                value_of = rest[-1] if rest else "fuzz"
-                raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {value_of}", fix="write options as --name=value")
+                before = rest[-1] if rest else "fuzz"
+                raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {before}", fix="write options as --name=value")
             rest.append(word)
             if not has_value and left and not left[0].startswith("-"):
                 rest[-1] = f"{word}={left.pop(0)}"
             continue
-        if not has_value:
-            value = left.pop(0) if left and not left[0].startswith("-") else ""
-        if not value:
-            raise UsageError("a value is missing", where=f"fuzz: {option}", fix=f"write '{option} VALUE'")
         name, parser = OPTIONS[option]
-        try:
-            own[name] = parser(value)
-        except ValueError as bad:
-            raise UsageError(f"bad value '{value}'", where=f"fuzz: {option}", fix=str(bad)) from bad
+        own[name] = understood("fuzz", option, value_of("fuzz", word, left), parser)
     return Request(**own, rest=tuple(rest))
 
 
@@ -116,8 +111,7 @@ def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench
     trial = _Trial(_as_it_ran(problem), failure, path, bench)
     found = shrink(problem.graph(), trial.fails, tries)
     case = trial.run(found.graph)
-    ops = "1 op" if len(found.graph.ops) == 1 else f"{len(found.graph.ops)} ops"
-    return f"shrunk in {found.tries} tries to {ops}: {case.line}"
+    return f"shrunk in {found.tries} tries to {counted(len(found.graph.ops), 'op')}: {case.line}"
 
 
 def _as_it_ran(problem: Problem) -> Problem:

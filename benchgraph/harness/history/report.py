@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from io import StringIO
 
-from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from benchgraph.harness.cells import counted
 from benchgraph.harness.history.changes import LEAST_RUNS, LEAST_SIDE, Change
 from benchgraph.harness.history.chart import chart
 from benchgraph.harness.history.order import SHORT, date, name
 from benchgraph.harness.history.series import History, Key
 from benchgraph.harness.history.store import RunRow
+from benchgraph.harness.terminal import alone, columns, grid
 
-WIDE = 400  # columns where there is no terminal: nothing is cut off
-CHART = 100  # columns of a chart there
+CHART = 100  # columns of a chart where there is no terminal
 
 
 def digest(text: str) -> str:
@@ -44,7 +42,7 @@ def history(h: History, changes: dict[Key, list[Change]]) -> str:
         if not any(lines.values()):
             continue
         found = [c for key in keys for c in changes.get(key, [])]
-        width = min(CHART, _width() - 20)
+        width = min(CHART, columns() - 20)
         parts += [
             f"{case}\n{h.machines[machine]}\n",
             chart(lines, [c.after for c in found], width),
@@ -92,7 +90,7 @@ def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) 
     mended = f", {len(slower) - left} mended since" if left < len(slower) else ""
     lines += _notes(h)
     lines.append(
-        f"{left} regression{'' if left == 1 else 's'}{mended}, {faster} improvement{'' if faster == 1 else 's'} beyond {threshold:.3g} "
+        f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {threshold:.3g} "
         f"in {len(h.series)} series of {len(h.runs)} runs"
     )
     return "\n".join(lines)
@@ -140,19 +138,12 @@ def _percent(ratio: float) -> str:
 # ---- terminals -------------------------------------------------------------------------------------------------------
 
 
-def _width() -> int:
-    screen = Console()
-    return screen.width if screen.is_terminal else WIDE
-
-
-def _table(*columns: str) -> Table:
-    t = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
-    for column in columns:
+def _table(*heads: str) -> Table:
+    t = grid()
+    for column in heads:
         t.add_column(column, justify="right" if column.endswith(" ms") or column in ("run", "slower by") else "left", overflow="fold")
     return t
 
 
 def _text(t: Table) -> str:
-    out = Console(file=StringIO(), width=_width(), no_color=True, highlight=False, emoji=False, markup=False)
-    out.print(t)
-    return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())  # type: ignore[attr-defined]
+    return alone(t, columns())

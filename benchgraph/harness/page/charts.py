@@ -15,12 +15,13 @@ from warnings import catch_warnings, filterwarnings
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchgraph.harness.cells import visible
+from benchgraph.harness.cells import counted, visible
 from benchgraph.harness.page.view import Case, Run
 from benchgraph.harness.results import PolicyTiming
 
@@ -137,19 +138,19 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
         axes.set_xlabel("arithmetic intensity, FLOP/B")
         axes.set_ylabel("GFLOP/s")
         axes.grid(visible=True, which="major")
-        _plain_log(axes)
+        for axis in (axes.xaxis, axes.yaxis):
+            _plain(axis, LogLocator(numticks=8))
         _legend(axes, wide)
 
-    said = f"Roofline: rate over arithmetic intensity of {_counted(len(timed), 'case')}, both on logarithmic axes."
+    said = f"Roofline: rate over arithmetic intensity of {counted(len(timed), 'case')}, both on logarithmic axes."
     return _chart("roofline", "Roofline", said, "Whole graphs, at their median time.", paint, 320.0)
 
 
-def _plain_log(axes: Axes) -> None:
+def _plain(axis: Axis, ticks: LogLocator) -> None:
     """Powers of ten as 0.1, 1, 10: shorter than exponents, and no mathematical letters."""
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(numticks=8))
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(ticks)
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 # ---- ratios ----------------------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     first = run.series[0]
     few = len(found) <= LABELLED
     note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
-    said = f"Times over those of {first}, with intervals, of {_counted(len({r.case.key for r in found}), 'case')}."
+    said = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in found}), 'case')}."
     height = 70.0 + 15.0 * (len(found) + 0.6 * len({r.case.key for r in found})) if few else 320.0
 
     def bars(axes: Axes, wide: bool) -> None:
@@ -223,28 +224,30 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.set_ylabel(f"time / {_short(first, 24)}")
         axes.set_ylim(*_decades(found))
         axes.grid(visible=True, axis="y")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        _plain(axes.yaxis, LogLocator(subs=(1, 2, 5)))
         _legend(axes, wide)
 
     return _chart("ratios", "Ratios", said, note, bars if few else curve, height)
 
 
 def _range(found: Sequence[_Ratio]) -> tuple[float, float]:
-    """Of all bars, with 1 in it, and of their intervals unless these are much longer: one that says nothing must not hide the rest."""
-    left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
-    reach = max(right - left, 0.2)
-    left, right = max(min([left, *(r.low for r in found)]), left - reach), min(max([right, *(r.high for r in found)]), right + reach)
+    """With air beside the bars."""
+    left, right = _limits(found, lambda low, high: (low - max(high - low, 0.2), high + max(high - low, 0.2)))
     air = 0.05 * max(right - left, 0.2)
     return max(left - air, 0.0), right + air
 
 
 def _decades(found: Sequence[_Ratio]) -> tuple[float, float]:
     """The same for a logarithmic axis."""
+    left, right = _limits(found, lambda low, high: (low / max(high / low, 1.2), high * max(high / low, 1.2)))
+    return left / 1.05, right * 1.05
+
+
+def _limits(found: Sequence[_Ratio], reach: Callable[[float, float], tuple[float, float]]) -> tuple[float, float]:
+    """Of all bars, with 1 in it, and of their intervals as far as `reach` of that: one that says nothing must not hide the rest."""
     left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
-    reach = max(right / left, 1.2)
-    return max(min([left, *(r.low for r in found)]), left / reach) / 1.05, min(max([right, *(r.high for r in found)]), right * reach) * 1.05
+    least, most = reach(left, right)
+    return max(min([left, *(r.low for r in found)]), least), min(max([right, *(r.high for r in found)]), most)
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------
@@ -260,9 +263,9 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
         shown += 1
     left = len(several) - shown
     note = "Numbers and colours are the partitions', in order of execution, as in the pictures of the graphs." + (
-        f" {_counted(left, 'more case')} in the table." if left else ""
+        f" {counted(left, 'more case')} in the table." if left else ""
     )
-    said = f"Median time of each partition, summed by policy, of {_counted(shown, 'case')}, over the time of {run.series[0]}."
+    said = f"Median time of each partition, summed by policy, of {counted(shown, 'case')}, over the time of {run.series[0]}."
 
     def paint(axes: Axes, wide: bool) -> None:
         names, y, last = list[tuple[float, str]](), 0.0, ""
@@ -365,7 +368,3 @@ def _short(name: str, length: int) -> str:
     """The end of a name, which tells cases apart, without the words that all have."""
     last = visible(name.rsplit("--case=", 1)[-1])
     return last if len(last) <= length else f"…{last[1 - length :]}"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' if n != 1 else ''}"

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 
+from benchgraph.harness.cells import counted
 from benchgraph.harness.page.view import Case, Cut
 from benchgraph.harness.show.picture import draw
 from benchgraph.harness.show.svg import svg
@@ -27,7 +28,7 @@ class Store:
         graph = case.result.graph
         if graph is None:
             return None
-        parts = tuple(", ".join([*([kind] if kind else []), _counted(len(ops))]) for kind, ops in zip(cut.kinds, cut.ops, strict=True))
+        parts = tuple(", ".join([*([kind] if kind else []), counted(len(ops), "op")]) for kind, ops in zip(cut.kinds, cut.ops, strict=True))
         same = (graph.ops, *graph.tensors.items(), cut.ops, parts, cut.policy)
         if same not in self._pictures:
             self._pictures[same] = self.add(_drawn(graph, cut.ops, parts, cut.policy))
@@ -44,7 +45,3 @@ def _drawn(graph: Sketch, ops: tuple[tuple[int, ...], ...], parts: tuple[str, ..
     left = tuple(op.id for op in graph.ops if not any(op.id in part for part in ops))  # End, which is never executed
     more = ((left,), ("not executed",)) if left else ((), ())
     return svg(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy))
-
-
-def _counted(n: int) -> str:
-    return f"{n} op{'s' if n != 1 else ''}"

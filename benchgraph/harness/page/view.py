@@ -9,7 +9,7 @@ from typing import TypeAlias
 from benchgraph.harness.cells import RATES, Row, cells, conditions, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.repro import split
-from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, ResultSet, Status
+from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
 
 ERRORS = ("wrong", "max abs", "max rel", "max ulp", "L2")
 
@@ -91,11 +91,10 @@ class Run:
     @property
     def summary(self) -> tuple[tuple[str, int], ...]:
         """benchdnn's counts, those that are not 0."""
-        n = dict(self.counts)
-        passed = sum(count for status, count in n.items() if status.is_pass)
-        failed = sum(count for status, count in n.items() if status.is_failure)
-        others = [(s.value.lower(), n.get(s, 0)) for s in (Status.MISTRUSTED, Status.SKIPPED, Status.LISTED)]
-        return ("cases", len(self.cases)), *((name, count) for name, count in (("passed", passed), ("failed", failed), *others) if count)
+        n = self.results.counts
+        others = [(s.value.lower(), n[s]) for s in (Status.MISTRUSTED, Status.SKIPPED, Status.LISTED)]
+        found = (("passed", passed(n)), ("failed", failed(n)), *others)
+        return ("cases", len(self.cases)), *((name, count) for name, count in found if count)
 
 
 def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.cells import counted
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
 
@@ -79,7 +80,7 @@ def _ids(tensors: Iterable[LogicalTensor]) -> tuple[int, ...]:
 
 def part(p: Partition) -> str:
     """What a partition is: `post_ops, 3 ops`."""
-    return f"{p.kind}, {len(p.ops)} op{'s' if len(p.ops) != 1 else ''}" + ("" if p.is_supported else f", unsupported: {p.reason}")
+    return f"{p.kind}, {counted(len(p.ops), 'op')}" + ("" if p.is_supported else f", unsupported: {p.reason}")
 
 
 def _attrs(attrs: Attrs) -> tuple[str, ...]:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
-from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from benchgraph.harness.cells import counted
 from benchgraph.harness.show.picture import Box, Picture
+from benchgraph.harness.terminal import grid, paper, printed
 
-WIDE = 400  # columns: nothing is cut off
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def text(picture: Picture) -> str:
     """Coloured by partition on a terminal; each table says its number as well."""
-    terminal = Console().is_terminal
-    out = Console(file=StringIO(), width=WIDE, force_terminal=terminal, no_color=not terminal, highlight=False, emoji=False, markup=False)
-    ops, partitions = _counted(len(picture.boxes), "op"), _counted(len(picture.parts), "partition")
+    out = paper()
+    ops, partitions = counted(len(picture.boxes), "op"), counted(len(picture.parts), "partition")
     out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
     for number, part in enumerate(picture.parts):
         out.print()
         out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
         out.print(_table(picture, number))
-    lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return printed(out)
 
 
 def _table(picture: Picture, number: int) -> Table:
-    table = Table(box=box.ASCII2, show_edge=False, pad_edge=False)
+    table = grid()
     for name in ("op", "kind", "reads", "makes", "attributes"):
         table.add_column(name, no_wrap=True, justify="right" if name == "op" else "left")
     for op in picture.boxes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, fsum, log
-from statistics import median
+from statistics import geometric_mean, median
 
 from benchgraph.core.options import Forced
+from benchgraph.harness.cells import counted
 from benchgraph.harness.tune.search import Found
 
 GOAL = 1.10  # what the schedule's choice may cost beside the best
@@ -49,8 +49,7 @@ def _parameters(c: Forced) -> str:
 def summary(outcomes: Sequence[Outcome]) -> str:
     ratios = [o.found.ratio for o in outcomes]
     within = sum(r <= GOAL for r in ratios)
-    mean = exp(fsum(map(log, ratios)) / len(ratios))
     return (
-        f"\n{len(ratios)} case{'s' if len(ratios) != 1 else ''}: geometric mean of ratios {mean:.3f}, largest {max(ratios):.3f}; "
+        f"\n{counted(len(ratios), 'case')}: geometric mean of ratios {geometric_mean(ratios):.3f}, largest {max(ratios):.3f}; "
         f"{within} of {len(ratios)} within {GOAL - 1:.0%} of the best"
     )
