@@ -24,8 +24,9 @@
     movement        StaticTranspose, StaticReshape, Reorder
     concat          Concat
     cast            TypeCast
-    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only; quantised_product: products of what they
-                    make, in integers, and _Recentre and _Total, ops of the compiler's own
+    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only, and bounded_reciprocal, what is multiplied
+                    by instead; quantised_product: products of what they make, in integers, and _Recentre and _Total, ops of the
+                    compiler's own
     structural      End, Wildcard
     internal        _Pad, _Crop, _Flip: ops of the compiler's own
 
@@ -44,6 +45,7 @@ from benchgraph.ops import (
     batch_norm,
     bias,
     binary,
+    bounded_reciprocal,
     cast,
     concat,
     convolution,
@@ -80,7 +82,7 @@ __all__ = ["INTERNAL", "OPS", "call_of", "check_op", "spec", "with_defaults"]
 _MODULES = (
     convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward, log_softmax, layer_norm,
     rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout, movement, concat, power, prelu, cast,
-    quantize, dynamic_quantize, quantised_product, structural,
+    quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
 )  # fmt: skip
 
 _ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}

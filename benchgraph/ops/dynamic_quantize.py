@@ -2,7 +2,8 @@
 
 qtype per_tensor has one scale and zero point; per_channel one scale per index of `axis`, and as many zero points or one; per_group
 (DynamicDequantize only) one of both for every block of group_shape: scales and zps have src's rank, and in each dim as many entries as
-blocks fit src. Zero points may be absent, which means 0.
+blocks fit src. Zero points may be absent, which means 0. Compiled code multiplies by scales' reciprocals where scales are few: those below
+2**-128 have none in f32 (`bounded_reciprocal`).
 """
 
 from __future__ import annotations

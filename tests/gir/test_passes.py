@@ -11,7 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.passes import Pass, check_order
 from benchgraph.core.target import ISAS, Target
-from benchgraph.core.tensor import LayoutType
+from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.gir.build import Builder, from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
@@ -92,6 +92,37 @@ def test_a_hoisted_reciprocal_is_as_exact_as_the_quotient() -> None:
         ("Divide", DType.f32),
         ("Multiply", DType.f32),
     ]
+
+
+def hoisted_from(build: Callable[[GraphBuilder], None]) -> list[str]:
+    """What takes the place of divisions, up to their products."""
+    g = up_to(gir(build), "hoist-division")
+    return [op.kind for op in g.nodes if isinstance(op, Op) and not op.kind.startswith(("StaticReshape", "TypeCast"))]
+
+
+def test_a_reciprocal_is_bounded_where_quotients_end_in_bytes() -> None:
+    """Not a user's own quotients, whose infinities they may want to see; and what is known and has none in f32 stays a divisor."""
+
+    def dynamic(b: GraphBuilder, *zps: LogicalTensor) -> None:
+        b.op("DynamicQuantize", b.input((4, 16)), b.input((1,)), *zps, dtype=DType.u8)
+
+    def own(b: GraphBuilder) -> None:
+        b.op("Divide", b.input((4, 16)), b.input((1,)))
+
+    def seen(b: GraphBuilder) -> None:
+        quotient = b.op("Divide", b.input((4, 16)), b.input((1,)))
+        b.op("DynamicQuantize", b.op("Add", quotient, b.input((16,))), b.input((4,)), dtype=DType.u8, qtype="per_channel", axis=0)
+        b.end(quotient)
+
+    def known(b: GraphBuilder, scale: float) -> None:
+        b.op("Quantize", b.op("Exp", b.input((4, 16))), dtype=DType.u8, scales=[scale], qtype="per_tensor")
+
+    assert hoisted_from(dynamic) == ["_BoundedReciprocal", "Multiply"]
+    assert hoisted_from(lambda b: dynamic(b, b.input((1,), DType.u8))) == ["_BoundedReciprocal", "Multiply", "Add"]
+    assert hoisted_from(own) == ["Divide", "Multiply"]
+    assert hoisted_from(seen) == ["Divide", "Multiply", "Add", "_BoundedReciprocal", "Multiply"]
+    assert hoisted_from(lambda b: known(b, 0.1)) == ["Exp", "Divide", "Multiply"]
+    assert hoisted_from(lambda b: known(b, 1e-40)) == ["Exp", "Divide"]
 
 
 def test_make_views_reads_and_writes_through_movement(golden) -> None:

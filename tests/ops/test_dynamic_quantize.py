@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,11 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidGraphOp, InvalidShape
+from benchgraph.core.target import ISAS, Isa, Target, current, missing
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.graph.build import sample_graph
+from benchgraph.graph.build import GraphBuilder, sample_graph
 from benchgraph.ops import call_of, check_op, spec, with_defaults
-from benchgraph.ops.spec import Sample
+from benchgraph.ops.spec import Array, Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference import evaluate
@@ -37,6 +40,16 @@ def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) ->
     assert np.array_equal(spec("DynamicDequantize").reference(dynamic, (static, *given))[0], back)
 
 
+def both(kind: str, sample: Sample, ins: list[Array], target: Target | None = None) -> tuple[Array, Array]:
+    """What the reference and compiled code say."""
+    graph = sample_graph(spec(kind), sample)
+    (want,) = evaluate(graph, {t.id: a for t, a in zip(graph.inputs, ins, strict=True)}).values()
+    (partition,) = partitions(graph, Policy.one_op_each)
+    got = np.full(want.shape, 77, want.dtype)
+    compile_partition(partition, target).bind(ins, [got])()
+    return want, got
+
+
 @pytest.mark.parametrize("zps", [None, u8, s32])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dst", [u8, s8])
@@ -47,16 +60,59 @@ def test_a_scale_that_is_no_step_gives_what_the_reference_says(dst: DType, axis:
     src = np.ascontiguousarray(np.broadcast_to(numbers if axis == 0 else numbers[:, None], (8, 8)))
     ins = [src, scales, *(() if zps is None else (np.arange(3, 11).astype(zps.numpy),))]
     dtypes = (f32, f32, *(() if zps is None else (zps,)))
-    sample = Sample(tuple(a.shape for a in ins), Attrs(qtype="per_channel", axis=axis), dtypes, (dst,))
-    graph = sample_graph(spec("DynamicQuantize"), sample)
-    (want,) = evaluate(graph, {t.id: a for t, a in zip(graph.inputs, ins, strict=True)}).values()
-    (partition,) = partitions(graph, Policy.one_op_each)
-    got = np.full(src.shape, 77, dst.numpy)
-    compile_partition(partition).bind(ins, [got])()
+    want, got = both("DynamicQuantize", Sample(tuple(a.shape for a in ins), Attrs(qtype="per_channel", axis=axis), dtypes, (dst,)), ins)
     assert np.array_equal(got, want)
     low, high = dst.range
     by_zero = want[0] if axis == 0 else want[:, 0]
     assert by_zero[2:7].tolist() == [high, low, high, low, 0]
+
+
+TINY = np.array([1e-45, -1e-45, 3e-45, 1e-40, -1e-40, 2.9e-39, 2.0**-128, 2.0**-127], np.float32)  # 1 / 2**-128 is beyond f32
+NORMAL = np.array([0, -0.0, 2.0**-120, -(2.0**-120), 1e-30, -1e-30, 1, -1, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32)
+SUBNORMAL = np.array([1e-45, -1e-45, 3e-45, 2e-40, 1e-39, -1e-39, 1e-38, 1e-37], np.float32)
+HAVE = [isa for isa in ISAS.values() if not missing(isa)]
+
+
+@pytest.mark.parametrize("isa", HAVE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize(("dst", "axis", "zps"), [(u8, 0, s32), (u8, 1, u8), (s8, 0, None), (s8, 1, s32)])
+def test_a_subnormal_scale_leaves_zero_at_the_zero_point(dst: DType, axis: int, zps: DType | None, isa: Isa) -> None:
+    """Dividends from 2**-120 up are beyond the range. What lies between ends between the zero point and the right answer."""
+    numbers = np.concatenate([NORMAL, SUBNORMAL])
+    shape = (len(TINY), len(numbers)) if axis == 0 else (len(numbers), len(TINY))
+    src = np.ascontiguousarray(np.broadcast_to(numbers if axis == 0 else numbers[:, None], shape))
+    ins = [src, TINY, *(() if zps is None else (np.arange(3, 11).astype(zps.numpy),))]
+    dtypes = (f32, f32, *(() if zps is None else (zps,)))
+    sample = Sample(tuple(a.shape for a in ins), Attrs(qtype="per_channel", axis=axis), dtypes, (dst,))
+    want, got = (a if axis == 0 else a.T for a in both("DynamicQuantize", sample, ins, replace(current(), isa=isa)))
+    zero = np.zeros(8) if zps is None else np.arange(3, 11)
+    assert want[:, 0].tolist() == zero.tolist()
+    assert np.array_equal(got[:, : len(NORMAL)], want[:, : len(NORMAL)])
+    assert np.array_equal(got[-1], want[-1]), "f32 holds the reciprocal of 2**-127"
+    between = got[:, len(NORMAL) :], want[:, len(NORMAL) :], zero[:, None]
+    assert np.all((np.minimum(*between[1:]) <= between[0]) & (between[0] <= np.maximum(*between[1:])))
+
+
+@pytest.mark.parametrize("isa", HAVE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("zps", [(), (7,)])
+@pytest.mark.parametrize("scale", [1e-45, 3e-45, 1e-40, 2.0**-128])
+def test_a_subnormal_scale_that_is_known_divides(scale: float, zps: tuple[int, ...], isa: Isa) -> None:
+    """Powers of two, whose reciprocal would be exact, and others."""
+    numbers = np.concatenate([NORMAL, SUBNORMAL])
+    attrs = Attrs(scales=(scale,), zps=zps) if zps else Attrs(scales=(scale,))
+    want, got = both("Quantize", Sample((numbers.shape,), attrs, (f32,), (u8,)), [numbers], replace(current(), isa=isa))
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-40])
+def test_a_subnormal_scale_divides_what_was_rounded_too(scale: float) -> None:
+    b = GraphBuilder()
+    x = b.input((32,))
+    b.op("Quantize", b.op("Multiply", x, x), dtype=u8, scales=[scale], zps=[7], qtype="per_tensor")
+    (partition,) = partitions(b.graph(), Policy.fused)
+    got = np.zeros(32, np.uint8)
+    compile_partition(partition).bind([np.concatenate([np.zeros(31), [1e-20]]).astype(np.float32)], [got])()
+    square = float(np.float32(1e-20) ** 2)
+    assert got.tolist() == [7] * 31 + [min(round(square / float(np.float32(scale))) + 7, 255)]
 
 
 @pytest.mark.parametrize("dtype", [DType.s4, DType.u4])

@@ -3,6 +3,8 @@
 %1 = const 0.5                      %2 = const 1.0
 %2 = Add(%1, %1)             ->     %4 = Multiply(%0, 1/8)     (exact, so rounding does not change)
 %4 = Divide(%0, const 8)
+
+A power of two below 2**-127 stays a divisor: f32 does not hold its reciprocal.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value
 from benchgraph.ops import spec
+from benchgraph.ops.bounded_reciprocal import is_finite
 from benchgraph.ops.spec import Array, Call
 
 LIMIT = 1 << 16  # elements; larger results are left to the init function, so that code stays small
@@ -58,7 +61,7 @@ def _multiply_instead(op: Op, values: dict[int, Value]) -> Op:
     if divisor is None or divisor.literal is None or not divisor.dtype.is_float:
         return op
     data = divisor.literal.array.astype(np.float64)
-    if not all(abs(frexp(x)[0]) == 0.5 for x in data.ravel()):
+    if not all(abs(frexp(x)[0]) == 0.5 for x in data.ravel()) or not is_finite(data):
         return op
     id = max(values) + 1
     values[id] = _constant(replace(divisor, id=id), 1.0 / data)

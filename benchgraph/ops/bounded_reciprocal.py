@@ -1,0 +1,78 @@
+"""_BoundedReciprocal: dst = 1 / src, held to the finite numbers of f32 unless src is 0. An op of the compiler's own.
+
+Below 2**-128 a divisor's reciprocal is beyond f32, and 0 times infinity is no number where 0 over the divisor is 0. With the largest finite
+number in its place 0 stays 0, and dividends from 2**-120 up have products of 255 and more, as they have quotients. Products of those in
+between are nearer to 0 than the quotients: one multiplication cannot reach farther.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.ops import fills
+from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.spec import Array, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.strategies import filling
+from benchgraph.ops.unary import same_shape
+from benchgraph.tir.build import binary, f32, select
+from benchgraph.tir.ir import BinOp, Expr
+
+KIND = "_BoundedReciprocal"
+MOST = DType.f32.range[1]
+
+
+def bounded_reciprocal(d: Decomposer, divisor: int) -> int:
+    """The value to multiply by instead of dividing, in f32, where quotients end as 8-bit integers."""
+    return d.op(KIND, divisor, dtype=DType.f32)
+
+
+def is_finite(divisors: Array) -> bool:
+    """Whether f32 holds the reciprocals of all of these numbers."""
+    with np.errstate(divide="ignore"):
+        return bool(np.all(np.abs(1.0 / real(divisors)) <= MOST))
+
+
+def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    src = real(ins[0])
+    with np.errstate(divide="ignore"):
+        exact: Reals = 1.0 / src
+    return (np.where(src == 0, exact, np.clip(exact, -MOST, MOST)),)
+
+
+def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
+    """min and max give their second operand when that is no number."""
+    (src,) = ins
+    exact = binary(BinOp.div, f32(1), src)
+    held = binary(BinOp.max, f32(-MOST), binary(BinOp.min, f32(MOST), exact))
+    return select(binary(BinOp.eq, src, f32(0)), exact, held)
+
+
+def _is_undone(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return near(real(ins[0]) * real(outs[0]), np.ones(call.outs[0].shape), rtol)
+
+
+SPECS = (
+    OpSpec(
+        kind=KIND,
+        role=Role.pointwise,
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": F, "T2": (DType.f32,)},
+        infer=same_shape,
+        reference=reference,
+        flops=lambda call: call.outs[0].elements,
+        threshold=lambda call: 0.5,  # rounded once
+        fill=filling.MOVED,
+        zero_limit=lambda call: 1.0,
+        domain=fills.AWAY_FROM_ZERO,
+        samples=(
+            Sample(((3, 17),), why="a tail"),
+            Sample(((),), why="rank 0"),
+            Sample(((4, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="narrow divisors, reciprocals in f32"),
+        ),
+        laws=(Law("src times it is 1", _is_undone),),
+        lower=Elementwise(_expr),
+    ),
+)
