@@ -1,6 +1,7 @@
 """Dropout: dst = src / (1 - p) where an element is kept, 0 where it is not; mask, when asked for, is 1 and 0 there.
 
-p is probability, held to [0, 1]; p = 1 keeps nothing. Element i, counted in row-major order whatever the strides, is kept exactly when
+p is probability, held to [0, 1]; p = 1 keeps nothing, and neither does a p that is no number, as no word is greater. Element i, counted in
+row-major order whatever the strides, is kept exactly when
 
     word(i, seed, offset) > p * (2**32 - 1)        computed without rounding
 
@@ -20,7 +21,7 @@ The threshold: 1 - p, its reciprocal and the product are rounded once each, half
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor, sqrt
+from math import floor, isnan, sqrt
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,8 @@ def words(count: int, seed: int, offset: int) -> Words:
 
 
 def _probability(ins: tuple[Array, ...]) -> float:
-    return min(max(float(ins[3].item()), 0.0), 1.0)
+    p = float(ins[3].item())
+    return 1.0 if isnan(p) else min(max(p, 0.0), 1.0)
 
 
 def kept(shape: Shape, ins: tuple[Array, ...]) -> NDArray[np.bool_]:
@@ -142,7 +144,7 @@ def _limit(p: Expr) -> Expr:
 
 def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
     src, seed, offset, probability, i = ins
-    p = binary(BinOp.min, binary(BinOp.max, probability, f32(0)), f32(1))
+    p = binary(BinOp.max, binary(BinOp.min, probability, f32(1)), f32(0))  # no number: 1, as min gives its second operand then
     rest = binary(BinOp.sub, f32(1), p)
     scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
     keep = binary(BinOp.gt, _word(i, seed, offset), _limit(p))

@@ -21,7 +21,8 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.ops import dropout, spec
+from benchgraph.ops import call_of, dropout, spec
+from benchgraph.ops.spec import Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.evaluate import evaluate
@@ -159,11 +160,19 @@ def test_nothing_is_dropped_at_probability_0(p: float) -> None:
     assert np.array_equal(dst, SRC)
 
 
-@pytest.mark.parametrize("p", [1.0, 7.0, np.inf])
-def test_nothing_is_kept_at_probability_1(p: float) -> None:
-    dst, mask = drop(np.where(SRC > 1.5, np.inf, SRC), p)
+def with_a_mask(shape: Shape) -> Sample:
+    return Sample((shape, (), (), ()), dtypes=(DType.f32, DType.s64, DType.s64, DType.f32), out_dtypes=(DType.f32, DType.u8))
+
+
+@pytest.mark.parametrize("p", [1.0, 7.0, np.inf, np.nan])
+def test_nothing_is_kept_at_probability_1_or_none(p: float) -> None:
+    src = np.where(SRC > 1.5, np.inf, SRC)
+    dst, mask = drop(src, p)
     assert not mask.any()
     assert (dst == 0).all()
+    numbers = np.array(SEED), np.array(OFFSET), np.array(p)
+    for want in spec("Dropout").reference(call_of("Dropout", with_a_mask(src.shape)), (src.astype(np.float64), *numbers)):
+        assert not want.any(), "the reference says so too"
 
 
 def test_dropped_elements_are_0_whatever_they_were() -> None:
