@@ -18,6 +18,7 @@ from benchgraph.ops.spec import F
 from ._algs import BINARY_NAMES, ELTWISE_NAMES, Numbers, binary, eltwise
 from ._attrs import PostOp, PostOps, Quantisation, masked
 from ._layout import PLAIN, strides_of
+from ._options import Colons
 
 QUANTISED = (DType.u8, DType.s8, DType.f8_e4m3, DType.f8_e5m2)
 PER_OC_SCALES = (0.25, 0.5, 1.0)
@@ -46,6 +47,12 @@ class Arg:
     @property
     def strides(self) -> Shape:
         return strides_of(self.tag, self.shape, self.option) if self.given is None else self.given
+
+
+def src_dst(dt: Colons, sdt: str, ddt: str) -> tuple[DType, DType]:
+    """What --sdt and --ddt say, or else --dt."""
+    src, dst = dt.of(2)
+    return DType(sdt or src), DType(ddt or dst)
 
 
 class Draft:
@@ -96,6 +103,12 @@ class Draft:
         """Values of one dtype for an op that wants that: their own, if it is also that of the result, else f32, which loses nothing."""
         dtypes = {t.dtype for t in ts} | ({result} if result else set())
         return ts if len(dtypes) == 1 else tuple(self.cast(t, DType.f32) for t in ts)
+
+    def no_post_ops(self, post_ops: PostOps, forward: str = "FWD_D") -> None:
+        """Raise CannotExpress for post-ops of a gradient. forward: the direction that has them."""
+        if post_ops.ops:
+            fix = f"leave them out, or use --dir={forward}"
+            raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix=fix)
 
     def post_ops(self, t: LogicalTensor, post_ops: PostOps, dst: Arg) -> LogicalTensor:
         """The value with the post-ops applied in order. Raises CannotExpress."""

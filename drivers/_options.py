@@ -8,9 +8,10 @@ from typing import Any
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import Parse, natural
+from benchgraph.harness.parsers import Parse, natural, one_of
 
 from ._layout import check_tag
+from ._shapes import parse_shapes
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,7 @@ def dtype(word: str) -> str:
     """A dtype's name."""
     from benchgraph.core.dtypes import DType  # numpy, so only when one is named
 
-    known = [d.value for d in DType if d is not DType.undef]
-    if word not in known:
-        raise ValueError(did_you_mean(word, known) or f"choose among {', '.join(known)}")
-    return word
+    return one_of(*(d.value for d in DType if d is not DType.undef))(word)
 
 
 def folded(*choices: str, aliases: dict[str, str] | None = None) -> Parse:
@@ -81,6 +79,10 @@ def folded(*choices: str, aliases: dict[str, str] | None = None) -> Parse:
 
 def descriptor(parse: Parse, grammar: str, help: str) -> Any:
     return knob(None, parse, grammar, f"{help}; runs it with the options so far, and may stand without --case", bare=True)
+
+
+def one_shape(example: str) -> Any:
+    return descriptor(lambda text: parse_shapes(text, 1, 1, example), "NxCx...[_nNAME]", "a shape")
 
 
 def dtypes(names: str) -> Any:

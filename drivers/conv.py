@@ -89,9 +89,10 @@ def build(knobs: Knobs) -> Graph:
 
     if knobs.alg == "wino":
         raise CannotExpress("no op asks for an algorithm", where="--alg=wino", fix="use direct or auto")
-    if knobs.dir.startswith("BWD") and knobs.attr_post_ops.ops:
-        raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix="leave them out, or use --dir=FWD_B")
-    args, d = args_of(knobs), Draft(knobs.attr_scales, knobs.attr_zero_points)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    if knobs.dir.startswith("BWD"):
+        d.no_post_ops(knobs.attr_post_ops, forward="FWD_B")
+    args = args_of(knobs)
     steps = {"BWD_D": _backward_data, "BWD_W": _backward_weights, "BWD_WB": _backward_weights}
     steps.get(knobs.dir, _forward)(d, args, knobs)
     return d.graph()

@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchgraph.harness.problem import CannotExpress, Driver
+from benchgraph.harness.problem import Driver
 
 from ._algs import ELTWISE_ALIASES, ELTWISE_NAMES, Numbers, eltwise, gradient
 from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import algorithm, descriptor, direction, minibatch, number, one_dtype, tag
-from ._shapes import Shapes, parse_shapes
+from ._options import algorithm, direction, minibatch, number, one_dtype, one_shape, tag
+from ._shapes import Shapes
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
-
-
-def parse(text: str) -> Shapes:
-    """NxCx...[_nNAME]"""
-    return parse_shapes(text, 1, 1, "32x64x56x56")
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
-    case: Shapes = descriptor(parse, "NxCx...[_nNAME]", "a shape")
+    case: Shapes = one_shape("32x64x56x56")
 
 
 def build(knobs: Knobs) -> Graph:
@@ -51,8 +46,7 @@ def build(knobs: Knobs) -> Graph:
         return Arg(name, shape, DType(knobs.dt), knobs.tag)
 
     if knobs.dir == "BWD_D":
-        if knobs.attr_post_ops.ops:
-            raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix="leave them out, or use --dir=FWD_D")
+        d.no_post_ops(knobs.attr_post_ops)
         known = d.read(arg("dst" if knobs.alg.endswith("_dst") else "src"))
         d.write(gradient(knobs.alg, numbers)(d.b, known, d.read(arg("diff_dst")), numbers), arg("diff_src"))
     else:

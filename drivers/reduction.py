@@ -80,12 +80,11 @@ def kinds_of(knobs: Knobs) -> tuple[str, ...]:
 
 
 def build(knobs: Knobs) -> Graph:
-    from benchgraph.core.dtypes import DType
 
-    from ._draft import Arg, Draft
+    from ._draft import Arg, Draft, src_dst
 
     problem = knobs.case.with_mb(knobs.mb)
-    sdt, ddt = (DType(own or common) for own, common in zip((knobs.sdt, knobs.ddt), knobs.dt.of(2), strict=True))
+    sdt, ddt = src_dst(knobs.dt, knobs.sdt, knobs.ddt)
     axes, (*before, reduce) = axes_of(problem), kinds_of(knobs)
     d = Draft(knobs.attr_scales, knobs.attr_zero_points)
     (t,) = d.alike(d.read(Arg("src", problem.shapes[0], sdt, knobs.stag, "--stag")), result=ddt)

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING
 from benchgraph.harness.problem import Driver
 
 from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import Colons, descriptor, dst_dtype, dtypes, minibatch, src_dtype, tag
-from ._shapes import Shapes, parse_shapes
+from ._options import Colons, dst_dtype, dtypes, minibatch, one_shape, src_dtype, tag
+from ._shapes import Shapes
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
-
-
-def parse(text: str) -> Shapes:
-    """NxCx...[_nNAME]"""
-    return parse_shapes(text, 1, 1, "8x64x56x56")
 
 
 @dataclass(frozen=True)
@@ -33,16 +28,16 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
-    case: Shapes = descriptor(parse, "NxCx...[_nNAME]", "a shape")
+    case: Shapes = one_shape("8x64x56x56")
 
 
 def build(knobs: Knobs) -> Graph:
     from benchgraph.core.dtypes import DType
 
-    from ._draft import Arg, Draft
+    from ._draft import Arg, Draft, src_dst
 
     (shape,) = knobs.case.with_mb(knobs.mb).shapes
-    sdt, ddt = (DType(own or common) for own, common in zip((knobs.sdt, knobs.ddt), knobs.dt.of(2), strict=True))
+    sdt, ddt = src_dst(knobs.dt, knobs.sdt, knobs.ddt)
     dst = Arg("dst", shape, ddt, knobs.dtag, "--dtag")
     d = Draft(knobs.attr_scales, knobs.attr_zero_points)
     t = d.read(Arg("src", shape, sdt, knobs.stag, "--stag"))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchgraph.harness.knobs import knob
-from benchgraph.harness.problem import CannotExpress, Driver
+from benchgraph.harness.problem import Driver
 
 from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import Colons, algorithm, descriptor, direction, dst_dtype, dtypes, integer, minibatch, src_dtype, tag
-from ._shapes import Shapes, parse_shapes
+from ._options import Colons, algorithm, direction, dst_dtype, dtypes, integer, minibatch, one_shape, src_dtype, tag
+from ._shapes import Shapes
 
 if TYPE_CHECKING:
     from benchgraph.core.dtypes import DType
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 ALGS = ("softmax", "logsoftmax", "softmax_inf_as_zero")
 ALIASES = {"softmax_accurate": "softmax", "softmax_log": "logsoftmax", "softmax_accurate_inf_as_zero": "softmax_inf_as_zero"}
-
-
-def parse(text: str) -> Shapes:
-    """NxCx...[_nNAME]"""
-    return parse_shapes(text, 1, 1, "256x1000")
 
 
 @dataclass(frozen=True)
@@ -44,16 +39,15 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
-    case: Shapes = descriptor(parse, "NxCx...[_nNAME]", "a shape")
+    case: Shapes = one_shape("256x1000")
 
 
 def build(knobs: Knobs) -> Graph:
-    from benchgraph.core.dtypes import DType
 
-    from ._draft import Arg, Draft
+    from ._draft import Arg, Draft, src_dst
 
     (shape,) = knobs.case.with_mb(knobs.mb).shapes
-    sdt, ddt = (DType(own or common) for own, common in zip((knobs.sdt, knobs.ddt), knobs.dt.of(2), strict=True))
+    sdt, ddt = src_dst(knobs.dt, knobs.sdt, knobs.ddt)
     d = Draft(knobs.attr_scales, knobs.attr_zero_points)
 
     def src(name: str) -> Arg:
@@ -64,8 +58,7 @@ def build(knobs: Knobs) -> Graph:
 
     is_log = knobs.alg == "logsoftmax"
     if knobs.dir == "BWD_D":
-        if knobs.attr_post_ops.ops:
-            raise CannotExpress("post-ops after a gradient", where="--attr-post-ops", fix="leave them out, or use --dir=FWD_D")
+        d.no_post_ops(knobs.attr_post_ops)
         ins = d.alike(d.read(dst("diff_dst")), d.read(dst("dst")))
         kind = "LogSoftmaxBackward" if is_log else "SoftMaxBackward"
         ins, result = _types(d, ins, sdt, widens=not is_log)
