@@ -6,6 +6,7 @@ at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -150,6 +151,16 @@ def _refused(bad: BenchgraphError) -> int:
     return 2 if isinstance(bad, UsageError) else 1
 
 
+def _told(answer: Callable[[], str]) -> int:
+    """Print what a command answers. Returns the exit code."""
+    try:
+        config()
+        click.echo(answer())
+    except BenchgraphError as bad:
+        return _refused(bad)
+    return 0
+
+
 def _need_means(line: CommandLine, given: Bench | None) -> None:
     """What the cases run on has to be there before the first of them runs."""
     from benchgraph.harness.bench import need_isas, need_libraries, need_tuning
@@ -185,23 +196,14 @@ def _show(words: tuple[str, ...], bench: Bench) -> int:
     """Draw a partitioned graph. Returns the exit code."""
     from benchgraph.harness.show.command import show
 
-    try:
-        click.echo(show(list(words), bench))
-    except BenchgraphError as bad:
-        return _refused(bad)
-    return 0
+    return _told(lambda: show(list(words), bench))
 
 
 def _explain(words: tuple[str, ...], bench: Bench) -> int:
     """Tell what the compiler does with cases. Returns the exit code."""
     from benchgraph.harness.explain.command import run
 
-    try:
-        config()
-        click.echo(run(list(words), bench))
-    except BenchgraphError as bad:
-        return _refused(bad)
-    return 0
+    return _told(lambda: run(list(words), bench))
 
 
 def _tune(words: tuple[str, ...], bench: Bench) -> int:
@@ -222,12 +224,7 @@ def _compile_times(words: tuple[str, ...]) -> int:
     """Time compilations and warm starts. Returns the exit code."""
     from benchgraph.harness.compile_times import run
 
-    try:
-        config()
-        click.echo(run(list(words)))
-    except BenchgraphError as bad:
-        return _refused(bad)
-    return 0
+    return _told(lambda: run(list(words)))
 
 
 def _look_back(command: str, *words: str) -> int:
