@@ -19,8 +19,8 @@ from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array, allocate, load_inputs
-from benchgraph.harness.check import Verdict, judge
+from benchgraph.harness.buffers import Array, allocate
+from benchgraph.harness.check import Verdict, inputs_of, judge
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
@@ -28,7 +28,7 @@ from benchgraph.harness.results import Result, Status
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Policy
-from benchgraph.reference import domain, evaluate, fill
+from benchgraph.reference import evaluate
 
 OWN = "benchgraph"
 
@@ -48,8 +48,7 @@ def run(problem: Problem, graph: Graph) -> Result:
 
 def _checked(problem: Problem, graph: Graph) -> Result:
     with phase("fill"):
-        values = (fill if problem.fill == "integers" else domain)(graph, problem.globals.seed)
-        inputs = load_inputs(graph, values)
+        inputs = inputs_of(problem, graph)
         given = {t.id: elements(inputs[t.id], t).copy() for t in graph.inputs}
     with phase("reference"):
         want = evaluate(graph, given)
@@ -79,7 +78,7 @@ def _checked(problem: Problem, graph: Graph) -> Result:
 def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int, Array]) -> tuple[Sequence[Run], dict[int, Array], str]:
     """What the first caller's runs did, the outputs of the first run, and what is wrong with later ones, if anything."""
     k = problem.knobs
-    arrays = {t.id: _array(values[t.id], graph, t.id) for t in graph.inputs}
+    arrays = {t.id: NDArray.of(values[t.id], t.dtype, f"tensor {t.id}") for t in graph.inputs}
     params = {t.id: arrays[t.id] for t in graph.inputs if t.is_constant}
     executor = Executor(graph, params, policy=policy, fallback=k.fallback.ops, prepacks=not k.no_prepack, propagates=not k.no_opaque)
     inputs = {id: a for id, a in arrays.items() if id not in params}
@@ -99,10 +98,6 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
     if not complaint and k.cache_capacity >= DEFAULT_CAPACITY:
         complaint = next((c for done, _ in every for r in done[1:] if (c := _made_anew(r))), "")
     return runs, first, complaint
-
-
-def _array(values: Array, graph: Graph, id: int) -> NDArray:
-    return NDArray.of(values, graph.tensors[id].dtype, f"tensor {id}")
 
 
 def _unlike(first: dict[int, Array], outs: dict[int, Array]) -> str:

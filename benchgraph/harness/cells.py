@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from benchgraph.harness.knobs import Mode
+from benchgraph.harness.means import ratio_of
 from benchgraph.harness.results import Machine, PartitionTiming, PolicyTiming, Result, Timing
 from benchgraph.harness.roofline import Roofline
 
@@ -116,7 +117,7 @@ def milliseconds(seconds: float, digits: int = 4) -> str:
 
 def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
     """Of median times."""
-    return f"{one.timing.median_s / other.timing.median_s:.2f}"
+    return f"{ratio_of(one, other):.2f}"
 
 
 def number(value: float | None, unit: float = 1.0) -> str:

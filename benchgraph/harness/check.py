@@ -18,7 +18,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, storage, turn_bits
 from benchgraph.harness.contenders import Contender, Hearing
-from benchgraph.harness.cut import compile_all, cut, flops, traffic
+from benchgraph.harness.cut import compile_all, cut, described
 from benchgraph.harness.differ import differences
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
@@ -31,7 +31,7 @@ from benchgraph.reference import Comparison, compare_output, domain, evaluate, f
 
 def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
     """Mode I: cut and compile."""
-    result, hearing = _described(Status.INITIALIZED, graph), Hearing(problem, contenders)
+    result, hearing = described(Status.INITIALIZED, graph), Hearing(problem, contenders)
     for c in contenders:
         with hearing.of(c):
             partitions = cut(problem, graph, c.library, c.side)
@@ -52,7 +52,7 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
     """
     mode, hearing = problem.globals.mode, Hearing(problem, contenders)
     success = Status.PASSED if mode is Mode.correctness else Status.EXECUTED
-    result = _described(success, graph)
+    result = described(success, graph)
     inputs: dict[int, Array] = {}
     outputs: dict[str, dict[int, Array]] = {}
     wanted = cache(lambda: _wanted(graph, inputs))  # once for all contenders
@@ -62,7 +62,7 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
             compiled = compile_all(partitions, c.library, c.side.policy)
             result = _with_partitions(result, c.label, partitions)
             with phase("fill"):
-                inputs = inputs or _inputs(problem, graph)
+                inputs = inputs or inputs_of(problem, graph)
             verdict = _execute(graph, partitions, compiled, inputs, mode, wanted)
             outputs[c.label] = verdict.outputs
             result = _with_verdict(result, c, verdict)
@@ -76,16 +76,13 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
     return replace(result, told=tuple(hearing.told))
 
 
-def _described(status: Status, graph: Graph) -> Result:
-    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
-
-
 def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition]) -> Result:
     ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
     return replace(result, n_partitions={**result.n_partitions, policy: len(ops)}, partitions={**result.partitions, policy: ops})
 
 
-def _inputs(problem: Problem, graph: Graph) -> dict[int, Array]:
+def inputs_of(problem: Problem, graph: Graph) -> dict[int, Array]:
+    """Buffers with what the case's inputs hold."""
     if problem.globals.has_no_reference:
         return constant_inputs(graph)
     make = fill if problem.fill == "integers" else domain

@@ -13,6 +13,7 @@ from benchgraph.harness.knobs import Side
 from benchgraph.harness.phases import phase
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.results import Result, Status
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition, Policy
@@ -53,6 +54,11 @@ def compile_all(partitions: Sequence[Partition], library: Library, policy: str) 
     folder = config().dump_dir
     with override(dump_dir=f"{folder}/{policy}") if folder else nullcontext():
         return library.compile_all(partitions)
+
+
+def described(status: Status, graph: Graph) -> Result:
+    """A result that says how much there is to compute and to move."""
+    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
 
 
 def flops(ops: Iterable[Op]) -> int:

@@ -211,10 +211,7 @@ def dtype(word: str) -> object:
     """A DType, by name."""
     from benchgraph.core.dtypes import DType
 
-    known = [d.value for d in DType if d is not DType.undef]
-    if word not in known:
-        raise ValueError(did_you_mean(word, known) or f"choose one of {', '.join(known)}")
-    return DType(word)
+    return DType(one_of(*(d.value for d in DType if d is not DType.undef))(word))
 
 
 def dtypes(word: str) -> object:
@@ -232,10 +229,7 @@ def property_type(word: str) -> object:
     """A PropertyType, by name."""
     from benchgraph.core.tensor import PropertyType
 
-    known = [p.value for p in PropertyType]
-    if word not in known:
-        raise ValueError(did_you_mean(word, known) or f"choose one of {', '.join(known)}")
-    return PropertyType(word)
+    return PropertyType(one_of(*(p.value for p in PropertyType))(word))
 
 
 NOTHING = PerId()

@@ -68,19 +68,15 @@ class Called:
     """Executions that a Python program asks for one by one; each is all steps in order."""
 
     steps: Sequence[Callable[[], None]]
-    times: int
+    executions: int
     clock: Callable[[], float]
-
-    @property
-    def executions(self) -> int:
-        return self.times
 
     def sample(self) -> float:
         started = self.clock()
-        for _ in range(self.times):
+        for _ in range(self.executions):
             for step in self.steps:
                 step()
-        return (self.clock() - started) / self.times
+        return (self.clock() - started) / self.executions
 
 
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:

@@ -150,13 +150,16 @@ def _graph(g: Sketch) -> Json:
 
 def _policy(t: PolicyTiming, r: Result) -> Json:
     return {
-        "samples_s": list(t.timing.samples_s),
-        "executions_per_sample": t.timing.times,
+        **_timing(t.timing),
         "compile_s": t.compile_s,
-        **({} if t.called is None else {"called": {"samples_s": list(t.called.samples_s), "executions_per_sample": t.called.times}}),
+        **({} if t.called is None else {"called": _timing(t.called)}),
         **_roofline(r.roofline(t)),
         "partitions": [_partition(p, r) for p in t.partitions],
     }
+
+
+def _timing(t: Timing) -> Json:
+    return {"samples_s": list(t.samples_s), "executions_per_sample": t.times}
 
 
 def _roofline(work: Roofline) -> Json:
@@ -179,8 +182,7 @@ def _partition(p: PartitionTiming, r: Result) -> Json:
         "bytes": p.bytes,
         "compile_s": p.compile_s,
         "is_warm": p.is_warm,
-        "samples_s": list(p.timing.samples_s),
-        "executions_per_sample": p.timing.times,
+        **_timing(p.timing),
         **_roofline(r.roofline(p)),
     }
 

@@ -7,6 +7,7 @@ that the one execution says how long each took. Constants are computed in it, as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
@@ -15,7 +16,7 @@ from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.cold import cold_cache
 from benchgraph.harness.contenders import Contender, Hearing
-from benchgraph.harness.cut import cut, flops, traffic
+from benchgraph.harness.cut import cut, described
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
@@ -37,12 +38,9 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
             timings.append(_once(graph, c, parts, bench, settings.cold_cache, threads))
             cuts[c.label] = len(parts)
             hearing.ran(c, Status.EXECUTED)
-    return Result(
-        Status.EXECUTED,
+    return replace(
+        described(Status.EXECUTED, graph),
         n_partitions=cuts,
-        flops=flops(graph.ops),
-        bytes=traffic(graph),
-        input_bytes=sum(t.nbytes for t in graph.inputs),
         timings=tuple(timings),
         cold_cache=settings.cold_cache,
         told=tuple(hearing.told),

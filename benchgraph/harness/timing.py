@@ -30,7 +30,7 @@ from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.cold import ColdCache, cold_cache
 from benchgraph.harness.contenders import Contender, Hearing
-from benchgraph.harness.cut import cut, flops, traffic
+from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.distrust import distrust
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
@@ -76,12 +76,9 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
     notes = list(_notes(session, graph))
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
-    result = Result(
-        Status.EXECUTED,
+    result = replace(
+        described(Status.EXECUTED, graph),
         n_partitions={c.label: len(parts) for c, parts in cuts.items()},
-        flops=flops(graph.ops),
-        bytes=traffic(graph),
-        input_bytes=sum(t.nbytes for t in graph.inputs),
         timings=tuple(timings),
         peak_samples=tuple(session.peaks),
         arithmetic=session.arithmetic,

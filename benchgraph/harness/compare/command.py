@@ -10,7 +10,7 @@ from benchgraph.harness.cells import counted
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
-from benchgraph.harness.parsers import pattern, share
+from benchgraph.harness.parsers import one_of, pattern, share
 from benchgraph.harness.saved import write
 from benchgraph.harness.words import understood, value_of
 
@@ -65,9 +65,7 @@ def _set(request: Request, option: str, value: str) -> None:
 
 def _report(word: str) -> tuple[str, str]:
     name, _, file = word.partition(":")
-    if name not in REPORTS:
-        raise ValueError(did_you_mean(name, REPORTS) or f"choose one of {', '.join(REPORTS)}")
-    return name, file
+    return one_of(*REPORTS)(name), file
 
 
 def run(given: list[str]) -> tuple[str, int]:

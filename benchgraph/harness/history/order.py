@@ -85,8 +85,13 @@ def _moment(ref: str) -> float | None:
 
 
 def name(run: RunRow) -> str:
-    """What a run is called: its commit, with a + when there were changes besides; else its number."""
-    return f"{run.commit[:SHORT]}{'+' if run.is_dirty else ''}" if run.commit else f"run {run.id}"
+    """What a run is called: its commit, else its number."""
+    return short(run) if run.commit else f"run {run.id}"
+
+
+def short(run: RunRow) -> str:
+    """Its commit, with a + when there were changes besides."""
+    return f"{run.commit[:SHORT]}{'+' if run.is_dirty else ''}"
 
 
 def date(run: RunRow) -> str:

@@ -25,14 +25,9 @@ class Recording:
         """Try the database, making or migrating it. Raises BenchgraphError."""
         self._database = Database(where)
         name = f"benchgraph-unsaved-{origin.uid[:8]}.json"
-        self._files = [Path(name), Path(tempfile.gettempdir()) / name]
+        self.files = [Path(name), Path(tempfile.gettempdir()) / name]  # where results may be kept meanwhile, the best place first
         with self._database.writing():
             pass
-
-    @property
-    def files(self) -> list[Path]:
-        """Where results may be kept meanwhile, the best place first."""
-        return self._files
 
     def finish(self, results: ResultSet, say: Callable[[str], None], warn: Callable[[str], None]) -> bool:
         """Append the run; where that fails, leave its results in a file, or print them. Whether the database has them."""
@@ -43,13 +38,13 @@ class Recording:
         except (BenchgraphError, KeyboardInterrupt) as bad:
             self._keep(results, str(bad) or f"{self._database.name}: interrupted", say, warn)
             return False
-        for file in self._files:
+        for file in self.files:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
         return True
 
     def _keep(self, results: ResultSet, why: str, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
-        for file in self._files:
+        for file in self.files:
             with suppress(OSError):
                 write_whole(file, render(results))
             if _has_all(file, results):

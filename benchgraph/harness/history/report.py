@@ -9,7 +9,7 @@ from rich.table import Table
 from benchgraph.harness.cells import counted
 from benchgraph.harness.history.changes import LEAST_RUNS, LEAST_SIDE, Change
 from benchgraph.harness.history.chart import chart
-from benchgraph.harness.history.order import SHORT, date, name
+from benchgraph.harness.history.order import date, name, short
 from benchgraph.harness.history.series import History, Key
 from benchgraph.harness.history.store import RunRow
 from benchgraph.harness.terminal import alone, columns, grid
@@ -26,7 +26,7 @@ def runs(h: History) -> str:
     """A table of the runs, in order."""
     t = _table("run", "date", "commit", "machine")
     for r in h.runs[max(0, h.start - 1) :]:
-        t.add_row(str(r.id), date(r), f"{r.commit[:SHORT]}{'+' if r.is_dirty else ''}", h.machines[r.machine])
+        t.add_row(str(r.id), date(r), short(r), h.machines[r.machine])
     return "\n".join([_text(t), *_notes(h)])
 
 
@@ -64,7 +64,7 @@ def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key],
         r = h.runs[i]
         cells = [f"{line[i]:.4f}" if i in line else "" for line in lines.values()]
         found = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
-        t.add_row(str(r.id), date(r), f"{r.commit[:SHORT]}{'+' if r.is_dirty else ''}", *cells, ", ".join(found))
+        t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(found))
     return _text(t) + "\n"
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from benchgraph.harness.cells import RATES, Row, cells, conditions, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
+from benchgraph.harness.means import ratio_of
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
 
@@ -179,7 +180,7 @@ def _timed(c: CaseResult, series: Sequence[str], intervals: Intervals) -> Iterat
             continue
         other = timings[name]
         interval = intervals[id(c), name] or (None, None)
-        yield Cell(ratio(other, first), other.timing.median_s / first.timing.median_s, *interval)
+        yield Cell(ratio(other, first), ratio_of(other, first), *interval)
 
 
 def _checked(r: Result) -> Iterator[Cell]:
