@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 
+from benchgraph.core.child import Lost
 from benchgraph.core.config import config
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.target import current
@@ -107,8 +108,8 @@ class _Crew:
         """Hear a worker, or give it up when it has nothing to say. None when it has no result: its case began, or will run elsewhere."""
         try:
             case = worker.receive() if worker.pipe.poll() else worker.expire()
-        except EOFError:
-            case = worker.died()
+        except Lost as lost:
+            case = worker.died(lost)
         done = Done(case, *worker.printed()) if case else None
         if not worker.is_alive:
             self.workers.remove(worker)

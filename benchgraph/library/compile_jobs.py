@@ -24,6 +24,7 @@ from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from benchgraph.compile import Order, compile_partition, named, order
+from benchgraph.core.child import Lost
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.layout import LAYOUTS
@@ -225,8 +226,8 @@ class _Shift:
     def _attend(self, worker: Worker) -> None:
         try:
             said = worker.receive()
-        except EOFError:
-            self._lose(worker, worker.fate())
+        except Lost as lost:
+            self._lose(worker, f"was killed by signal {lost.signal}" if lost.signal else str(lost))
             return
         if isinstance(said, Ready):
             if not said.is_same:

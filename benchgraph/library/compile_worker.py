@@ -11,9 +11,7 @@
 Who compiles which partition of a batch is told by tickets that all of them draw, the parent too, whenever they have nothing to do. So
 nobody waits for the parent, which compiles meanwhile.
 
-It is a new interpreter, not a fork: a fork copies the one thread that asks for it, and with it the locks that others hold, of LLVM, of an
-OpenMP runtime, of our own pool, of PyTorch. Nor is it killed with the thread that started it, as PR_SET_PDEATHSIG would have it: users
-compile on threads that end.
+It is not killed with the thread that started it, as `attach` could have it: users compile on threads that end.
 """
 
 from __future__ import annotations
@@ -22,27 +20,26 @@ import gc
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from subprocess import DEVNULL, Popen, TimeoutExpired
+from subprocess import DEVNULL
 from typing import TypeAlias
 
 import benchgraph
 from benchgraph.compile import Order, translate
-from benchgraph.core.config import Config, environment, module_path, override
+from benchgraph.core.child import Child, attach
+from benchgraph.core.config import Config, environment, override
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
 from benchgraph.core.undisturbed import undisturbed
 from benchgraph.runtime.sources import unchanged_since
 from benchgraph.runtime.stored import to_bytes
 
-LAST_WORDS_S = 2.0  # for a process whose pipe has closed to end
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # numpy would start some for nothing
 _TICKET_BYTES = 4
 
@@ -125,60 +122,26 @@ class State(Enum):
     busy = "busy"
 
 
-class Worker:
+class Worker(Child):
     """A process."""
 
     def __init__(self, tickets: Tickets) -> None:
         """Raises OSError when the system lets none start."""
         self.state = State.starting
-        self.pipe, theirs = Pipe()
-        arguments = f"{theirs.fileno()}, {tickets.outlet}, {os.path.abspath(benchgraph.__file__)!r}, {benchgraph.LOADED_NS}"
-        try:
-            with theirs:
-                self._process = Popen(
-                    [sys.executable, "-P", "-c", f"from {__name__} import main; main({arguments})"],
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    pass_fds=[theirs.fileno(), tickets.outlet],
-                    process_group=0,  # Ctrl-C reaches the parent alone, which decides
-                    env=environment(_ONE_THREAD, PYTHONPATH=module_path()),
-                )
-        except OSError:
-            self.pipe.close()
-            raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        arguments = (tickets.outlet, os.path.abspath(benchgraph.__file__), benchgraph.LOADED_NS)
+        super().__init__(__name__, *arguments, env=environment(_ONE_THREAD), stdout=DEVNULL, fds=[tickets.outlet])
 
     def give(self, batch: Batch) -> None:
         """Have it draw tickets of a batch."""
         self.state = State.busy
-        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `receive` will find
-            self.pipe.send(batch)
+        self.send(batch)
 
     def receive(self) -> Message:
-        """What it says next. Raises EOFError when it died."""
-        try:
-            said: Message = self.pipe.recv()
-        except OSError as bad:
-            raise EOFError from bad
+        """What it says next. Raises Lost when it died."""
+        said: Message = super().receive()
         if not isinstance(said, Answer):
             self.state = State.free
         return said
-
-    def fate(self) -> str:
-        """How it ended, when `receive` found it dead."""
-        with suppress(TimeoutExpired):
-            self._process.wait(LAST_WORDS_S)
-        code = self._process.returncode
-        return "closed its pipe" if code is None else f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self.pipe.close()
-        self._process.kill()
-        self._process.wait()
 
     def disown(self) -> None:
         """Forget it in a fork of its parent, whose it is not."""
@@ -195,10 +158,9 @@ def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
     pipe, tickets: file descriptors. package: the file of the parent's package, which it began to load at loaded_ns, by time.time_ns().
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for descriptor in (pipe, tickets):
-        os.set_inheritable(descriptor, False)
+    os.set_inheritable(tickets, False)
     gc.freeze()  # what is imported by now stays
-    connection, batches = Connection(pipe), SimpleQueue[Batch]()
+    connection, batches = attach(pipe), SimpleQueue[Batch]()
     threading.Thread(target=_listen, args=(connection, batches), daemon=True).start()
     with suppress(BrokenPipeError):
         connection.send(Ready(benchgraph.__file__ == package and unchanged_since(loaded_ns)))

@@ -9,17 +9,13 @@ import signal
 import sys
 import weakref
 from contextlib import suppress
-from fcntl import F_GETFL, F_SETFL, fcntl
-from multiprocessing.connection import Pipe
 from multiprocessing.reduction import send_handle
-from subprocess import DEVNULL, Popen, TimeoutExpired
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.config import module_path
+from benchgraph.core.child import Child, Lost, Printed
 from benchgraph.core.errors import (
     BenchgraphError,
     ExecutionFailed,
@@ -35,7 +31,6 @@ from benchgraph.onednn.find import INSTALL, SONAME, surroundings
 from benchgraph.onednn.messages import Answer, Hello, Refusal
 from benchgraph.runtime.call_loop import machine_code
 
-LAST_WORDS_S = 2.0  # for a process whose pipe has closed to end
 WHERE = "onednn"
 SERVER = "benchgraph.onednn.server"
 
@@ -43,7 +38,7 @@ _KINDS = (OutOfMemory, InvalidArguments, Unimplemented, InvalidGraph, InvalidGra
 _ERRORS: dict[str, type[BenchgraphError]] = {kind.status.name: kind for kind in _KINDS}
 
 
-class Process:
+class Process(Child):
     """A running oneDNN. Objects in it go when the Remotes that name them do.
 
     Raises, from __init__ and every request, the error of the status that oneDNN answered; ExecutionFailed when the process died, with the
@@ -53,17 +48,12 @@ class Process:
     def __init__(self, path: str, threads: int) -> None:
         self.path, self.threads, self._forgotten = path, threads, list[int]()
         self._window: mmap.mmap | None = None
-        self._said = TemporaryFile(buffering=0)  # noqa: SIM115 - stderr, which lives as long as the process
-        fcntl(self._said, F_SETFL, fcntl(self._said, F_GETFL) | os.O_APPEND)  # so that it goes on at the start when it was emptied
         self.buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._pipe, theirs = Pipe()
-        with theirs:
-            command = [sys.executable, "-P", "-m", SERVER, *map(str, (theirs.fileno(), os.getpid(), path, threads))]
-            environment = surroundings(path, threads) | {"PYTHONPATH": module_path()}
-            self._process = Popen(command, stdin=DEVNULL, stderr=self._said, pass_fds=[theirs.fileno()], env=environment)
+        self._stderr = Printed()
+        super().__init__(SERVER, os.getpid(), path, threads, env=surroundings(path, threads), stderr=self._stderr.file, group=None)
         try:
-            self._send(machine_code())
-            hello = self._receive("loading")
+            self.send(machine_code())
+            hello = self._answer("loading")
         except BenchgraphError as bad:
             self.close()
             if path == SONAME and isinstance(bad, InvalidArguments) and "cannot be loaded" in bad.what:  # the last place to look
@@ -83,8 +73,8 @@ class Process:
     def ask(self, name: str, *arguments: object) -> Any:
         """Have a method of session.Session called. Returns its result."""
         forgotten, self._forgotten = self._forgotten, []
-        self._send((forgotten, name, arguments))
-        return self._receive(name)
+        self.send((forgotten, name, arguments))
+        return self._answer(name)
 
     def window(self, nbytes: int) -> NDArray[np.uint8]:
         """The first bytes of the memory that tensors pass through, made larger if it must be."""
@@ -93,14 +83,13 @@ class Process:
             try:
                 os.ftruncate(file, max(nbytes, mmap.PAGESIZE))
                 self._window = mmap.mmap(file, max(nbytes, mmap.PAGESIZE))
-                self._send((self._forgotten, "window", (len(self._window),)))
+                self.send((self._forgotten, "window", (len(self._window),)))
                 self._forgotten = []
-                send_handle(self._pipe, file, self._process.pid)
-            except (BrokenPipeError, ConnectionResetError) as bad:
-                raise self._died("window") from bad
+                with suppress(BrokenPipeError, ConnectionResetError):  # as `send` does
+                    send_handle(self.pipe, file, self.pid)
             finally:
                 os.close(file)
-            self._receive("window")
+            self._answer("window")
         return np.frombuffer(self._window, np.uint8, nbytes)
 
     def forget(self, number: int) -> None:
@@ -108,22 +97,15 @@ class Process:
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """End the process."""
-        self._pipe.close()
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        self._process.wait()
-        self._said.close()
+        """Kill it and let go of what it printed."""
+        self.kill()
+        self._stderr.file.close()
 
-    def _send(self, message: object) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `_receive` will find
-            self._pipe.send(message)
-
-    def _receive(self, request: str) -> Any:
+    def _answer(self, request: str) -> Any:
         try:
-            answer: Answer | Refusal = self._pipe.recv()
-        except (EOFError, OSError) as bad:
-            raise self._died(request) from bad
+            answer: Answer | Refusal = self.receive()
+        except Lost as lost:
+            raise self._died(request, lost) from lost
         self._printed()
         if isinstance(answer, Answer):
             return answer.value
@@ -132,27 +114,19 @@ class Process:
 
     def _printed(self) -> str:
         """What it wrote to stderr since it was last asked; passed on to ours."""
-        if not os.fstat(self._said.fileno()).st_size:
-            return ""
-        self._said.seek(0)
-        text = self._said.read().decode("utf-8", "replace")
-        self._said.truncate(0)
+        text = self._stderr.take()
         sys.stderr.write(text)
         return text
 
-    def _died(self, request: str) -> BenchgraphError:
+    def _died(self, request: str, lost: Lost) -> BenchgraphError:
         """What its end means. An exception of oneDNN's own that nobody there caught ends it too, and is a refusal while it compiles."""
-        try:
-            how = _cause(self._process.wait(LAST_WORDS_S))
-        except TimeoutExpired:
-            how = "closed its pipe"
         words = self._printed()
         thrown = next((line.split("what():", 1)[1].split(". ")[0].strip() for line in words.splitlines() if "what():" in line), "")
         self.close()
-        if request == "compile" and how.endswith(signal.SIGABRT.name) and "'dnnl::error'" in words:
+        if request == "compile" and lost.signal == signal.SIGABRT and "'dnnl::error'" in words:
             return Unimplemented(f"{self.version} calls the partition supported, but throws '{thrown}' when it compiles it", where=WHERE)
         last = f" (it threw '{thrown}')" if thrown else ""
-        return ExecutionFailed(f"{self.path} {how} in '{request}'{last}", where=WHERE, fix="try another version of it")
+        return ExecutionFailed(f"{self.path} {lost} in '{request}'{last}", where=WHERE, fix="try another version of it")
 
 
 class Remote:
@@ -161,12 +135,6 @@ class Remote:
     def __init__(self, process: Process, number: int) -> None:
         self.process, self.number = process, number
         weakref.finalize(self, process.forget, number)
-
-
-def _cause(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
 
 
 _processes: dict[str, Process] = {}

@@ -1,4 +1,4 @@
-"""The process in which oneDNN lives: python -m benchgraph.onednn.server PIPE PARENT PATH THREADS, started by client.py.
+"""The process in which oneDNN lives, started by client.py.
 
 parent                              process
 machine code of the loop      ->    loads the library
@@ -10,28 +10,19 @@ end of the pipe               ->    exits
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
-import sys
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
+from benchgraph.core.child import attach
 from benchgraph.onednn.messages import Answer, Refusal
 from benchgraph.onednn.session import Refused, Session
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(pipe: int, parent: int, path: str, threads: int) -> None:
     """Serve until the parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes the pipe
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # even while oneDNN computes
-    if os.getppid() != parent:  # it died before we asked
-        return
-    with suppress(EOFError, BrokenPipeError), Connection(pipe) as connection:
+    with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         loop = connection.recv()
         try:
             session = Session(path, threads, loop, lambda: recv_handle(connection))
@@ -51,7 +42,3 @@ def _answer(session: Session, forget: list[int], name: str, arguments: tuple[obj
         return Refusal(bad.status, bad.what, bad.fix)
     except MemoryError:
         return Refusal("out_of_memory", name)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -66,6 +66,11 @@ def _leaves() -> None:
     sys.exit(3)
 
 
+def _closes_its_pipe() -> None:
+    os.closerange(3, 1000)
+    _loop()
+
+
 def _writes() -> None:
     for n in range(50):
         os.write(1, f"out {n} of {os.getpid()}\n".encode())
@@ -97,8 +102,8 @@ def _dies_afterwards() -> None:
 
 
 _ACTS: tuple[Callable[[], None], ...] = (
-    *(_segfault, _abort, _loop, _native_hang, _terabyte, _more_than_a_share, _killed, _leaves, _writes, _starts_a_process),
-    *(_says_its_threads, _says_its_process, _dies_afterwards),
+    *(_segfault, _abort, _loop, _native_hang, _terabyte, _more_than_a_share, _killed, _leaves, _closes_its_pipe, _writes),
+    *(_starts_a_process, _says_its_threads, _says_its_process, _dies_afterwards),
 )
 ACTS = {act.__name__.strip("_"): act for act in _ACTS}
 

@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
+from benchgraph.core import child
 from benchgraph.core.config import config, override
 from benchgraph.harness.argv import parse
 from benchgraph.harness.isolate import _Crew
+from benchgraph.harness.results import Result as Outcome
 from benchgraph.harness.results import Status
 from benchgraph.harness.worker import Setup
 from tests.harness.hostile import BENCH, write_cases
@@ -105,6 +107,17 @@ def test_how_a_process_died() -> None:
     }
     result = run("--jobs=2", *(f"--case={name}.json" for name in (*how, "good")))
     assert reasons(result) == [*(f"FAILED ({reason})" for reason in how.values()), "PASSED"]
+
+
+def test_one_that_only_closed_its_pipe_had_memory_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is not run again, though it is killed in the end."""
+    monkeypatch.setattr(child, "LAST_WORDS_S", 0.1)
+    crew = _Crew(Setup(BENCH, config()))
+    try:
+        ((_, done),) = crew.run(parse(["--graph", "--case=closes_its_pipe.json"]).problems, 1, None)
+    finally:
+        crew.dismiss()
+    assert done.case.result == Outcome(Status.FAILED, "the worker process closed its pipe")
 
 
 def test_a_case_too_large_for_a_share_of_the_memory_runs_again_alone() -> None:

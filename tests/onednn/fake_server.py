@@ -14,6 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
+from benchgraph.core.child import attach
 from benchgraph.onednn.messages import Answer, Compiled, Graph, Hello, Part, Placed, Refusal, Step, Tensor
 
 VERSION = (3, 5, 1)
@@ -97,11 +98,11 @@ def _elements(t: Tensor) -> int:
     return n
 
 
-def main(pipe: int) -> None:
-    with suppress(EOFError, BrokenPipeError), Connection(pipe) as connection:
+def main(pipe: int, parent: int, path: str, threads: int) -> None:
+    with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         code = connection.recv()
         assert isinstance(code, bytes)
-        connection.send(Answer(Hello(VERSION, "OMP", sys.argv[3])))
+        connection.send(Answer(Hello(VERSION, "OMP", path)))
         session = Session(connection)
         while True:
             forget, name, arguments = connection.recv()
@@ -109,7 +110,3 @@ def main(pipe: int) -> None:
                 session.buffers.pop(number, None)
             value = getattr(session, name)(*arguments)
             connection.send(value if isinstance(value, Refusal) else Answer(value))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -127,15 +127,24 @@ def test_a_refusal_is_the_error_of_its_status(fake: Path) -> None:
 def test_a_crash_names_the_signal_and_another_process_takes_over(fake: Path) -> None:
     library = OneDnn(str(fake))
     parts = library.partitions(line("ReLU"), Policy.fused)
-    os.kill(library.process._process.pid, signal.SIGSEGV)
+    os.kill(library.process.pid, signal.SIGSEGV)
     with pytest.raises(ExecutionFailed, match=r"libdnnl\.so\.3 was killed by SIGSEGV in 'compile'; try another version of it"):
         library.compile(parts[0])
     assert OneDnn(str(fake)).process.ask("census")[1] == 1
 
 
+def test_a_crash_is_told_alike_where_memory_is_handed_over(fake: Path) -> None:
+    process = OneDnn(str(fake)).process
+    os.kill(process.pid, signal.SIGKILL)
+    process._process.wait()  # so that nobody takes the memory
+    with pytest.raises(ExecutionFailed, match=r"libdnnl\.so\.3 was killed by SIGKILL in 'window'; try another version of it"):
+        process.window(8)
+    assert not process.is_alive
+
+
 def test_a_process_that_hangs_can_be_ended(fake: Path) -> None:
     process = OneDnn(str(fake)).process
-    os.kill(process._process.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGSTOP)
     process.close()
     assert not process.is_alive
 
