@@ -7,6 +7,6 @@ request                  null, write_to, write_inplace, add_to
 cache                    compiled kernels, per thread, bounded
 kernel fallback dispatch one op: by the library, by numpy, and which
 prepack                  weights change layout once
-planner program executor a graph: where its values live, its steps for a set of shapes, and running them
+program executor         a graph: its steps for a set of shapes, where its values live (core/slots.py), and running them
 context                  counters of all that
 """

@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.slots import Plan, Prefer, Value, plan
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, dense_strides
 from benchgraph.framework.cache import Signature, cached, compiled_for
 from benchgraph.framework.desc import MemoryDesc, of_logical
 from benchgraph.framework.kernel import Kernel
-from benchgraph.framework.planner import Plan, Value, plan
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.library.engine import Engine
@@ -171,7 +171,7 @@ def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: 
             descs[t.id] = desc, PropertyType.variable
             if t.id not in outputs:
                 values.append(Value(t.id, desc.nbytes, position, last.get(t.id, position), over.get(o, ())))
-    return plan(values)
+    return plan(values, prefer=Prefer.smallest)
 
 
 def in_default_layout(graph: Graph) -> Graph:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core import slots
 from benchgraph.core.arrays import put, view
 from benchgraph.core.dtypes import DType
+from benchgraph.core.slots import Value
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
@@ -84,42 +85,12 @@ def memory_needed(graph: Graph, *, with_reference: bool) -> int:
     return total + REFERENCE_BYTES * peak
 
 
-@dataclass(frozen=True)
-class Plan:
-    """slots: size in bytes of each shared piece of memory; slot: tensor id -> the piece it lives in."""
-
-    slots: tuple[int, ...]
-    slot: dict[int, int]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(self.slots)
-
-
 def last_uses(partitions: Sequence[Partition]) -> dict[int, int]:
     """Tensor id -> position of the last partition that reads or writes it."""
     return {t.id: step for step, p in enumerate(partitions) for t in (*p.inputs, *p.outputs)}
 
 
-def plan(graph: Graph, partitions: Sequence[Partition]) -> Plan:
-    """Lay out the values that pass between partitions executed in order.
-
-    A value may live where a dead one lived: the most recently freed piece that is large enough (its lines are the warmest), else the
-    largest free one, enlarged. The graph's inputs and outputs have buffers of their own.
-    """
+def plan(graph: Graph, partitions: Sequence[Partition]) -> slots.Plan:
+    """Lay out the values that pass between partitions executed in order. The graph's inputs and outputs have buffers of their own."""
     keep, ends = {t.id for t in graph.outputs}, last_uses(partitions)
-    sizes, slot, free = list[int](), dict[int, int](), list[int]()
-    for step, partition in enumerate(partitions):
-        for t in partition.outputs:
-            if t.id in keep:
-                continue
-            need = t.nbytes
-            fits = [s for s in free if sizes[s] >= need]
-            if not free:
-                sizes.append(0)
-                free.append(len(sizes) - 1)
-            chosen = fits[-1] if fits else max(free, key=lambda s: sizes[s])
-            free.remove(chosen)
-            sizes[chosen], slot[t.id] = max(sizes[chosen], need), chosen
-        free += [slot[id] for id, end in ends.items() if end == step and id in slot]
-    return Plan(tuple(sizes), slot)
+    return slots.plan([Value(t.id, t.nbytes, step, ends[t.id]) for step, p in enumerate(partitions) for t in p.outputs if t.id not in keep])

@@ -195,7 +195,7 @@ class Chain:
         self._compiled_remotes = [Remote(process, m.number) for m in made] if len(steps) > 1 else [s.compiled for s in steps]
         self._buffers = dict[int, Buffer]()
         pieces = plan([Piece(m, s.compiled.open) for m, s in zip(made, steps, strict=True)])
-        shared = [Buffer(process, nbytes) for nbytes in pieces.sizes]
+        shared = [Buffer(process, nbytes) for nbytes in pieces.slots]
         for m, step in zip(made, steps, strict=True):
             partition = step.compiled.partition
             ports = zip((*partition.inputs, *partition.outputs), (*step.inputs, *step.outputs), (*m.inputs, *m.outputs), strict=True)

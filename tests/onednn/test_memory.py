@@ -80,7 +80,7 @@ def step(reads: dict[int, int], writes: dict[int, int], inplace: tuple[tuple[int
 def test_a_value_takes_the_place_of_a_dead_one() -> None:
     line = [step({0: 8}, {1: 8}), step({1: 8}, {2: 8}), step({2: 8}, {3: 8}), step({3: 8}, {4: 8})]
     found = plan(line)
-    assert found.sizes == (8, 8)
+    assert found.slots == (8, 8)
     assert found.slot == {1: 0, 2: 1, 3: 0}  # 0 and 4 are the user's
 
 
@@ -94,7 +94,7 @@ def test_in_place_never_lies_over_what_is_still_read_or_the_users() -> None:
     assert plan(again).slot == {1: 0, 2: 1}
     users = [step({0: 8}, {1: 8}, ((0, 1),)), step({1: 8}, {2: 8})]
     assert plan(users).slot == {1: 0}
-    assert plan([step({0: 8}, {1: 8}), step({1: 8}, {2: 16}, ((1, 2),)), step({2: 16}, {3: 8})]).sizes == (8, 16)
+    assert plan([step({0: 8}, {1: 8}), step({1: 8}, {2: 16}, ((1, 2),)), step({2: 16}, {3: 8})]).slots == (8, 16)
 
 
 def test_what_the_user_sees_has_memory_of_its_own() -> None:

@@ -145,7 +145,10 @@ def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
 
 @dataclass
 class Arena:
-    """Byte ranges in use and free. Prefers the free range that was used last, whose bytes are most likely still in cache."""
+    """Byte ranges in use and free. Prefers the free range that was used last, whose bytes are most likely still in cache.
+
+    Ranges are cut and joined, as they are parts of one allocation; core/slots.py is for memory that is handed out whole.
+    """
 
     size: int = 0
     busy: list[tuple[int, int, int]] = field(default_factory=list)  # (last tick, offset, bytes)

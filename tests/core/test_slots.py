@@ -1,11 +1,13 @@
-"""The memory planner: what lives at the same time lies apart."""
+"""Values share slots: what lives at the same time lies apart."""
 
 from __future__ import annotations
+
+from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchgraph.framework.planner import Plan, Value, plan
+from benchgraph.core.slots import Plan, Prefer, Value, plan
 
 
 @st.composite
@@ -21,6 +23,11 @@ def programs(draw: st.DrawFn) -> list[Value]:
     return values
 
 
+def plans(values: list[Value]) -> list[Plan]:
+    """By every rule."""
+    return [plan(values, prefer=prefer, grows=grows) for prefer, grows in product(Prefer, (False, True))]
+
+
 def apart(values: list[Value], found: Plan) -> None:
     """I17: no two values that live in one step share a slot, but for one laid over the other as it ends."""
     for a in values:
@@ -33,26 +40,26 @@ def apart(values: list[Value], found: Plan) -> None:
 @settings(max_examples=100, deadline=None)
 @given(programs())
 def test_values_that_live_together_lie_apart(values: list[Value]) -> None:
-    found = plan(values)
-    apart(values, found)
-    for new, old in found.laid_over.items():
-        by_id = {v.id: v for v in values}
-        assert old in by_id[new].over
-        assert by_id[old].end == by_id[new].begin
-    assert len(set(found.laid_over.values())) == len(found.laid_over), "one value is overwritten by one"
+    by_id = {v.id: v for v in values}
+    for found in plans(values):
+        apart(values, found)
+        for new, old in found.laid_over.items():
+            assert old in by_id[new].over
+            assert by_id[old].end == by_id[new].begin
+        assert len(set(found.laid_over.values())) == len(found.laid_over), "one value is overwritten by one"
 
 
 @settings(max_examples=50, deadline=None)
 @given(programs())
 def test_it_takes_no_more_than_memory_for_each(values: list[Value]) -> None:
-    assert plan(values).nbytes <= sum(v.nbytes for v in values)
+    assert all(found.nbytes <= sum(v.nbytes for v in values) for found in plans(values))
 
 
 def test_a_chain_takes_two_slots_and_in_place_one() -> None:
     chain = [Value(id, 100, id, id + 1) for id in range(6)]
-    assert plan(chain).slots == (100, 100)
+    assert [found.slots for found in plans(chain)] == [(100, 100)] * 4
     over = [Value(id, 100, id, id + 1, (id - 1,) if id else ()) for id in range(6)]
-    assert plan(over).slots == (100,)
+    assert [found.slots for found in plans(over)] == [(100,)] * 4
 
 
 def test_what_is_read_again_is_not_overwritten() -> None:
@@ -61,7 +68,26 @@ def test_what_is_read_again_is_not_overwritten() -> None:
     assert len(found.slots) == 2
 
 
+FOUR = [Value(0, 300, 0, 0), Value(1, 100, 0, 0), Value(2, 90, 1, 1), Value(3, 400, 1, 1)]
+
+
 def test_the_smallest_slot_that_fits_is_taken_and_the_largest_grows() -> None:
-    found = plan([Value(0, 300, 0, 0), Value(1, 100, 0, 0), Value(2, 90, 1, 1), Value(3, 400, 1, 1)])
+    found = plan(FOUR, prefer=Prefer.smallest)
     assert found.slot[2] == found.slot[1]
     assert found.slots == (400, 100)
+
+
+def test_a_slot_that_may_not_grow_stays_and_a_new_one_is_made() -> None:
+    found = plan(FOUR, prefer=Prefer.smallest, grows=False)
+    assert found.slot == {0: 0, 1: 1, 2: 1, 3: 2}
+    assert found.slots == (300, 100, 400)
+
+
+def test_the_slot_that_was_used_last_is_taken_though_a_smaller_one_fits() -> None:
+    values = [Value(0, 100, 0, 1), Value(1, 300, 0, 2), Value(2, 100, 3, 3)]
+    assert plan(values).slot[2] == 1
+    assert plan(values, prefer=Prefer.smallest).slot[2] == 0
+
+
+def test_of_slots_that_are_alike_the_one_grows_that_was_used_least_recently() -> None:
+    assert plan([Value(0, 100, 0, 2), Value(1, 100, 0, 1), Value(2, 200, 3, 3)]).slots == (100, 200)

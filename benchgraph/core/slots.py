@@ -1,0 +1,74 @@
+"""Which values share memory: those that do not live at the same time may lie in one slot, a piece of memory that is handed out whole.
+
+Steps are numbered; a value is written in step `begin` and last read in step `end`, and both count as life. A value may also be laid over
+one that is last read in the step that writes it, where the step allows that (`over`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Prefer(Enum):
+    """Which of the free slots that are large enough a value takes."""
+
+    warmest = "the one that was used last, whose lines are most likely in cache"
+    smallest = "the smallest, which leaves larger ones to larger values"
+
+
+@dataclass(frozen=True)
+class Value:
+    """over: ids of the values it may overwrite, if they end where it begins."""
+
+    id: int
+    nbytes: int
+    begin: int
+    end: int
+    over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """slots: bytes of each slot. slot: value -> the one it lives in. laid_over: value -> the one whose memory it took."""
+
+    slots: tuple[int, ...]
+    slot: dict[int, int]
+    laid_over: dict[int, int]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.slots)
+
+
+def plan(values: Sequence[Value], *, prefer: Prefer = Prefer.warmest, grows: bool = True) -> Plan:
+    """First the memory of a value it may overwrite; else a free slot that is large enough; else the largest free one, grown, if slots may
+    grow; else a new one. Of free slots that are alike the one that was used least recently.
+    """
+    sizes, slot, laid_over = list[int](), dict[int, int](), dict[int, int]()
+    holder = list[Value]()  # of each slot: the value that was put there last
+    by_id, order = {v.id: v for v in values}, {v.id: n for n, v in enumerate(values)}
+    for v in sorted(values, key=lambda v: v.begin):
+        under = next((by_id[o] for o in v.over if o in slot and _can_take(by_id[o], v, sizes[slot[o]], holder[slot[o]])), None)
+        free = sorted((s for s, old in enumerate(holder) if old.end < v.begin), key=lambda s: (holder[s].end, order[holder[s].id]))
+        fits = [s for s in free if sizes[s] >= v.nbytes]
+        if under is not None:
+            chosen = slot[under.id]
+            laid_over[v.id] = under.id
+        elif fits:
+            chosen = fits[-1] if prefer is Prefer.warmest else min(fits, key=lambda s: sizes[s])
+        elif free and grows:
+            chosen = max(free, key=lambda s: sizes[s])
+            sizes[chosen] = v.nbytes
+        else:
+            chosen = len(sizes)
+            sizes.append(v.nbytes)
+            holder.append(v)
+        slot[v.id], holder[chosen] = chosen, v
+    return Plan(tuple(sizes), slot, laid_over)
+
+
+def _can_take(old: Value, new: Value, size: int, holder: Value) -> bool:
+    """Whether the old value is the last in its slot, ends as the new one begins, and leaves room for it."""
+    return holder is old and old.end == new.begin and old.begin < new.begin and new.nbytes <= size
