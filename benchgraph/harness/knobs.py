@@ -68,12 +68,8 @@ def knob(default: object, parse: Parse, value: str, help: str, **more: object) -
 @cache
 def knobs_of(knobs: type) -> dict[str, Knob]:
     """Option -> knob, in declaration order; mb_size becomes --mb-size unless the field names its option."""
-    found = [Knob(f.name, f.metadata.get("option", "--" + f.name.replace("_", "-")), f.default, **_rest(f.metadata)) for f in fields(knobs)]
+    found = [Knob(f.name, default=f.default, **{"option": "--" + f.name.replace("_", "-"), **f.metadata}) for f in fields(knobs)]
     return {k.option: k for k in found}
-
-
-def _rest(metadata: Any) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if key != "option"}
 
 
 def words(knobs: object, *, all: bool = False) -> list[str]:

@@ -10,6 +10,7 @@ from benchgraph.harness.cells import counted
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
+from benchgraph.harness.compare.statistics import THRESHOLD
 from benchgraph.harness.parsers import one_of, pattern, share
 from benchgraph.harness.saved import write
 from benchgraph.harness.words import understood, value_of
@@ -17,9 +18,6 @@ from benchgraph.harness.words import understood, value_of
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
 FLAGS = ("--other-machine",)
 OPTIONS = ("--threshold", "--match", "--report")
-THRESHOLD = (
-    0.05  # what a change of code layout alone moves run times by (Mytkowicz et al. 2009 see more): less is no ground for a red build
-)
 
 
 @dataclass

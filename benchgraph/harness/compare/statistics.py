@@ -42,6 +42,8 @@ from scipy.special import chdtri, polygamma, stdtr, stdtrit
 Array: TypeAlias = NDArray[np.float64]
 
 ALPHA = 0.05
+# What a change of code layout alone moves run times by (Mytkowicz et al. 2009 see more): less is no ground for a red build
+THRESHOLD = 0.05
 POWER = 0.8  # how often a change is found from which we say that it is (Cohen's convention)
 LEAST_ROUNDS = 5  # mode P takes no fewer; fewer samples do not say how far their median can be off
 CLOCKS = 1.5  # between the clocks a server's cores hold with wide vectors on all of them, and at best

@@ -34,22 +34,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-Array: TypeAlias = NDArray[np.float64]
+from benchgraph.harness.compare.statistics import ALLOWANCE, ALPHA, PRIOR_DF, Array
 
-ALPHA = 0.05
 PERMUTATIONS = 999  # a level of 5 % is then known to 0.7 %
 LEAST_SIDE = 3  # the middle of three is not an outlier
 LEAST_RUNS = 8  # of 8 runs in two halves, 1 order in 35 separates high from low: rarer than ALPHA; of 7, none is
 FENCE = 6.0  # of a deviation that is rather told too small, see _spread
 CORE = 0.4  # less than half: a change in the middle, and outliers besides, leave so many together
-PRIOR_DF = 4.0  # what all series say of the variance of one, in degrees of freedom; as in harness/compare
-FLOOR = 0.005  # standard deviation, as a share, below which runs of one program never agree; as in harness/compare
 CORE_WIDTH = 1.0488  # standard deviations: the shortest interval that holds CORE of a normal distribution
 
 
@@ -97,7 +93,7 @@ def _values(s: Series) -> Array:
 
 
 def _fenced(x: Array) -> Array:
-    middle, reach = np.median(x), FENCE * max(_spread(x), FLOOR)
+    middle, reach = np.median(x), FENCE * max(_spread(x), ALLOWANCE)
     return np.clip(x, middle - reach, middle + reach)
 
 
@@ -110,7 +106,7 @@ def _spread(x: Array) -> float:
 def _noise(values: Iterable[Array]) -> float:
     """The variance that is usual among the series: of the middle one."""
     spreads = [_spread(x) for x in values if len(x) >= LEAST_RUNS]
-    return max(float(np.median(spreads)) if spreads else 0.0, FLOOR) ** 2
+    return max(float(np.median(spreads)) if spreads else 0.0, ALLOWANCE) ** 2
 
 
 # ---- where to cut ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, did_you_mean
 from benchgraph.harness.argv import UsageError
+from benchgraph.harness.compare.statistics import THRESHOLD
 from benchgraph.harness.history import report
 from benchgraph.harness.history.database import Database
 from benchgraph.harness.history.series import Chosen, load
@@ -19,9 +20,6 @@ from benchgraph.harness.parsers import Parse, pattern, share
 from benchgraph.harness.results import Origin
 from benchgraph.harness.saved import is_whole, parse
 from benchgraph.harness.words import understood, value_of
-
-THRESHOLD = 0.05  # as in `benchgraph compare`
-
 
 Answer: TypeAlias = tuple[str, int]  # what goes to the terminal, and the exit code
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.show.picture import Box, Picture
+from benchgraph.harness.show.picture import Picture
 from benchgraph.harness.show.style import LINE, colour
 
 
@@ -14,7 +14,7 @@ def dot(picture: Picture) -> str:
         '  fontname="Helvetica"; node [fontname="Helvetica" shape=box style="rounded,filled" fontcolor="#111111"];',
         f'  edge [fontname="Helvetica" fontsize=10 color="{LINE}" fontcolor="{LINE}"];',
     ]
-    lines += [f'  op{op.id} [label={_quoted(_label(op))} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
+    lines += [f'  op{op.id} [label={_quoted(*op.lines)} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
     for w in picture.wires:
         begin = f"op{w.source}" if w.source is not None else f"in{w.id}"
         if w.source is None:
@@ -27,10 +27,6 @@ def dot(picture: Picture) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _label(op: Box) -> str:
-    return "\n".join([f"p{op.partition}  {op.id}: {op.kind}", *op.attrs])
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _quoted(*lines: str) -> str:
+    escaped = "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -26,6 +26,11 @@ class Box:
     reads: tuple[int, ...]
     partition: int
 
+    @property
+    def lines(self) -> list[str]:
+        """What is written on it."""
+        return [f"p{self.partition}  {self.id}: {self.kind}", *self.attrs]
+
 
 @dataclass(frozen=True)
 class Wire:

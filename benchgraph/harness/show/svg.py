@@ -16,7 +16,7 @@ ROW, MARGIN, LINE_HEIGHT = 44.0, 24.0, 16.0
 
 def svg(picture: Picture) -> str:
     """Ops are boxes, tensors labels on the lines between them. Dashed: the value stays inside its partition."""
-    lines = {f"op{b.id}": _lines(b) for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
+    lines = {f"op{b.id}": b.lines for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
     widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
     edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
     edges += [(f"t{w.id}", f"op{id}") for w in picture.wires for id in w.targets]
@@ -42,10 +42,6 @@ def svg(picture: Picture) -> str:
         "</g>",
         "</svg>",
     ])  # fmt: skip
-
-
-def _lines(b: Box) -> list[str]:
-    return [f"p{b.partition}  {b.id}: {b.kind}", *b.attrs]
 
 
 def _label(w: Wire) -> str:
@@ -86,7 +82,7 @@ def _box(b: Box, layout: Layout, widths: dict[str, float], heights: list[float],
     x, row, width = layout.centre[node] + MARGIN, layout.layer[node], widths[node]
     y, height = top + tops[row], heights[row]
     shape = f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="6" fill="{colour(b.partition)}"/>'
-    first, *rest = _lines(b)
+    first, *rest = b.lines
     texts = [_text(first, x, y + LINE_HEIGHT + 2, INK, "middle", bold=True)]
     texts += [_text(line, x, y + LINE_HEIGHT * (i + 2) + 2, INK, "middle") for i, line in enumerate(rest)]
     title = f"<title>{escape(visible(b.name))}</title>" if b.name else ""
