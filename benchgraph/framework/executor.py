@@ -13,7 +13,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType
+from benchgraph.core.errors import InvalidArguments, InvalidDataType, within
 from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape
 from benchgraph.framework.context import Counters, counted
 from benchgraph.framework.desc import MemoryDesc, describe
@@ -187,11 +187,8 @@ class Executor:
 
     def _built(self, shapes: dict[int, Shape], env: Mapping[int, NDArray], *, is_train: bool) -> Program:
         changed = {id: NewShape(s) for id, s in shapes.items() if s != self._inputs[id].shape}
-        try:
+        with within(", ".join(f"array '{env[id].name}' of shape {env[id].shape}" for id in changed)):
             graph = in_default_layout(with_shapes(self._graph, changed)) if changed else self._graph
-        except BenchgraphError as bad:
-            names = ", ".join(f"array '{env[id].name}' of shape {env[id].shape}" for id in changed)
-            raise bad.inside(names) from bad
         constant = frozenset() if is_train else frozenset(self.params)
 
         def lies(t: LogicalTensor) -> tuple[MemoryDesc, PropertyType]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
+from benchgraph.core.errors import InvalidArguments, Unimplemented, within
 from benchgraph.harness.knobs import Globals, knobs_of, words
 from benchgraph.harness.parsers import text
 
@@ -105,7 +105,5 @@ class Problem:
             raise self.unusable
         if self.file is not None:
             return self.driver.build(self.knobs, self.file)
-        try:
+        with within(text(self.knobs.case)):
             return self.driver.build(self.knobs)
-        except BenchgraphError as bad:
-            raise bad.inside(text(self.knobs.case)) from bad

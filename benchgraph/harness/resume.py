@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.errors import InvalidArguments, within
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
@@ -30,11 +30,11 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     if not file.exists():
         return (), None
     try:
-        found, made_by = parse(file.read_text(encoding="utf-8", errors="replace"))
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
-    except BenchgraphError as bad:
-        raise bad.inside(f"--resume={file}") from bad
+    with within(f"--resume={file}"):
+        found, made_by = parse(text)
     if other := _differences(found.machine, made_by, machine):
         fix = "run the cases anew into another file"
         raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)

@@ -17,7 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import call_of, check_op, spec, with_defaults
-from benchgraph.ops.spec import Attr, Call, OpSpec, Port
+from benchgraph.ops.spec import Attr, Call, OpSpec, Port, port_of
 
 TRIES = 12  # samples and changes of them that are tried before a row is given up
 SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65)  # lanes of every width and their neighbours, primes, ones
@@ -45,11 +45,6 @@ class Fit:
 
 
 ANYTHING = Fit()
-
-
-def port_of(ports: tuple[Port, ...], index: int) -> Port:
-    """The port of the index-th tensor; the last one repeats."""
-    return ports[min(index, len(ports) - 1)]
 
 
 def draw(rng: Random, row: OpSpec, fit: Fit, tally: Tally) -> Call | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError, ParseError, did_you_mean
+from benchgraph.core.errors import BenchgraphError, did_you_mean, within
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import ResultSet
@@ -56,8 +56,8 @@ def report(given: Sequence[str]) -> tuple[str, int]:
 
 def _run(file: str) -> ResultSet:
     try:
-        return parse(Path(file).read_text(encoding="utf-8", errors="replace"))[0]
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as bad:
         raise BenchgraphError(f"cannot read the file: {bad.strerror}", where=file, fix="name a JSON report") from bad
-    except ParseError as bad:
-        raise bad.inside(file) from bad
+    with within(file):
+        return parse(text)[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchgraph.candidates import candidates
 from benchgraph.core.config import override
-from benchgraph.core.errors import BenchgraphError, Unimplemented
+from benchgraph.core.errors import BenchgraphError, Unimplemented, within
 from benchgraph.core.options import Forced
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
@@ -117,10 +117,8 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
     if len(parts) != 1:
         raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")
     (partition,) = parts
-    try:
+    with within(problem.repro):
         space = candidates(partition)
-    except Unimplemented as bad:
-        raise bad.inside(problem.repro) from bad
     rng = random.Random(problem.globals.seed)
     tried = rng.sample(space.legal, request.choices) if 0 < request.choices < len(space.legal) else space.legal
     inputs = load_inputs(graph, uniform(graph, problem.globals.seed))
