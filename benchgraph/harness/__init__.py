@@ -2,6 +2,7 @@
 
     knobs      knob sets: a field is an option, a default, a product axis and a repro word
     argv       the option stream as a state machine -> problems
+    words      the same for commands beside a run: show, explain, tune, ...
     batch      batch files, and where files are found
     plugins    drivers/, reports/, inputs/: found and loaded by path
     problem    a driver with its knobs fixed: repro line, graph
@@ -21,7 +22,7 @@
     compare    two sides of saved results
     means      ratios of contenders over groups of cases
     repro      a repro line taken apart again
-    markup     Markdown for reports
+    cells      how numbers and texts are said; terminal.py: tables for terminals, markup.py: Markdown
     results    statuses, samples, summary, exit code
     machine    what the numbers were measured on
     bench      clock, library and probes, exchangeable in tests

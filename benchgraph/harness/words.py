@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from benchgraph.harness.argv import UsageError
@@ -33,7 +33,7 @@ def understood(command: str, option: str, value: str, parse: Callable[[str], T])
         raise UsageError(f"bad value '{value}'", where=f"{command}: {option}", fix=str(bad)) from bad
 
 
-def own_options(command: str, options: Collection[str], given: list[str], rest: list[str]) -> Iterator[tuple[str, str]]:
+def own_options(command: str, options: Collection[str], given: Sequence[str], rest: list[str]) -> Iterator[tuple[str, str]]:
     """(option, value) for each word that is one of these options, in order; all others go to rest.
 
     Raises UsageError for an option without a value.

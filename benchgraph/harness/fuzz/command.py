@@ -26,7 +26,7 @@ from benchgraph.harness.parsers import Parse, natural, positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
-from benchgraph.harness.words import understood, value_of
+from benchgraph.harness.words import own_options, understood
 from benchgraph.reference import domain
 
 DRIVER = "fuzz"
@@ -65,20 +65,18 @@ class Request:
 
 def read(given: Sequence[str]) -> Request:
     """Take the command's own options out of the words. Raises UsageError."""
-    own, rest, left = dict[str, Any](), list[str](), list(given)
-    while left:
-        word = left.pop(0)
-        option, has_value, _ = word.partition("=")
-        if option not in OPTIONS:
-            if not word.startswith("-"):
-                before = rest[-1] if rest else "fuzz"
-                raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {before}", fix="write options as --name=value")
-            rest.append(word)
-            if not has_value and left and not left[0].startswith("-"):
-                rest[-1] = f"{word}={left.pop(0)}"
-            continue
+    own, words, rest = dict[str, Any](), list[str](), list[str]()
+    for option, value in own_options("fuzz", OPTIONS, given, words):
         name, parser = OPTIONS[option]
-        own[name] = understood("fuzz", option, value_of("fuzz", word, left), parser)
+        own[name] = understood("fuzz", option, value, parser)
+    for word in words:
+        before = rest[-1] if rest else "fuzz"
+        if word.startswith("-"):
+            rest.append(word)
+        elif before.startswith("-") and "=" not in before:
+            rest[-1] = f"{before}={word}"
+        else:
+            raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {before}", fix="write options as --name=value")
     return Request(**own, rest=tuple(rest))
 
 
