@@ -10,7 +10,7 @@ Measured on two Cascade Lake cores of a busy machine, minima, one block of rows 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
@@ -31,17 +31,19 @@ class Grid:
 
 
 def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
-    """The cheapest grid of a product without batch entries that leaves no core idle for long, None when `usual` will do.
+    """The cheapest grid, of a product with one matrix of weights, that leaves no core idle for long; None when `usual` will do.
 
     usual: rows of a task, by the heuristic for whole rows; they stay unless they leave cores idle, or have them fetch more.
     """
-    m, n = p.call.outs[0].shape[-2:]
-    panels = ceil(n / nb)
+    *batch, m, n = p.call.outs[0].shape
+    entries, panels = prod(batch), ceil(n / nb)
     found = [
-        Grid(mb, split, _cost(p, mb, nb, target)) for mb in row_blocks(m) if (split := _split(ceil(m / mb), panels, target)) is not None
+        Grid(mb, split, _cost(p, mb, nb, target))
+        for mb in row_blocks(m)
+        if (split := _split(entries * ceil(m / mb), panels, target)) is not None
     ]
     least = min((g.cost for g in found), default=0.0)
-    if idle(ceil(m / usual), target.cores) <= IDLE and _cost(p, usual, nb, target) <= (1 + ALIKE) * least:
+    if idle(entries * ceil(m / usual), target.cores) <= IDLE and _cost(p, usual, nb, target) <= (1 + ALIKE) * least:
         return None
     return max((g for g in found if g.cost <= (1 + ALIKE) * least), key=lambda g: g.mb, default=None)
 
@@ -63,13 +65,13 @@ def _split(blocks: int, panels: int, target: Target) -> bool | None:
 
 def _cost(p: Product, mb: int, nb: int, target: Target) -> float:
     """What one core moves: the weights and rows that its L2 does not keep from one execution to the next, and results for post-ops."""
-    m, n = p.call.outs[0].shape[-2:]
+    *batch, m, n = p.call.outs[0].shape
     src, wei = p.call.ins
-    k, panels = p.reduced[-1], ceil(n / nb)
-    rounds = ceil(m / mb) / target.cores  # how many times a core goes through all panels
+    k, panels, entries = p.reduced[-1], ceil(n / nb), prod(batch)
+    rounds = entries * ceil(m / mb) / target.cores  # how many times a core goes through all panels
     block, weights = src.dtype.nbytes(mb * k), wei.dtype.nbytes(k * n) * min(rounds, 1.0)
     rows, half = block * max(rounds, 1.0), target.l2_bytes // 2
-    results = 2 * F32_BYTES * m * n / target.cores * level_cost(F32_BYTES * mb * nb, target)
+    results = 2 * F32_BYTES * entries * m * n / target.cores * level_cost(F32_BYTES * mb * nb, target)
     if weights + rows <= half:
         return results
     again = 1.0 if weights <= half else max(rounds, 1.0)  # weights that stay are there for its next rows

@@ -6,12 +6,13 @@ split too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.gir.ir import Graph, Op, Value
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, product
 
 F32_BYTES = 4
@@ -26,10 +27,15 @@ MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 #     one core       0.84 (1.04)  0.87 (0.91)               0.79 (0.84)  0.87 (0.82)
 #     two cores      1.08 (1.09)  1.00 (1.06)  0.84 (0.92)  0.93 (0.98)  0.92 (0.97)  0.97 (0.99)
 ROWS_FOR_A_PANEL = 24
-# Rows that each core must have for all weights of two products to go through it, when L2 does not keep them: with fewer, a nest for each
-# product, in which every core has its own part of the weights for all rows, fetches less and does as well at the least. The same cores and
-# graph, two nests over one, medians (minima) of 150: with 2 rows per core 0.65 (0.74), 4 1.01 (1.02), 8 0.86 (0.79), 16 1.02 (1.00),
-# 24 0.84 (0.91), 32 0.93 (0.93), 40 0.93 (0.93), 48 1.01 (1.03); in int8 8 0.98 (0.96), 16 0.97 (1.04), 32 1.00 (1.01), 48 1.02 (1.02).
+# Rows of a task that are enough for it to go through all weights of two products, when L2 does not keep them: with fewer, a nest for each
+# product, in which every core has its own part of the weights, fetches less. The same cores, two nests over one, medians (minima):
+#
+#     rows of a task                        2            8            16           24           32           48           64
+#     MLP_2 f32                        0.65 (0.74)  0.86 (0.79)  1.02 (1.00)  0.84 (0.91)  0.93 (0.93)  1.01 (1.03)
+#     MLP_2 int8                                    0.98 (0.96)  0.97 (1.04)               1.00 (1.01)  1.02 (1.02)
+#     MLP_2 f32, weights that change                0.70 (0.61)  0.84 (0.69)               0.83 (0.81)               0.92 (0.92)
+#     MLP_2 int8, weights that change                            0.84 (0.71)                                         2.01 (1.45)
+#     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
 
 
@@ -184,9 +190,15 @@ def columns_at_a_time(rows: int, n: int, heads: int, nb: int, target: Target, *,
     )
 
 
-def in_panels(wei: Value) -> bool:
-    """Whether it is packed, and once for all executions."""
-    return wei.is_constant and bool(wei.layout.blocks)
+def columns_at_once(g: Graph, products: Sequence[Op]) -> int:
+    """Columns that one row of a task holds in cache at a time: the operand and the result of its widest product."""
+    return max(g.value(op.ins[0]).shape[-1] + g.value(op.outs[0]).shape[-1] for op in products)
+
+
+def has_one_matrix(g: Graph, op: Op) -> bool:
+    """Whether all batch entries of a product have the same weights, of several columns."""
+    wei = g.value(op.ins[1])
+    return wei.shape[-1] > 1 and prod(wei.shape[:-2]) == 1
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:

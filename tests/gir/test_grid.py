@@ -23,10 +23,10 @@ from benchgraph.ops.spec import Call, Contraction
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
-def matmul(m: int, k: int, n: int, dtype: DType = DType.f32) -> Product:
+def matmul(m: int, k: int, n: int, dtype: DType = DType.f32, batch: tuple[int, ...] = ()) -> Product:
     how = spec("MatMul").lower
     assert isinstance(how, Contraction)
-    src, wei, dst = (TensorType(t, shape) for t, shape in ((dtype, (m, k)), (dtype, (k, n)), (DType.f32, (m, n))))
+    src, wei, dst = (TensorType(t, shape) for t, shape in ((dtype, (*batch, m, k)), (dtype, (k, n)), (DType.f32, (*batch, m, n))))
     return Product(Call("MatMul", with_defaults("MatMul", Attrs()), (src, wei), (dst,)), how)
 
 
@@ -48,6 +48,21 @@ def test_few_rows_by_many_columns_are_one_block_whose_columns_are_spread(k: int,
 def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
     """Nothing is fetched either way; whole rows then are written by one core."""
     assert chosen(m, k, n, usual=min(m // 2, 64)) is None
+
+
+def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:
+    """What a row of dst holds does not matter where nothing needs it whole."""
+    p = matmul(64, 4096, 14336, batch=(8,))
+    found = grid(p, column_block(p, TARGET), usual=7, target=TARGET)
+    assert found is not None
+    assert (found.mb, found.split_n) == (64, False)
+
+
+def test_one_batch_entry_of_few_rows_has_its_columns_spread() -> None:
+    p = matmul(16, 1024, 4096, batch=(1,))
+    found = grid(p, column_block(p, TARGET), usual=8, target=TARGET)
+    assert found is not None
+    assert (found.mb, found.split_n) == (16, True)
 
 
 def test_many_rows_keep_their_columns_together() -> None:

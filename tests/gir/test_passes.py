@@ -210,6 +210,17 @@ def test_few_rows_and_weights_beyond_l2_are_a_nest_for_each_product() -> None:
     assert three(rows, 64) == [3], "L2 keeps them"
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_rows_too_wide_for_l2_are_a_nest_for_each_product(is_constant: bool) -> None:
+    """7 of 512 rows of 18432 columns are half of L2, and each 7 would fetch all weights."""
+
+    def build(b: GraphBuilder) -> None:
+        weights = b.constant if is_constant else b.input
+        b.op("MatMul", b.op("MatMul", b.input((512, 4096)), weights((4096, 14336))), weights((14336, 4096)))
+
+    assert kernels(gir(build)) == [1, 1]
+
+
 def test_few_rows_stay_one_nest_where_columns_cannot_be_split() -> None:
     def build(b: GraphBuilder) -> None:
         linear(b, b.op("SoftMax", linear(b, b.input((16, 512)), 512, 512), axis=1), 512, 512)

@@ -25,9 +25,10 @@ from benchgraph.gir.schedule import (
     Rows,
     Step,
     columns_at_a_time,
+    columns_at_once,
     columns_per_call,
     columns_reason,
-    in_panels,
+    has_one_matrix,
     piece,
     rows_per_task,
 )
@@ -52,7 +53,7 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 and not sums else None
     in_pieces = online(g, node)
     step = None if in_pieces is None else _step(g, in_pieces, rows, target)
-    columns = _columns_at_once(g, kernels) if step is None else step.held
+    columns = columns_at_once(g, [stage.ops[0] for stage in kernels]) if step is None else step.held
     found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows and not sums)
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
@@ -89,7 +90,8 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     p = product(g, stage.ops[0])
-    found, gain = grid(p, own.nb, own.mb, target) if own.batch == 1 and not p.batch else None, "a core fetches least"
+    is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
+    found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:
         found, gain = grid_of_pieces(own.m, ceil(own.n / own.ns), target), "each piece of the weights is made least often"
     if found is not None:
@@ -122,11 +124,6 @@ def _split(stage: Stage, is_split: bool, why: str) -> Stage:
     p = stage.parameters
     assert p is not None
     return replace(stage, parameters=replace(p, split_n=True, why=(*p.why, Reason("split_n", why)))) if is_split else stage
-
-
-def _columns_at_once(g: Graph, kernels: list[Stage]) -> int:
-    """Columns that one row of a task holds in cache at a time: the operand and the result of its widest product."""
-    return max(g.value(k.ops[0].ins[0]).shape[-1] + g.value(k.ops[0].outs[0]).shape[-1] for k in kernels)
 
 
 def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, columns: int, target: Target) -> Fused:
@@ -167,7 +164,7 @@ def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, targe
     meanwhile."""
     wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).is_contraction}
     own = wei[stage.ops[0].ins[1]]
-    streamed = in_panels(own) and own.shape[-1] > nb
+    streamed = own.is_constant and bool(own.layout.blocks) and own.shape[-1] > nb
     return streamed and mb >= ROWS_FOR_A_PANEL and sum(v.type.nbytes for v in wei.values()) > target.l2_bytes
 
 
