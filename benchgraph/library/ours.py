@@ -54,7 +54,7 @@ class Benchgraph:
         stream = Stream(engine)
         made = CompiledPartition(partition, _ids(partition.inputs), _ids(partition.outputs), executable, engine)
         ins, outs = (
-            [Tensor(t, engine, array) for t, array in zip(ports, arrays, strict=True)]
+            [_tensor(t, engine, array) for t, array in zip(ports, arrays, strict=True)]
             for ports, arrays in ((partition.inputs, inputs), (partition.outputs, outputs))
         )
         return lambda: made.execute(stream, ins, outs)
@@ -62,6 +62,10 @@ class Benchgraph:
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """One native call, of which the verbose log therefore says nothing."""
         return chain([step.call if isinstance(step, verbose.Logged) else step for step in steps])
+
+
+def _tensor(t: LogicalTensor, engine: Engine, array: Array) -> Tensor:
+    return Tensor.make_scalar_tensor(t, array) if t.is_host_scalar else Tensor(t, engine, array)
 
 
 def _ids(ports: Sequence[LogicalTensor]) -> tuple[int, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchgraph.core.config import override
+from benchgraph.core.tensor import PropertyType
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.knobs import Globals, Mode
@@ -23,8 +25,8 @@ def two_ops() -> Graph:
     return b.graph()
 
 
-def run(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Result:
-    monkeypatch.setattr(Problem, "graph", lambda self: two_ops())
+def run(monkeypatch: pytest.MonkeyPatch, made: Callable[[], Graph] = two_ops, **settings: object) -> Result:
+    monkeypatch.setattr(Problem, "graph", lambda self: made())
     monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)  # a memory that is soon read
     driver = load_driver("graph")
     knobs = Globals(mode=settings.pop("mode", Mode.performance), policy=("one_op_each",), fix_times_per_prb=2, **settings)
@@ -57,6 +59,18 @@ def test_a_case_is_measured(monkeypatch: pytest.MonkeyPatch, settings: dict[str,
         assert work.bandwidth_share is not None
         assert work.peak_share is not None
     assert (min(result.bandwidth_samples) >= 1 << 22) == (settings.get("cold_cache") == "all+tlb:1M")
+
+
+def scaled_by_a_host_scalar() -> Graph:
+    b = GraphBuilder()
+    b.op("Multiply", b.input((4, 8)), b.input((), property_type=PropertyType.host_scalar))
+    return b.graph()
+
+
+def test_a_host_scalar_is_given_to_execute_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, scaled_by_a_host_scalar, threads=1)
+    assert (result.status, result.reason) == (Status.EXECUTED, "")
+    assert result.timings[0].called is not None
 
 
 def test_more_streams_than_threads_are_invalid_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
