@@ -151,6 +151,15 @@ def transpose() -> Func:
     return Func("transpose", (x, y), parallel(j, 20, loop(i, 6, put(y, j, i, value=at(x, i, j)))))
 
 
+def worked_on_across() -> Func:
+    """y[j, i] of much work for each x[i, j], along the rows of x: what is stored lies far apart."""
+    x, y = param("x", 6, 37), param("y", 37, 6)
+    value: Expr = unary(UnOp.exp, unary(UnOp.neg, at(x, i, j)))
+    for k in range(20):
+        value = binary(BinOp.add, binary(BinOp.mul, value, f32(0.5)), binary(BinOp.max, at(x, i, j), f32(k / 4)))
+    return Func("worked_on_across", (x, y), parallel(i, 6, loop(j, 37, put(y, j, i, value=value))))
+
+
 def two_stages() -> Func:
     """Two nests over the same rows, the first's result a temporary that only the second reads, in s32 and bf16."""
     x, y = param("x", 6, 33), param("y", 6, 33, dtype=DType.bf16)
@@ -295,7 +304,7 @@ def packed_matmul() -> Func:
 PROGRAMS: tuple[Callable[[], Func], ...] = (
     relu, matmul_relu, batch_reduce, attention, transpose, two_stages, dependent_stages, column_sums, row_extremes, ragged_chunks,
     shared_temporary, running_sum, split_and_join, dequantised, matmul_bf16, matmul_u8_s8,
-    packed_matmul,
+    packed_matmul, worked_on_across,
 )  # fmt: skip
 
 

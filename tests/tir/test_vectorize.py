@@ -9,12 +9,13 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub, unary
-from benchgraph.tir.ir import Alloc, BinOp, Const, Func, Scope, Select, Stmt, Tensor, UnOp
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, Func, Scope, Select, Stmt, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import exprs, tensors, walk, walk_expr
+from benchgraph.tir.widen import SCATTERED
 from tests.table import by_row
 from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -131,6 +132,17 @@ def test_close_elements_are_stored_in_vectors(stride: int, isa: str) -> None:
 
 def test_close_elements_of_a_narrow_type_are_not() -> None:
     assert is_scalar(loop(j, 32, put(H, mul(j, 2), value=cast(at(X, j), DType.bf16))))
+
+
+def test_elements_far_apart_are_scattered_when_they_take_work_enough() -> None:
+    def across(folds: int) -> Stmt:
+        value: Expr = unary(UnOp.exp, at(X, j))
+        for _ in range(folds):
+            value = binary(BinOp.mul, value, at(X, j))
+        return loop(j, 32, put(Y, mul(j, 64), value=value))
+
+    assert is_scalar(across(1))
+    assert "y[j_v*1024:+16*64] = " in text(across(SCATTERED))
 
 
 def test_invariant_load_is_broadcast() -> None:
