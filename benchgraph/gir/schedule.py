@@ -12,8 +12,11 @@ from math import ceil, prod
 
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, product
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
 F32_BYTES = 4
 # Rows of a task beyond which nothing is gained. Measured on a Zen 4 core: MLP_2 at batch 128 runs alike with 16 to 128 rows (a longer
@@ -199,6 +202,36 @@ def has_one_matrix(g: Graph, op: Op) -> bool:
     """Whether all batch entries of a product have the same weights, of several columns."""
     wei = g.value(op.ins[1])
     return wei.shape[-1] > 1 and prod(wei.shape[:-2]) == 1
+
+
+def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shape, target: Target) -> int:
+    """The rows of a task of all these nests as one, if they are so few that apart they fetch less; else 0.
+
+    Apart, a nest without folds gives each core a part of its weights, and one with them has rows enough if it holds no wider ones. Of
+    nests with folds only constants count: rows of attention, whose keys may be one matrix, stay whole.
+    """
+    ops = [op for nest in nests for op in nest]
+    has_folds = [any(isinstance(spec(op.kind).lower, Reduction) for op in nest) for nest in nests]
+    if not all(isinstance(spec(op.kind).lower, Contraction | Elementwise | Reduction) for op in ops):
+        return 0
+    products = [
+        [
+            op
+            for op in nest
+            if spec(op.kind).is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(has_folds))
+        ]
+        for nest in nests
+    ]
+    kernels = [op for each in products for op in each]
+    if sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= target.l2_bytes:
+        return 0
+
+    def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
+        return rows_per_task(prod(rows[:-1]), rows[-1], columns_at_once(g, some), target, works_on_rows=works_on_rows).mb
+
+    few = mb(kernels, works_on_rows=any(has_folds))
+    apart = [mb(own, works_on_rows=True) if folds else rows[-1] for own, folds in zip(products, has_folds, strict=True) if own]
+    return few if few < min(max(apart), ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS) else 0
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:

@@ -223,7 +223,24 @@ def test_rows_too_wide_for_l2_are_a_nest_for_each_product(is_constant: bool) -> 
 
 def test_few_rows_stay_one_nest_where_columns_cannot_be_split() -> None:
     def build(b: GraphBuilder) -> None:
-        linear(b, b.op("SoftMax", linear(b, b.input((16, 512)), 512, 512), axis=1), 512, 512)
+        x = b.input((16, 512))
+        for _ in range(2):
+            x = b.op("SoftMax", linear(b, x, 512, 512), axis=1)
+
+    assert kernels(gir(build)) == [2]
+
+
+@pytest.mark.parametrize(("k", "n", "count"), [(512, 8000, 2), (512, 2048, 1), (16, 8000, 1)])
+def test_rows_are_worked_on_apart_if_few_of_them_would_fetch_all_weights(k: int, n: int, count: int) -> None:
+    """15 rows of the first are half of L2, 51 of the second; L2 keeps the weights of the third."""
+    g = gir(lambda b: b.op("SoftMax", b.op("MatMul", b.input((512, k)), b.constant((k, n))), axis=1))
+    assert len(nests(g)) == count
+
+
+def test_rows_of_attention_stay_whole_though_its_keys_are_one_matrix() -> None:
+    def build(b: GraphBuilder) -> None:
+        p = b.op("SoftMax", b.op("MatMul", b.input((1, 8192, 64)), b.input((1, 64, 8192))), axis=2)
+        b.op("MatMul", p, b.input((1, 8192, 64)))
 
     assert kernels(gir(build)) == [2]
 

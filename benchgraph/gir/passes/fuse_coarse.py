@@ -8,7 +8,7 @@ results each batch entry of a later nest reads a part of its own, joins at the b
 packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them. A product that sums
 over the rows of a nest (the gradients of keys and values do) takes its part from every task, if entries alone keep the cores busy.
 
-Products stay apart where a task of few rows would fetch weights that L2 does not keep: those of a nest for each product fetch a part.
+Nests stay apart where a task of few rows would fetch all weights, which L2 does not keep: apart, tasks have more rows or fetch a part.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writ
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.product import Index, K, M, N, group_of, product, root_index
-from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, columns_at_once, has_one_matrix, idle, rows_per_task
+from benchgraph.gir.schedule import few_rows_for_all_weights, idle
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
@@ -131,8 +130,8 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
         return f"one has {_by(rows)} rows, the other {_by(other)}"
     if prod(rows) < target.cores:
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
-    if few := _few_rows_for_all_weights(g, (first, second), rows, target):
-        return f"L2 does not keep their weights, and each task would fetch all of them for {few} rows"
+    if few := few_rows_for_all_weights(g, (first.ops, second.ops), rows, target):
+        return f"L2 does not keep the weights, and each task would fetch all of them for {few} rows"
     if _made(g, [stage for stage in first.stages if stage.sums_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     by_row = shared - _made(g, [stage for stage in first.stages if stage.is_per_entry])
@@ -142,20 +141,6 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):
         return MORE
     return replace(first, stages=first.stages + second.stages)
-
-
-def _few_rows_for_all_weights(g: Graph, nodes: tuple[Fused, Fused], rows: Shape, target: Target) -> int:
-    """The rows of a task of both, if each had better be a nest whose tasks need a part of the weights; else 0."""
-    ops = [op for node in nodes for op in node.ops]
-    if not all(spec(op.kind).is_contraction or isinstance(spec(op.kind).lower, Elementwise) for op in ops):
-        return 0
-    products = [[op for op in node.ops if spec(op.kind).is_contraction and has_one_matrix(g, op)] for node in nodes]
-    weights = {op.ins[1] for each in products for op in each}
-    if not all(products) or sum(g.value(v).type.nbytes for v in weights) <= target.l2_bytes:
-        return 0
-    columns = columns_at_once(g, [op for each in products for op in each])
-    mb = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=False).mb
-    return mb if mb < min(rows[-1], ROWS_FOR_ALL_WEIGHTS) else 0
 
 
 def _made(g: Graph, stages: Iterable[Stage]) -> set[int]:

@@ -15,6 +15,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, with_borders
+from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
 
 
@@ -28,12 +29,12 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home, joint = len(groups), None
         for i in sorted(sources, reverse=True):
-            if _may_join(i, sources, needs) and isinstance(found := _joined(g, groups[i][0], domains[i], op), Domain):
+            if _may_join(i, sources, needs) and isinstance(found := _joined(g, groups[i], domains[i], op, target), Domain):
                 home, joint = i, found
                 break
         if joint is None:
             if sources and is_recorded():
-                note(op.outs[0], why="; ".join(_misfits(g, groups, domains, sources, needs, op)))
+                note(op.outs[0], why="; ".join(_misfits(g, groups, domains, sources, needs, op, target)))
             groups.append([])
             domains.append(None)
             needs.append(set())
@@ -54,8 +55,9 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
     return not any(home in needs[other] for other in sources)
 
 
-def _joined(g: Graph, first: Op, group: Domain | None, op: Op) -> Domain | str:
-    """The domain of a group, whose first op this is, with one more op; why the op cannot join it if it cannot."""
+def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Target) -> Domain | str:
+    """The domain of a group of ops with one more op; why the op cannot join it if it cannot."""
+    first = ops[0]
     if spec(op.kind).is_contraction:
         return "a product begins a nest of its own"
     if _is_constant(g, op) != _is_constant(g, first):
@@ -67,13 +69,21 @@ def _joined(g: Graph, first: Op, group: Domain | None, op: Op) -> Domain | str:
         return f"its elements do not run over the axes of the nest of {first.kind}"
     if spec(first.kind).is_contraction and not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
+    if (
+        spec(first.kind).is_contraction
+        and domain.reduced
+        and (few := few_rows_for_all_weights(g, (ops, [op]), domain.extents[:-1], target))
+    ):
+        return f"L2 does not keep the weights, and each task, of whole rows, would fetch all of them for {few}"
     return domain
 
 
-def _misfits(g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op) -> list[str]:
+def _misfits(
+    g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op, target: Target
+) -> list[str]:
     """For each group that the op reads of, why it cannot join it."""
     waits = "another of its inputs is made later"
-    reasons = (_joined(g, groups[i][0], domains[i], op) if _may_join(i, sources, needs) else waits for i in sorted(sources))
+    reasons = (_joined(g, groups[i], domains[i], op, target) if _may_join(i, sources, needs) else waits for i in sorted(sources))
     return list(dict.fromkeys(reason for reason in reasons if isinstance(reason, str)))
 
 
