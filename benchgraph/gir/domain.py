@@ -125,12 +125,15 @@ def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
 
 def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
     src = op.ins[0]
-    if src not in d.axes or not d.is_whole:
+    axes = d.axes.get(src)
+    if axes is None and d.reduced and g.value(src).shape == d.extents:
+        axes = _axes(d.extents)  # from outside, folded along with what this nest folds already
+    if axes is None or not d.is_whole:
         return False
-    folded = reduction_axes(op, len(d.axes[src]))
-    over = {d.axes[src][i] for i in folded if g.value(src).shape[i] != 1}
+    folded = reduction_axes(op, len(axes))
+    over = {axes[i] for i in folded if g.value(src).shape[i] != 1}
     if None in over or not over or (d.reduced and over != d.reduced):
         return False
     d.reduced = frozenset(a for a in over if a is not None)
-    d.axes[op.outs[0]] = _after_reduction(op, d.axes[src], folded)
+    d.axes[op.outs[0]] = _after_reduction(op, axes, folded)
     return True

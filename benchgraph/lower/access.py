@@ -76,8 +76,12 @@ class Storage:
 
     def scratch(self, like: Value, dtype: DType) -> Tensor:
         """A fresh temporary of the value's logical shape."""
+        return self.extra(dtype, like.shape)
+
+    def extra(self, dtype: DType, shape: Shape) -> Tensor:
+        """A fresh temporary that stands for no value."""
         number = -1 - next(self._numbers)
-        self.temporaries[number] = tensor(f"s{-number}", dtype, like.shape)
+        self.temporaries[number] = tensor(f"s{-number}", dtype, shape)
         return self.temporaries[number]
 
     def var(self, stem: str) -> Var:

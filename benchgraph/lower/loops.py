@@ -4,6 +4,8 @@ Kept axes are the parallel tasks. Without reductions the loops follow the memory
 in every tensor are one long axis, cut into chunks:
 
     parallel for outer axes: parallel for c in ceil(n / CHUNK): for i in min(CHUNK, n - c * CHUNK): dst[..] = f(src[..])
+
+Folds that keep the last axis alone have no parallel tasks there: columns.py.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.columns import folds_columns, lower_columns
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.runs import is_even, run
@@ -51,6 +54,8 @@ class _LoopNest:
             return self._by_blocks(block)
         if is_even(self.domain, self.node.ops):
             return self._flat(*run(self.g, self.domain, self.node))
+        if self.kind is LoopKind.parallel and not block and folds_columns(self.domain):
+            return lower_columns(self.storage, self.node, self.domain)
         local = self.domain.reduced | {len(extents) - 1}
         return self._nest(tuple(a for a in range(len(extents)) if a not in local), {})
 

@@ -127,12 +127,16 @@ class Region:
         axes = self.domain.axes[op.outs[0]]
         at = self._at(axes)
         g = self.storage.g
-        operands = tuple(self.storage.load(v, aligned(g.value(v).shape, at)) for v in op.ins)
         phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
+        operands = tuple(self._operand(v, aligned(g.value(v).shape, at), phase) for v in op.ins)
         values = how.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
         shared, values = share(values[: len(op.outs)], lambda: self.storage.var("r").name)
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
         self.ready.update(dict.fromkeys(op.outs, phase))
+
+    def _operand(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr:
+        """What a pointwise op of this phase computes with."""
+        return self.storage.load(v, at)
 
     def _movement(self, op: Op, how: Movement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
@@ -163,7 +167,7 @@ class Region:
         start = self.starts[out] if goes_on else Const(how.init if how.acc.is_float else int(how.init), how.acc)
         self._phase(phase).per_row.append(Store(acc, index, start))
         value = cast(self.storage.load(src, self._at(src_axes)), how.acc)
-        self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
+        self._fold(phase, acc, index, how, value)
         self.ready[out] = phase + 1
         is_in_place = acc is self.storage.place(out, at)[0]
         if how.finish is None and is_in_place:
@@ -174,6 +178,9 @@ class Region:
         folded = Load(acc, index)
         done = folded if how.finish is None else how.finish(count, cast(folded, DType.f32))
         self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
+
+    def _fold(self, phase: int, acc: Tensor, index: tuple[Expr, ...], how: Reduction, value: Expr) -> None:
+        self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
 
     def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
         """Where the fold runs: the result itself when it is of this dtype and only this region's own, else a temporary that is."""

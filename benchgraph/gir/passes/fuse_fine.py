@@ -4,6 +4,8 @@
 %3 = Add(%2, %b)           ->       %2 = MatMul(%0, %1)
 %4 = ReLU(%3)                       %3 = Add(%2, %b)
                                     %4 = ReLU(%3) }
+
+A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, with_borders
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
+from benchgraph.ops.spec import Reduction
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
@@ -28,7 +31,7 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         assert isinstance(op, Op)
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home, joint = len(groups), None
-        for i in sorted(sources, reverse=True):
+        for i in sorted(sources, reverse=True) or _that_read_it(groups, op):
             if _may_join(i, sources, needs) and isinstance(found := _joined(g, groups[i], domains[i], op, target), Domain):
                 home, joint = i, found
                 break
@@ -53,6 +56,13 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
 def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
     """Everything else the op needs can run before `home`."""
     return not any(home in needs[other] for other in sources)
+
+
+def _that_read_it(groups: list[list[Op]], op: Op) -> list[int]:
+    """For a fold of what comes from outside: the groups without a product that read this too, so that it is read once."""
+    if not isinstance(spec(op.kind).lower, Reduction):
+        return []
+    return [i for i, ops in enumerate(groups) if not spec(ops[0].kind).is_contraction and any(op.ins[0] in other.ins for other in ops)]
 
 
 def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Target) -> Domain | str:

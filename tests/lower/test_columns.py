@@ -1,0 +1,153 @@
+"""Folds of all axes but the last: per channel, on vectors of channels, rows spread over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower import columns, lower
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.reference.fill import fill
+from benchgraph.tir.build import type_of
+from benchgraph.tir.ir import For, Func, LoopKind, Store
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import children, loads, walk
+from tests.gir.test_weights import nests, scheduled
+from tests.lower.test_meaning import TARGET
+
+Build = Callable[[GraphBuilder], object]
+EVEN, RAGGED = (4, 32, 32, 64), (3, 53, 41, 19)  # tasks of as many rows, whole vectors; neither
+
+
+def backward(shape: tuple[int, ...], dtype: DType = DType.f32) -> Build:
+    def build(b: GraphBuilder) -> None:
+        data, stats = (b.input(shape, dtype) for _ in range(2)), (b.input(shape[-1:]) for _ in range(3))
+        b.outs("BatchNormTrainingBackward", *data, *stats, dtypes=(dtype, DType.f32, DType.f32), epsilon=0.1, data_format="NXC")
+
+    return build
+
+
+def training(shape: tuple[int, ...], dtype: DType = DType.f32) -> Build:
+    def build(b: GraphBuilder) -> None:
+        ins = (b.input(shape, dtype), *(b.input(shape[-1:]) for _ in range(4)))
+        b.outs("BatchNormForwardTraining", *ins, dtypes=(dtype, *(DType.f32,) * 4), epsilon=0.1, momentum=0.5, data_format="NXC")
+
+    return build
+
+
+def op(kind: str, shape: tuple[int, ...], **attrs: object) -> Build:
+    return lambda b: b.op(kind, b.input(shape), **attrs)
+
+
+CASES: dict[str, Build] = {
+    "backward": backward(EVEN),
+    "backward, ragged": backward(RAGGED),
+    "backward, bf16": backward(RAGGED, DType.bf16),
+    "backward, one image": backward((1, 90, 1, 2000)),
+    "training": training(EVEN),
+    "training, ragged": training(RAGGED),
+    "training, bf16": training(RAGGED, DType.bf16),
+    "gradient of a bias": op("BiasAddBackward", RAGGED, data_format="NXC"),
+    "sum": op("ReduceSum", RAGGED, axes=[0, 1, 2], keep_dims=False),
+    "mean": op("ReduceMean", EVEN, axes=[0, 1, 2], keep_dims=True),
+    "maximum": op("ReduceMax", RAGGED, axes=[0, 1, 2], keep_dims=True),
+    "L2": op("ReduceL2", RAGGED, axes=[0, 1, 2], keep_dims=True),
+    "softmax of columns": op("SoftMax", (6519, 19), axis=0),
+    "two channels": op("ReduceSum", (60000, 2), axes=[0]),
+}
+
+
+def built(build: Build) -> tuple[Graph, Partition]:
+    b = GraphBuilder()
+    build(b)
+    (p,) = partitions(b.graph(), Policy.fused)
+    return b.graph(), p
+
+
+def main(build: Build, target: Target = TARGET) -> Func:
+    return compile_partition(built(build)[1], target).module.main
+
+
+def is_right(build: Build) -> bool:
+    graph, p = built(build)
+    tensors = fill(graph, seed=1)
+    want = evaluate(graph, tensors)
+    outs = [np.full(t.known_shape, 0, t.dtype.numpy) for t in p.outputs]
+    compile_partition(p).bind([tensors[t.id] for t in p.inputs], outs)()
+    return all(compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_fold_is_right(name: str) -> None:
+    assert is_right(CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_tasks_of_a_number_that_the_machine_does_not_change(name: str) -> None:
+    """So the order in which numbers are added up, and with it every bit, is one for all machines and numbers of threads."""
+    one, many = (print_tir(lower(scheduled(CASES[name], replace(TARGET, cores=cores))).module.main) for cores in (1, 16))
+    assert one == many
+    assert "parallel for" in one
+
+
+@pytest.mark.parametrize(("name", "passes"), [("backward", 2), ("training", 3), ("gradient of a bias", 1), ("sum", 1), ("L2", 1)])
+def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) -> None:
+    f = main(CASES[name])
+    spread = [s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert len(spread) == passes
+    large = {p.name for p in f.params if prod(p.shape) >= columns.WORTH}
+    outside = [s for s in children(f.body) if s not in spread]
+    assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
+
+
+@pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])
+def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
+    """What the second pass reads again of the first it computes again."""
+    assert main(build).shared_bytes <= 4 * 64 * (2 * columns.MOST_TASKS + 16)
+
+
+def test_what_costs_a_function_is_kept() -> None:
+    """A softmax of columns finds its exponentials once, in whole vectors and in the masked rest."""
+    text = print_tir(main(CASES["softmax of columns"]))
+    assert text.count("exp(") == 1 + bool(RAGGED[-1] % TARGET.lanes)
+
+
+def test_vectors_run_along_the_channels() -> None:
+    stores = [s for s in walk(main(backward(EVEN)).body) if isinstance(s, Store)]
+    assert stores
+    assert all(type_of(s.value)[1] == TARGET.lanes for s in stores)
+
+
+def test_sums_of_what_is_read_once_share_a_nest() -> None:
+    """One of dy, one of dy times x."""
+    folding = [n for n in nests(scheduled(backward(EVEN))) if any(o.kind == "ReduceSum" for o in n.ops)]
+    assert [sum(o.kind == "ReduceSum" for o in n.ops) for n in folding] == [2]
+
+
+def test_little_work_stays_on_one_thread() -> None:
+    assert "parallel for" not in print_tir(main(op("ReduceSum", (500, 64), axes=[0])))
+
+
+@pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
+def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spread = columns._Columns._spread
+
+    def broken(self: columns._Columns, body: list, parts: list) -> list:  # type: ignore[type-arg]
+        if fault == "a part that is not added":
+            return spread(self, body, parts)[:1]
+        return spread(self, body, [(added, added) for _, added in parts])
+
+    monkeypatch.setattr(columns._Columns, "_spread", broken)
+    assert not is_right(op("ReduceSum", (3, 53, 41, 20 + len(fault)), axes=[0, 1, 2]))  # a shape of its own, as compiled code is kept
