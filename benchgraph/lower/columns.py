@@ -124,10 +124,10 @@ class _Columns(Region):
         axes = self.domain.axes.get(v)
         return prod(self.storage.g.value(v).shape[:-1]) > 1 if axes is None else bool(self.domain.reduced.intersection(axes))
 
-    def _computed(self, v: int, read: set[int], made: dict[int, Expr]) -> Expr | None:
+    def _computed(self, v: int, read: set[int], made: dict[int, Expr | None]) -> Expr | None:
         """The element at this row and column from values at the border and per column, None where it is not made by few pointwise ops.
 
-        read: grows by the values per element among these. made: by what ops make on the way.
+        read: grows by the values per element among these. made: by what ops make on the way, None while it is not known.
         """
         if v in made:
             return made[v]
@@ -136,6 +136,7 @@ class _Columns(Region):
         how = spec(op.kind).lower
         if not isinstance(how, Elementwise) or len(op.outs) > 1 or len(made) >= MOST_STEPS:
             return None
+        made[v] = None
         operands: list[Expr] = []
         for src in op.ins:
             is_inside = src in self.maker and src not in self.border and self._is_per_element(src)

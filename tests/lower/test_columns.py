@@ -124,6 +124,19 @@ def test_what_costs_a_function_is_kept() -> None:
     assert text.count("exp(") == 1 + bool(RAGGED[-1] % TARGET.lanes)
 
 
+def test_a_long_chain_is_kept() -> None:
+    """Not computed again, nor walked through to the end for each of its readers."""
+
+    def build(b: GraphBuilder) -> None:
+        x = b.input((6000, 19))
+        for _ in range(40):
+            x = b.op("Add", x, x)
+        b.op("Subtract", x, b.op("ReduceSum", x, axes=[0], keep_dims=True))
+
+    assert main(build).shared_bytes >= 6000 * 19 * 4
+    assert is_right(build)
+
+
 def test_vectors_run_along_the_channels() -> None:
     stores = [s for s in walk(main(backward(EVEN)).body) if isinstance(s, Store)]
     assert stores
