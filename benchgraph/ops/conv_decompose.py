@@ -76,7 +76,7 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
     """dst, wei: those of the problem. bias: none or one."""
     if is_depthwise(p):
         return _depthwise(d, call, p, "_DepthwiseBackwardData", (dst, wei), bias)
-    if 0 in (*p.dst, *p.wei):
+    if 0 in (*p.src, *p.wei, *p.dst):
         return _finished(d, call, zeros(d, dst, p.src), bias)
     gradient, weights = _unformatted(d, call, as_dtype(d, dst, DType.f32)), _as_xio(d, call, as_dtype(d, wei, DType.f32))
     src = _by_strides(d, p, gradient, weights) if max(p.windows.strides) > 1 else _by_dilations(d, p, gradient, weights)
@@ -124,22 +124,31 @@ def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int
 
 
 def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
-    """Position i + p = s*q + r meets taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases."""
+    """Position i + p = s*q + r meets taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases.
+
+    Only the q of positions that src has are computed, and only phases that a tap meets: a kernel shorter than the stride leaves zeros.
+    """
     w, spatial = p.windows, len(p.kernel)
     if max(w.dilations) > 1:
         gaps = (*(dilation - 1 for dilation in w.dilations), 0, 0)
         weights = d.op("_Pad", weights, attrs=pad_attrs((0,) * len(gaps), (0,) * len(gaps), gaps))
-    taps = tuple(-(-reach // stride) for reach, stride in zip(w.reach, w.strides, strict=True))
-    around = (0, *(t - 1 for t in taps), 0)
-    phases = _exchanged(d, p, weights, w.strides)
-    padded = d.op("_Pad", gradient, attrs=pad_attrs(around, around)) if any(around) else gradient
-    found = _convolution(d, padded, phases, (1,) * spatial, (1,) * spatial, p.groups)
-    steps = d.type(found).shape[1:-1]
-    split = reshaped(d, found, (p.dst[0], *steps, p.groups, *w.strides, p.group_in))
+    met = tuple(min(reach, stride) for reach, stride in zip(w.reach, w.strides, strict=True))
+    phases = _exchanged(d, p, weights, met)
+    taps = d.type(phases).shape[:spatial]
+    first = tuple(begin // s for begin, s in zip(w.pads_begin, w.strides, strict=True))
+    past = tuple(-(-(begin + i) // s) for begin, i, s in zip(w.pads_begin, p.src[1:-1], w.strides, strict=True))
+    steps = tuple(end - q for q, end in zip(first, past, strict=True))
+    low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
+    seen = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
+    found = _convolution(d, seen, phases, (1,) * spatial, (1,) * spatial, p.groups)
+    split = reshaped(d, found, (p.dst[0], *steps, p.groups, *met, p.group_in))
+    unmet = (*(0,) * (spatial + 2), *(s - m for s, m in zip(w.strides, met, strict=True)), 0)
+    if any(unmet):
+        split = d.op("_Pad", split, attrs=pad_attrs((0,) * len(unmet), unmet))
     interleaved = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
     woven = _transposed(d, split, (0, *interleaved, 1 + spatial, 2 + 2 * spatial))
-    whole = reshaped(d, woven, (p.dst[0], *(q * s for q, s in zip(steps, w.strides, strict=True)), p.src[-1]))
-    return _boxed(d, whole, (0, *(-begin for begin in w.pads_begin), 0), p.src)
+    whole = reshaped(d, woven, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
+    return _boxed(d, whole, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, w.pads_begin, strict=True)), 0), p.src)
 
 
 def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
