@@ -32,6 +32,7 @@ from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.runs import innermost
 from benchgraph.lower.sums import Sum
 from benchgraph.ops import spec
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
@@ -222,8 +223,10 @@ class GemmNest:
         columns = self.by_columns(n, stage.nb, tile) if walk is None else walk(tile)
         if not at_rows:
             return columns
-        whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)))
-        whole.first_in_row(self._written(whole.coords[-2]))
+        inner = innermost(self.g, domain, at_rows, self.node.outs)
+        whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)), inner=inner)
+        if inner == len(domain.extents) - 1:
+            whole.first_in_row(self._written(whole.coords[-2]))
         return seq(columns, whole.emit(at_rows))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:

@@ -48,8 +48,13 @@ class Region:
     starts: for reductions that go on where other regions left them, what the accumulator of a row starts from.
     """
 
-    def __init__(self, storage: Storage, domain: Domain, spans: tuple[Span, ...], coords: tuple[Coord, ...] | None = None) -> None:
-        """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points."""
+    def __init__(
+        self, storage: Storage, domain: Domain, spans: tuple[Span, ...], coords: tuple[Coord, ...] | None = None, inner: int | None = None
+    ) -> None:
+        """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points.
+
+        inner: the axis of the innermost loop, the last one if not given; another one for ops that `is_even` (runs.py) describes alone.
+        """
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
         self.spans = spans
@@ -57,7 +62,7 @@ class Region:
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
         last = len(spans) - 1
-        self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last] * (last >= 0)
+        self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last if inner is None else inner] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
         self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
         self.phases: list[_Phase] = []
