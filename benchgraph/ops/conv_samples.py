@@ -79,6 +79,8 @@ CASES = (
     _Case("auto_pad SAME_UPPER", 1, 3, 4, (6, 7), (3, 2), strides=(1, 1), auto_pad="SAME_UPPER"),
     _Case("auto_pad SAME_LOWER, pads are ignored", 1, 2, 4, (5, 6), (2, 4), begin=(7, 7), end=(7, 7), auto_pad="SAME_LOWER"),
     _Case("auto_pad VALID, pads are ignored", 1, 2, 4, (5, 6), (2, 3), strides=(2, 1), begin=(1, 1), end=(1, 1), auto_pad="VALID"),
+    _Case("padding beyond kernel and stride", 1, 3, 4, (6, 7), (3, 2), strides=(2, 3), begin=(5, 7), end=(9, 4)),
+    _Case("stride beyond the kernel, padding beyond both", 1, 4, 6, (7, 6), (2, 1), strides=(3, 2), begin=(4, 3), end=(2, 5), groups=2),
     _Case("windows that leave out the end of the source", 1, 2, 3, (8, 9), (3, 3), strides=(3, 4)),
     _Case("more columns than a panel, K over a block", 1, 70, 100, (4, 5), (2, 2)),
     _Case("sizes 1", 1, 1, 1, (1, 1), (1, 1)),

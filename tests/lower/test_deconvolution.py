@@ -1,0 +1,84 @@
+"""Deconvolutions as products: no more of them than the result has, and stores that L1 can take."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from benchgraph.core.tensor import Shape
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import passes
+from benchgraph.tir.affine import linear
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import Brgemm, For, Func, Scope, Seq, Stmt, Store
+from benchgraph.tir.visit import walk
+from tests.lower.test_meaning import TARGET, lowered
+
+SPATIAL, OUT = (9, 7), 20  # of src, and the result's channels
+
+
+def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape) -> Graph:
+    b = GraphBuilder()
+    src, wei = b.input((1, *SPATIAL, 16)), b.input((*kernel, OUT, 16))
+    b.op(
+        "ConvTranspose",
+        src,
+        wei,
+        strides=strides,
+        pads_begin=begin,
+        pads_end=end,
+        dilations=(1, 1),
+        data_format="NXC",
+        weights_format="XOI",
+    )
+    return b.graph()
+
+
+def before_flattening(graph: Graph) -> Func:
+    (p,) = partitions(graph, Policy.fused)
+    return passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:1]).main
+
+
+def multiplications(s: Stmt, times: int = 1) -> int:
+    """Of all microkernel calls, each as often as the loops around it run."""
+    if isinstance(s, Brgemm):
+        return times * s.m * s.n * s.k * prod(s.batch)
+    if isinstance(s, For):
+        inside = multiplications(s.body, times)
+        return inside * int(constant(s.extent) or 0) if inside else 0
+    return sum(multiplications(c, times) for c in s.stmts) if isinstance(s, Seq) else 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "begin", "end", "windows", "columns"),
+    [
+        ((2, 2), (2, 2), (0, 0), (0, 0), (9, 7), 4 * OUT),
+        ((2, 2), (2, 2), (0, 0), (10, 8), (4, 3), 4 * OUT),
+        ((2, 2), (2, 2), (5, 0), (3, 9), (6, 3), 4 * OUT),
+        ((1, 1), (2, 3), (0, 0), (0, 0), (9, 7), OUT),
+        ((1, 2), (2, 2), (0, 0), (0, 0), (9, 7), 2 * OUT),
+    ],
+    ids=["all", "cut behind", "cut on both sides", "one phase", "two phases"],
+)
+def test_windows_and_phases_that_the_result_has_not_are_not_multiplied(
+    kernel: Shape, strides: Shape, begin: Shape, end: Shape, windows: Shape, columns: int
+) -> None:
+    main = before_flattening(deconvolution(kernel, strides, begin, end))
+    assert multiplications(main.body) == prod(windows) * columns * 16
+
+
+@pytest.mark.parametrize(("size", "is_by_row"), [(16, False), (15, True)], ids=["few sets of L1", "all sets of L1"])
+def test_channels_written_first_go_channel_by_channel_where_l1_would_lose_the_lines(size: int, is_by_row: bool) -> None:
+    b = GraphBuilder()
+    src, wei = b.input((1, 16, size, size)), b.input((48, 16, 1, 1))
+    none = (0, 0)
+    b.op("Convolution", src, wei, strides=(1, 1), pads_begin=none, pads_end=none, dilations=(1, 1), data_format="NCX", weights_format="OIX")
+    (p,) = partitions(b.graph(), Policy.fused)
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
+    (loop,) = (s for s in walk(main.body) if isinstance(s, For) and isinstance(s.body, Store) and s.body.tensor.scope is Scope.param)
+    assert isinstance(loop.body, Store)
+    assert linear(loop.body.index[0]).terms[loop.var] == (size * size if is_by_row else 1)
