@@ -15,7 +15,7 @@ from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.gir.build import Builder, from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, column_blocked
+from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, TIMES_L2, column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
@@ -204,10 +204,10 @@ def test_few_rows_and_weights_beyond_l2_are_a_nest_for_each_product() -> None:
     def three(rows: int, n: int) -> list[int]:
         return kernels(gir(lambda b: linear(b, linear(b, linear(b, b.input((rows, n)), n, n), n, n), n, 1)))
 
-    assert TARGET.l2_bytes < 2 * 4 * 512**2
-    assert three(rows := 2 * ROWS_FOR_ALL_WEIGHTS - 2, 512) == [1, 2]  # one column is one core's whole weight
-    assert three(rows + 2, 512) == [3], "rows enough for all weights"
-    assert three(rows, 64) == [3], "L2 keeps them"
+    assert TIMES_L2 * TARGET.l2_bytes < 2 * 4 * 576**2
+    assert three(rows := 2 * ROWS_FOR_ALL_WEIGHTS - 2, 576) == [1, 2]  # one column is one core's whole weight
+    assert three(rows + 2, 576) == [3], "rows enough for all weights"
+    assert three(rows, 512) == [3], "L2 keeps half of them"
 
 
 @pytest.mark.parametrize("is_constant", [True, False])
