@@ -7,10 +7,11 @@ from typing import Any
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.knobs import knob
+from benchgraph.harness.parsers import dtype_name
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, ELTWISE_ALIASES, ELTWISE_NAMES
 from ._layout import check_tag
-from ._options import dtype, integer, real
+from ._options import integer, real
 
 ARGS = ("src", "src0", "src1", "wei", "dst")
 MASKS = {"common": 0, "per_dim_0": 1, "per_dim_1": 2, "per_dim_01": 3, "per_dim_2": 4, "per_dim_3": 8}  # bit i: dim i counts
@@ -107,11 +108,11 @@ def _post_op(text: str) -> PostOp:
         raise ValueError(f"'{text}': " + (did_you_mean(name, known) or "no such post-op; there are sum, prelu, relu, add, ..."))
     kind = "eltwise" if name in ELTWISE_NAMES else "binary" if name in BINARY_NAMES else name
     readers = {
-        "sum": (real, integer, dtype),
+        "sum": (real, integer, dtype_name),
         "eltwise": (real, real, real),
-        "binary": (dtype, _policy, check_tag),
+        "binary": (dtype_name, _policy, check_tag),
         "prelu": (_policy,),
-        "dw": (str, dtype),
+        "dw": (str, dtype_name),
     }[kind]
     if len(args) > len(readers):
         raise ValueError(f"'{text}': {len(args)} arguments; {name} takes up to {len(readers)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import Parse, natural, one_of
+from benchgraph.harness.parsers import Parse, dtype_name, natural
 
 from ._layout import check_tag
 from ._shapes import parse_shapes
@@ -55,13 +55,6 @@ def integer(word: str) -> int:
         raise ValueError("give an integer") from None
 
 
-def dtype(word: str) -> str:
-    """A dtype's name."""
-    from benchgraph.core.dtypes import DType  # numpy, so only when one is named
-
-    return one_of(*(d.value for d in DType if d is not DType.undef))(word)
-
-
 def folded(*choices: str, aliases: dict[str, str] | None = None) -> Parse:
     """One of the choices, written in any case. aliases: other names, in lower case -> choice."""
     by_name = {c.casefold(): c for c in choices} | (aliases or {})
@@ -89,12 +82,12 @@ def dtypes(names: str) -> Any:
     """names: of the tensors, as in SRC:WEI:DST."""
     count = names.count(":") + 1
     return knob(
-        Colons(("f32",)), colons(dtype, count), f"DT|{names}[,...]", "data types: one for all tensors, or one each (f32)", product=True
+        Colons(("f32",)), colons(dtype_name, count), f"DT|{names}[,...]", "data types: one for all tensors, or one each (f32)", product=True
     )
 
 
 def one_dtype(default: str, help: str) -> Any:
-    return knob(default, dtype, "DT[,...]", help, product=True)
+    return knob(default, dtype_name, "DT[,...]", help, product=True)
 
 
 def direction(*choices: str) -> Any:
@@ -121,7 +114,11 @@ def algorithm(default: str, names: tuple[str, ...], aliases: dict[str, str]) -> 
 def bias_dtype(default: str) -> Any:
     """default: what undef means."""
     return knob(
-        "undef", lambda word: word if word == "undef" else dtype(word), "DT[,...]", f"data type of the bias; undef: {default}", product=True
+        "undef",
+        lambda word: word if word == "undef" else dtype_name(word),
+        "DT[,...]",
+        f"data type of the bias; undef: {default}",
+        product=True,
     )
 
 

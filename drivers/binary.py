@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from benchgraph.core.errors import InvalidShape
 from benchgraph.harness.knobs import knob
+from benchgraph.harness.parsers import dtype_name
 from benchgraph.harness.problem import CannotExpress, Driver
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, binary
 from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
 from ._layout import check_tag
-from ._options import Colons, algorithm, colons, descriptor, dst_dtype, dtype, dtypes, minibatch, tag
+from ._options import Colons, algorithm, colons, descriptor, dst_dtype, dtypes, minibatch, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Knobs:
 
     dt: Colons = dtypes("SRC0:SRC1:DST")
     sdt: Colons | None = knob(
-        None, colons(dtype, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of what --dt says", product=True
+        None, colons(dtype_name, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of what --dt says", product=True
     )
     ddt: str = dst_dtype()
     stag: Colons = knob(Colons(("any",)), colons(check_tag, 2), "TAG|SRC0:SRC1[,...]", "layouts of the sources (any)", product=True)

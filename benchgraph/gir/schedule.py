@@ -40,7 +40,7 @@ ROWS_FOR_A_PANEL = 24
 #     MLP_2 int8, weights that change                            0.84 (0.71)                                         2.01 (1.45)
 #     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
-TIMES_L2 = 2  # of weights, up to which it keeps enough of them: MLP_2 int8, 1.5 times for two products, gains nothing apart, above
+TIMES_L2 = 2  # so many times what L2 holds is kept well enough: MLP_2 int8, two products of which have 1.5 times, gains nothing above
 
 
 def panel(n: int, target: Target) -> int:
@@ -208,21 +208,18 @@ def has_one_matrix(g: Graph, op: Op) -> bool:
 def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shape, target: Target) -> int:
     """The rows of a task of all these nests as one, if they are so few that apart they fetch less; else 0.
 
-    Apart, a nest without folds gives each core a part of its weights, and one with them has rows enough if it holds no wider ones. Of
-    nests with folds only constants count: rows of attention, whose keys may be one matrix, stay whole.
+    Apart, a nest without folds gives each core a part of its weights, and one with them has rows enough if it holds no wider ones. With
+    folds, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose keys may be one matrix,
+    stay whole.
     """
-    ops = [op for nest in nests for op in nest]
-    has_folds = [any(isinstance(spec(op.kind).lower, Reduction) for op in nest) for nest in nests]
-    if not all(isinstance(spec(op.kind).lower, Contraction | Elementwise | Reduction) for op in ops):
+    if not all(isinstance(spec(op.kind).lower, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0
-    products = [
-        [
-            op
-            for op in nest
-            if spec(op.kind).is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(has_folds))
-        ]
-        for nest in nests
-    ]
+    has_folds = [any(isinstance(spec(op.kind).lower, Reduction) for op in nest) for nest in nests]
+
+    def counts(op: Op) -> bool:
+        return spec(op.kind).is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(has_folds))
+
+    products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]
     if sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= TIMES_L2 * target.l2_bytes:
         return 0

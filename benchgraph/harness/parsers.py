@@ -207,11 +207,18 @@ def attr_texts(word: str) -> AttrTexts:
     return AttrTexts(tuple(sorted(found.items())))
 
 
+def dtype_name(word: str) -> str:
+    """A dtype's name."""
+    from benchgraph.core.dtypes import DType  # numpy, so only when one is named
+
+    return one_of(*(d.value for d in DType if d is not DType.undef))(word)
+
+
 def dtype(word: str) -> object:
     """A DType, by name."""
     from benchgraph.core.dtypes import DType
 
-    return DType(one_of(*(d.value for d in DType if d is not DType.undef))(word))
+    return DType(dtype_name(word))
 
 
 def dtypes(word: str) -> object:

@@ -12,11 +12,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
+from benchgraph.ops.formulas import div, where, within
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Array, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
-from benchgraph.tir.build import binary, f32, select
+from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr
 
 KIND = "_BoundedReciprocal"
@@ -42,11 +43,9 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
-    """min and max give their second operand when that is no number."""
     (src,) = ins
-    exact = binary(BinOp.div, f32(1), src)
-    held = binary(BinOp.max, f32(-MOST), binary(BinOp.min, f32(MOST), exact))
-    return select(binary(BinOp.eq, src, f32(0)), exact, held)
+    exact = div(f32(1), src)
+    return where(src, BinOp.eq, 0, exact, within(exact, -MOST, MOST))
 
 
 def _is_undone(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

@@ -21,7 +21,7 @@ from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import For, Func, LoopKind, Store
+from benchgraph.tir.ir import For, Func, LoopKind, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
 from tests.gir.test_weights import nests, scheduled
@@ -157,7 +157,7 @@ def test_little_work_stays_on_one_thread() -> None:
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spread = columns._Columns._spread
 
-    def broken(self: columns._Columns, body: list, parts: list) -> list:  # type: ignore[type-arg]
+    def broken(self: columns._Columns, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> list[Stmt]:
         if fault == "a part that is not added":
             return spread(self, body, parts)[:1]
         return spread(self, body, [(added, added) for _, added in parts])

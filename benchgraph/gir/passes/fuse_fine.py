@@ -77,13 +77,11 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
     domain = None if group is None else extended(g, group, op)
     if domain is None:
         return f"its elements do not run over the axes of the nest of {first.kind}"
-    if spec(first.kind).is_contraction and not domain.reduced <= {len(domain.extents) - 1}:
+    if not domain.reduced or not spec(first.kind).is_contraction:
+        return domain
+    if not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
-    if (
-        spec(first.kind).is_contraction
-        and domain.reduced
-        and (few := few_rows_for_all_weights(g, (ops, [op]), domain.extents[:-1], target))
-    ):
+    if few := few_rows_for_all_weights(g, (ops, [op]), domain.extents[:-1], target):
         return f"L2 does not keep the weights, and each task, of whole rows, would fetch all of them for {few}"
     return domain
 
