@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from benchgraph.core.target import Isa
+    from benchgraph.tir.ir import Func
 
 # Tests see the compiler of this moment, mistakes that they put into it included, and so do the processes that they start. What is about the
 # disk cache takes a directory of its own.
@@ -90,3 +91,20 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == want, f"differs from {path}; if this is meant, run with --update-golden and review the diff"
 
     return check
+
+
+@pytest.fixture
+def inits(monkeypatch: pytest.MonkeyPatch) -> list[Func]:
+    """The init functions that ran, one for each computation of constants."""
+    from benchgraph.runtime.executable import Temporaries
+
+    ran: list[Func] = []
+    real = Temporaries.arguments
+
+    def counted(self: Temporaries, buffers: Any, func: Func) -> Any:  # of an init: by who holds its constants' lock
+        if func.name == "init":
+            ran.append(func)
+        return real(self, buffers, func)
+
+    monkeypatch.setattr(Temporaries, "arguments", counted)
+    return ran

@@ -49,6 +49,7 @@ class CompiledPartition:
     engine: Engine
     from_cache: bool = False
     _per_thread: _PerThread = field(default_factory=lambda: _PerThread(), repr=False)
+    _latest: dict[Executable, object] = field(default_factory=dict, repr=False)  # constants: they outlive the thread that bound them
 
     @cached_property
     def _tensors(self) -> dict[int, LogicalTensor]:
@@ -112,6 +113,7 @@ class CompiledPartition:
         generation = {t.logical.id: t.held.generation for t in inputs}
         generations = tuple(generation[port.id] for port in self.description.inputs)
         bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=generations)
+        self._latest[executable] = bound.held
         bounds[tuple(t.held for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
         return call
 

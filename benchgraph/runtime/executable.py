@@ -66,8 +66,8 @@ class Executable:
     """A compiled partition (library.protocol.Compiled).
 
     Constants are computed once per set of constant input addresses and generations, and shared by all Bounds over them. Those in the
-    cache of constant tensors are shared with other executables too. The others live as long as one of the Bounds does: it keeps the arrays
-    alive, so no other array can come to the same address meanwhile.
+    cache of constant tensors are shared with other executables too. The others live as long as one of the Bounds does, or what it has
+    `held`: it keeps the arrays alive, so no other array can come to the same address meanwhile.
 
     inplace: (input, output) positions that may be bound to one piece of memory. scratchpad_bytes: what a user's memory for the temporaries
     of one execution must have, wherever it starts; 0 when there are none. layouts: of the outputs; a buffer of a blocked one has its
@@ -240,6 +240,11 @@ class Bound:
     def constants(self) -> Sequence[Array]:
         """What the code reads besides its inputs."""
         return self._constants.buffers
+
+    @property
+    def held(self) -> object:
+        """While somebody holds it, other Bounds over the same constant inputs find what was computed from them."""
+        return self._constants, tuple(self._inputs[i] for i in self._executable.signature.init_inputs)
 
     @property
     def step(self) -> tuple[int, int]:

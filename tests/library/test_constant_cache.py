@@ -35,7 +35,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import UNKNOWN_DIM, PropertyType
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.runtime.constants import ConstantCache, Constants, constant_tensors
-from benchgraph.runtime.executable import Executable
+from benchgraph.tir.ir import Func
 
 N = 512  # a packed weight is 1 MB
 WEI = LogicalTensor(1, DType.f32, (N, N), property_type=PropertyType.constant)
@@ -80,27 +80,10 @@ def counts(cache: ConstantCache, before: tuple[int, int]) -> tuple[int, int]:
     return cache.hits - before[0], cache.misses - before[1]
 
 
-@pytest.fixture
-def inits(monkeypatch: pytest.MonkeyPatch) -> list[Executable]:
-    """The executables whose init has run."""
-    ran: list[Executable] = []
-    real = Executable.initialise
-
-    def counted(self: Executable, constants: Constants, *args: object) -> None:
-        with constants.lock:
-            is_first = not constants.ready
-        real(self, constants, *args)
-        if is_first:
-            ran.append(self)
-
-    monkeypatch.setattr(Executable, "initialise", counted)
-    return ran
-
-
 # ---- sharing ---------------------------------------------------------------------------------------------------------
 
 
-def test_batches_of_other_sizes_share_packed_weights(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_batches_of_other_sizes_share_packed_weights(cache: ConstantCache, inits: list[Func]) -> None:
     w, before = weight(), (cache.hits, cache.misses)
     for m in (5, 40):
         assert execute(compiled(m), w)
@@ -109,7 +92,7 @@ def test_batches_of_other_sizes_share_packed_weights(cache: ConstantCache, inits
     assert (len(cache), cache.nbytes) == (1, N * N * 4)
 
 
-def test_they_outlive_the_compiled_partition(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_they_outlive_the_compiled_partition(cache: ConstantCache, inits: list[Func]) -> None:
     w = weight()
     for _ in range(2):
         assert execute(compiled(6), w)
@@ -117,7 +100,7 @@ def test_they_outlive_the_compiled_partition(cache: ConstantCache, inits: list[E
     assert len(inits) == 1
 
 
-def test_a_new_weight_buffer_is_packed_again(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_a_new_weight_buffer_is_packed_again(cache: ConstantCache, inits: list[Func]) -> None:
     c, weights = compiled(7), [weight(1), weight(2)]
     assert all(execute(c, w) for w in (*weights, *weights))
     assert len(inits) == 2
@@ -149,7 +132,7 @@ def test_allocators_do_not_share(cache: ConstantCache) -> None:
     assert len(cache) == 2
 
 
-def test_eight_threads_of_two_partitions_pack_once(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_eight_threads_of_two_partitions_pack_once(cache: ConstantCache, inits: list[Func]) -> None:
     w, both, together = weight(3), (compiled(8), compiled(9)), threading.Barrier(8)
 
     def run(k: int) -> bool:
@@ -165,7 +148,7 @@ def test_eight_threads_of_two_partitions_pack_once(cache: ConstantCache, inits: 
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_off_means_each_keeps_its_own(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_off_means_each_keeps_its_own(cache: ConstantCache, inits: list[Func]) -> None:
     set_constant_tensor_cache_capacity("cpu", 0)
     before, w = (cache.hits, cache.misses), weight()
     assert execute(compiled(5), w)
@@ -174,7 +157,7 @@ def test_off_means_each_keeps_its_own(cache: ConstantCache, inits: list[Executab
     assert (len(cache), counts(cache, before)) == (0, (0, 0))
 
 
-def test_a_full_cache_takes_nothing_in_and_drops_nothing(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_a_full_cache_takes_nothing_in_and_drops_nothing(cache: ConstantCache, inits: list[Func]) -> None:
     set_constant_tensor_cache_capacity("cpu", 1)
     kept, refused = weight(1), weight(2)
     assert all(execute(compiled(m), w) for w in (kept, refused) for m in (5, 40))
@@ -182,7 +165,7 @@ def test_a_full_cache_takes_nothing_in_and_drops_nothing(cache: ConstantCache, i
     assert (len(cache), cache.nbytes) == (1, 1 << 20)
 
 
-def test_setting_the_capacity_empties_the_cache(cache: ConstantCache, inits: list[Executable]) -> None:
+def test_setting_the_capacity_empties_the_cache(cache: ConstantCache, inits: list[Func]) -> None:
     w = weight()
     assert execute(compiled(5), w)
     set_constant_tensor_cache_capacity("cpu", 64)
@@ -219,6 +202,7 @@ def test_other_weights_at_the_same_address_are_packed_again(cache: ConstantCache
         assert execute(c, tensor.array)
         del tensor
         c._per_thread.bounds.clear()
+        c._latest.clear()
         gc.collect()
     assert seen[0] == seen[1]
 
@@ -262,6 +246,19 @@ def test_the_environment_says_how_large_the_caches_are() -> None:
     environ = {"ONEDNN_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY": "cpu:5;gpu:7", "BENCHGRAPH_COMPILED_PARTITION_CACHE_CAPACITY": "9"}
     found = subprocess.run([sys.executable, "-c", program], env=os.environ | environ, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["5", "9"]
+
+
+@pytest.mark.parametrize("megabytes", [0, 64])
+def test_constants_outlive_the_thread_that_computed_them(cache: ConstantCache, inits: list[Func], megabytes: int) -> None:
+    cache.capacity = megabytes
+    c, w = compiled(2), weight()
+    right = []
+    for _ in range(3):  # as a server does that starts a thread for every request
+        thread = threading.Thread(target=lambda: right.append(execute(c, w)))
+        thread.start()
+        thread.join()
+    assert right == [True] * 3
+    assert len(inits) == 1
 
 
 @pytest.mark.parametrize("megabytes", [0, 64])

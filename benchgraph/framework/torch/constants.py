@@ -76,8 +76,9 @@ class Epoch:
         if strange:
             raise NotConstant(strange)
         said = _said
-        changed = {k for k, seen in self._watched.items() if said != self._said or seen is None or not seen.fits(env[k])}
+        # In this order: a weight that another thread writes in between counts as changed now, and once more next time.
         watched = {k: _Seen(weakref.ref(env[k]), env[k].data_ptr(), env[k]._version) for k in self._watched}
+        changed = {k for k, seen in self._watched.items() if said != self._said or seen is None or not seen.fits(env[k])}
         states = {step: _state(step, compiled, env) for step, compiled in self._fresh.items()}
         for step, known in self.states.items():
             states[step] = _state(step, step.compile(), env) if changed & set(step.constants) else known
