@@ -100,6 +100,8 @@ class _State:
             raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
         if any(option in knobs_of(load_driver(d).knobs) for d in names("drivers")) and not self.driver:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
+        if option.removeprefix("--") in names("drivers"):
+            raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
         drivers = [f"--{d}" for d in names("drivers")]
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *INERT, *drivers, "--help", "--version"])
         raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")

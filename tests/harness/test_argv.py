@@ -165,6 +165,7 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--grahp"], "--grahp: unknown option; did you mean '--graph'?"),
         (["--graph", "--mbb=4"], "--mbb: unknown option; did you mean '--mb'?"),
         (["--graph", "--zzzzzzzz=4"], "--zzzzzzzz: unknown option; see 'benchgraph --help'"),
+        (["--graph=mlp.json"], "--graph: a driver takes no value; write '--graph --case=FILE'"),
         (["--driver=grap"], "no driver named 'grap'; did you mean 'graph'?"),
         (["--mb=4"], "--mb: this option belongs to a driver; name the driver first, as in '--driver graph'"),
         (["mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
