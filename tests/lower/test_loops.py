@@ -14,7 +14,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import Load, Scope, Store
+from benchgraph.tir.ir import Const, For, Load, Scope, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import TARGET, lowered
@@ -30,6 +30,18 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
     assert all(lanes == TARGET.lanes for _, lanes in found)
+
+
+@pytest.mark.parametrize("elements", [16400, 25088, 40001, 70000, 1 << 20])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_no_thread_gets_much_more_of_a_pointwise_nest_than_another(elements: int, threads: int) -> None:
+    b = GraphBuilder()
+    b.op("Exp", b.input((elements,)))
+    (p,) = partitions(b.graph(), Policy.fused)
+    chunks, _ = (s for s in walk(lowered(p).module.main.body) if isinstance(s, For))
+    assert isinstance(chunks.extent, Const)
+    of_a_task = int(print_tir(chunks).split("[c0*")[1].split()[0])
+    assert -(-chunks.extent.value // threads) * of_a_task <= 1.2 * elements / threads
 
 
 def with_strides(graph: Graph, **strides: Shape) -> Graph:
