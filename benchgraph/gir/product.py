@@ -160,9 +160,14 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
     if port and group > 1 and not _is_grouped(g, id, group):
         return None
     axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)), group if port else 1)
-    if axes is None or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
+    if axes is None or _share_a_dim(*axes[:2]) or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
         return None
     return axes
+
+
+def _share_a_dim(first: Axis, second: Axis) -> bool:
+    """Whether both move along one dim, as windows and their taps do: a slice has a dim for each of its rows and columns."""
+    return first[0] == second[0] and 0 not in (first[1], second[1])
 
 
 def group_of(g: Graph, op: Op) -> int:

@@ -9,7 +9,7 @@
     bias            BiasAdd, BiasAddBackward
     matmul          MatMul
     convolution     Convolution, ConvTranspose and their gradients; conv_problem: what they have in common; conv_decompose: how they are
-                    made of products; conv_depthwise; conv_samples
+                    made of products; conv_partial: gradients by weights in parts; conv_depthwise; conv_samples
     softmax         SoftMax; its gradient: softmax_backward
     log_softmax     LogSoftmax and its gradient
     layer_norm      LayerNorm and its gradient
@@ -28,7 +28,7 @@
                     by instead; quantised_product: products of what they make, in integers, and _Recentre and _Total, ops of the
                     compiler's own
     structural      End, Wildcard
-    internal        _Pad, _Crop, _Flip: ops of the compiler's own
+    internal        _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
 
 Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute, and shapes along axes), spatial
 (data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement steps along),

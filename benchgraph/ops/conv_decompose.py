@@ -4,26 +4,26 @@ forward      Convolution of the padded source: kernel positions are the batch, a
 by data      Convolution of the padded gradient by the weights backwards, their channels exchanged. Under a stride s, which kernel
              positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
              and the results interleave
-by weights   ConvolutionBackwardWeights of the padded source: images and windows are what is summed over
+by weights   the sum of what blocks of windows over the padded source give: conv_partial
 
 Depthwise ones, with no product of matrices in them, are windows of the compiler's own.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
+from benchgraph.ops import conv_partial
 from benchgraph.ops.conv_depthwise import is_depthwise, positions
-from benchgraph.ops.conv_problem import Problem, has_kernel_last
+from benchgraph.ops.conv_problem import Problem, channel, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import beside_channel, channel_axis
 from benchgraph.ops.spec import Call, Decomposer, Indices
 from benchgraph.ops.steps import as_dtype, reshaped
-from benchgraph.tir.build import add, floordiv, mul
-from benchgraph.tir.ir import Expr
 
 # ---- what the GEMM template takes ------------------------------------------------------------------------------------
 
@@ -42,19 +42,7 @@ def forward_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices
     """dst[n, o, c] = sum over t, k of src[n, o*s + t*d, k] * wei[t, k, c]."""
     n, *o, c = at
     *t, k = over
-    return (n, *positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (*t, k, c)
-
-
-def weights_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-    """wei[t, k, c] = sum over n, o of src[n, o*s + t*d, k] * dst[n, o, c]."""
-    *t, k, c = at
-    n, *o = over
-    return (n, *positions(p, tuple(o), tuple(t)), _channel(p, c, k)), (n, *o, c)
-
-
-def _channel(p: Problem, c: Expr, k: Expr) -> Expr:
-    """Channel k of the group that output channel c belongs to."""
-    return k if p.groups == 1 else add(mul(floordiv(c, p.group_out), p.group_in), k)
+    return (n, *positions(p, tuple(o), tuple(t)), channel(p, c, k)), (*t, k, c)
 
 
 # ---- decompositions --------------------------------------------------------------------------------------------------
@@ -90,14 +78,28 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
     if 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
     else:
-        source = _source(d, call, p, src)
-        attrs = _plain_attrs(p.windows.strides, p.windows.dilations, p.groups)
-        gradient = _unformatted(d, call, as_dtype(d, dst, DType.f32))
-        wei = d.op("ConvolutionBackwardWeights", source, gradient, attrs=attrs.updated(weights_shape=p.wei), shape=p.wei)
+        wei = _in_parts(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)))
     if has_kernel_last(call.attrs):
         rank = len(p.wei)
         wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
     return as_dtype(d, wei, call.outs[0].dtype)
+
+
+def _in_parts(d: Decomposer, p: Problem, source: int, gradient: int) -> int:
+    """Parts that sum up blocks of windows, and their sum. source: padded; both with channels last."""
+    none = (0,) * len(p.kernel)
+    seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
+    if conv_partial.joins_taps(seen):
+        steps = (seen.windows.strides[-1], seen.windows.dilations[-1], seen.kernel[-1])
+        seen = conv_partial.joined(seen)
+        source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), seen.src)
+    sizes = conv_partial.blocks(seen)
+    attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups).updated(weights_shape=seen.wei, blocks=sizes)
+    value = d.op("_PartialWeights", source, gradient, attrs=attrs)
+    count = prod(conv_partial.counts(seen, sizes))
+    if count > 1:
+        value = d.op("ReduceSum", reshaped(d, value, (count, prod(p.wei))), attrs=Attrs(axes=(0,), keep_dims=False))
+    return reshaped(d, value, p.wei)
 
 
 def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int, ...], bias: tuple[int, ...]) -> int:

@@ -25,6 +25,8 @@ from benchgraph.core.tensor import Shape
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spatial import Windows, data_shape, spatial_axes, spatial_dims, windows
 from benchgraph.ops.spec import Call
+from benchgraph.tir.build import add, floordiv, mul
+from benchgraph.tir.ir import Expr
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,11 @@ def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -
             met = (seen[..., :1] * _rows(p, dst)).sum(axis=1)
             parts.append(met * _groups(p, wei)[(slice(None), *tap)].sum(axis=1))
     return float(sum(part.sum() for part in parts)), float(sum(np.abs(part).sum() for part in parts))
+
+
+def channel(p: Problem, c: Expr, k: Expr) -> Expr:
+    """Channel k of the group that output channel c belongs to."""
+    return k if p.groups == 1 else add(mul(floordiv(c, p.group_out), p.group_in), k)
 
 
 # ---- references: float64, arrays in the problem's own order -----------------------------------------------------------

@@ -135,3 +135,18 @@ DEPTHWISE = tuple(
     tuple(case.sample(sides, shape_attr) for case in _DEPTHWISE_CASES)
     for sides, shape_attr in ((INTO_DST, ""), (INTO_SRC, "dst_shape"), (INTO_WEI, "weights_shape"))
 )
+
+
+def _parts(case: _Case, blocks: Shape) -> Sample:
+    s = case.sample(INTO_WEI, "weights_shape")
+    return replace(s, attrs=s.attrs.updated(blocks=blocks), why=f"{case.why}, in blocks of {blocks}")
+
+
+PARTIAL = (
+    _parts(_Case("3x3", 2, 3, 17, (8, 7), (3, 3)), (1, 2, 5)),
+    _parts(_Case("all in one part", 2, 6, 8, (5, 4), (3, 3)), (2, 3, 2)),
+    _parts(_Case("strides and dilations", 2, 2, 3, (13, 12), (3, 3), strides=(2, 3), dilations=(2, 1)), (2, 1, 2)),
+    _parts(_Case("one channel, 3 spatial dims", 1, 1, 18, (3, 4, 9), (2, 1, 3), dilations=(1, 1, 2)), (1, 1, 2, 5)),
+    _parts(_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
+    _parts(_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
+)

@@ -10,7 +10,7 @@ from the attribute of that name or from the graph. oneDNN takes no op with such 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 
 import numpy as np
@@ -19,10 +19,19 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_depthwise, conv_problem, fills
+from benchgraph.ops import conv_decompose, conv_depthwise, conv_partial, conv_problem, fills
 from benchgraph.ops.conv_depthwise import ProblemOf
 from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
-from benchgraph.ops.conv_samples import BY_DATA, BY_WEIGHTS, DEPTHWISE, FORWARD, TRANSPOSED, TRANSPOSED_BY_DATA, TRANSPOSED_BY_WEIGHTS
+from benchgraph.ops.conv_samples import (
+    BY_DATA,
+    BY_WEIGHTS,
+    DEPTHWISE,
+    FORWARD,
+    PARTIAL,
+    TRANSPOSED,
+    TRANSPOSED_BY_DATA,
+    TRANSPOSED_BY_WEIGHTS,
+)
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis, check_pads
 from benchgraph.ops.spec import Array, Attr, Call, Contraction, Decomposer, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Window
@@ -192,7 +201,7 @@ class _Kind:
 
     def reduced(self, call: Call) -> Shape:
         p = self.problem(call)
-        return p.dst[:-1] if self.sides.wei == OUT else (*p.kernel, p.group_in)
+        return (*p.kernel, p.group_in)
 
     def operands(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
         assert self.contraction is not None
@@ -207,6 +216,43 @@ def _weights(attrs: Attrs, a: Reals) -> Reals:
     return np.moveaxis(a, (0, 1), (-1, -2)) if has_kernel_last(attrs) else a
 
 
+@dataclass(frozen=True)
+class _Partial(_Kind):
+    """The parts of a gradient by weights, over blocks of windows."""
+
+    def problem(self, call: Call) -> Problem:
+        whole = TensorType(call.outs[0].dtype, call.attrs.integers("weights_shape"))
+        return problem_of(replace(call, outs=(whole,)), self.sides)
+
+    def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+        (whole,) = super().infer(attrs, ins)
+        p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, whole),)))
+        return (conv_partial.parts_shape(p, attrs.integers("blocks")),)
+
+    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        return (conv_partial.parts(self.problem(call), call.attrs.integers("blocks"), real(ins[0]), real(ins[1])),)
+
+    def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
+        p = self.problem(call)
+        whole = None if out is None else real(out).reshape(-1, *p.wei).sum(axis=0)
+        return super().arrays(replace(call, outs=(TensorType(DType.f32, p.wei),)), ins, whole)
+
+    def summed(self, p: Problem) -> int:
+        """Of a part no more than of the whole."""
+        return prod(p.dst[:-1])
+
+    @property
+    def lower(self) -> Contraction:
+        return Contraction(
+            lambda call: call.attrs.integers("blocks"),
+            lambda call, at, over: conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over),
+            lambda call: self.problem(call).group_out,
+        )
+
+    def row(self) -> OpSpec:
+        return replace(super().row(), types={"T": (DType.f32,)}, decompose=None)
+
+
 _KINDS = (
     _Kind("Convolution", INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
     _Kind(
@@ -215,7 +261,7 @@ _KINDS = (
     ),
     _Kind(
         "ConvolutionBackwardWeights", INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", BY_WEIGHTS,
-        attrs=("weights_shape",), gradient_of="Convolution", contraction=conv_decompose.weights_contraction,
+        attrs=("weights_shape",), gradient_of="Convolution"
     ),
     _Kind("ConvTranspose", conv_problem.TRANSPOSED, ("src", "weights", "bias"), "dst", TRANSPOSED, attrs=("output_padding",)),
     _Kind(
@@ -235,5 +281,6 @@ _KINDS = (
         "_DepthwiseBackwardWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
         window=conv_depthwise.by_weights,
     ),
+    _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL, attrs=("weights_shape", "blocks")),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

@@ -3,6 +3,7 @@
 _Pad    src in a larger tensor of zeros: in front of it, behind it, and between its elements
 _Crop   a box of src
 _Flip   src with some of its axes backwards
+_Unfold src with its last axis but one as windows and taps: [.., X, C] -> [.., windows, taps, C], what each window meets side by side
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from benchgraph.ops.spec import (
 )
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import filling
-from benchgraph.tir.build import add, binary, floordiv, mod, sub
+from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 
@@ -99,6 +100,24 @@ def _crop_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
 def _flip_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
     axes = attrs.integers("axes")
     return tuple(sub(size - 1, i) if axis in axes else i for axis, (i, size) in enumerate(zip(at, src, strict=True)))
+
+
+def _infer_unfold(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
+    *outer, size, inner = ins[0].shape
+    stride, dilation, taps = attrs.integers("steps")
+    return ((*outer, (size - (taps - 1) * dilation - 1) // stride + 1, taps, inner),)
+
+
+def _unfold(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    stride, dilation, _ = call.attrs.integers("steps")
+    *_, windows, taps, _ = call.outs[0].shape
+    return (ins[0][..., np.arange(windows)[:, None] * stride + np.arange(taps) * dilation, :],)
+
+
+def _unfold_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+    stride, dilation, _ = attrs.integers("steps")
+    *outer, o, t, inner = at
+    return (*outer, add(mul(o, stride), mul(t, dilation)), inner)
 
 
 def _row(
@@ -183,5 +202,18 @@ SPECS = (
             Sample(((7, 1),), Attrs(axes=()), why="none"),
         ),
         SAME_ELEMENTS,
+    ),
+    _row(
+        "_Unfold",
+        _infer_unfold,
+        _unfold,
+        Movement(_unfold_source),
+        ("steps",),
+        (
+            Sample(((2, 4, 9, 3),), Attrs(steps=(1, 1, 3)), why="windows that overlap"),
+            Sample(((2, 14, 1),), Attrs(steps=(2, 3, 3)), why="one channel; stride, dilation, and an end that no window meets"),
+            Sample(((11, 17),), Attrs(steps=(4, 1, 2)), why="windows apart, a tail"),
+        ),
+        Law("every element is one of src's", _is_part_of_src),
     ),
 )

@@ -40,6 +40,7 @@ SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "law
     "conv_problem",
     "conv_decompose",
     "conv_depthwise",
+    "conv_partial",
     "conv_samples",
     "unary_gradient_data",
 }

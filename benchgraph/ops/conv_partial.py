@@ -1,0 +1,92 @@
+"""The gradient of weights in parts: each sums the windows of one block, so that what a block reads stays in a core's cache for all taps.
+
+    part[b, t, k, c] = sum over n, o of block b of src[n, o*s + t*d, k] * dst[n, o, c]        channels last, no padding
+    wei[t, k, c]     = sum over b of part[b, t, k, c]
+
+In one sum, every tap would go through all of src and dst again, from memory. Blocks follow from the shapes alone and their parts are added
+in order, so the bits of a result do not depend on threads.
+
+Rows of the product are the channels k. Where they are few, the taps along x become channels: src is laid out as what each window meets
+along x, [N, .., windows, taps*C], whose windows are 1 long and 1 apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from benchgraph.core.tensor import Shape
+from benchgraph.ops.conv_depthwise import positions
+from benchgraph.ops.conv_problem import Problem, by_weights, channel
+from benchgraph.ops.laws import Reals
+from benchgraph.ops.spec import Indices
+from benchgraph.tir.build import add, mul
+
+BLOCK = 1 << 16  # elements of src and dst that a block reads: 256 KiB, half of a small L2
+READ_PER_SUM = 4  # elements read for each that parts hold, or writing and adding the parts would cost what they save
+FEW_CHANNELS = 16  # below so many rows, microkernel calls mostly load vectors of dst: 13 rows of 32 columns fill AVX-512's registers
+
+
+def joins_taps(p: Problem) -> bool:
+    """Whether the taps along x are to become channels."""
+    return p.groups == 1 and p.group_in < FEW_CHANNELS and p.kernel[-1] > 1
+
+
+def joined(p: Problem) -> Problem:
+    """The same problem over a source with the taps along x as channels: [N, .., windows, taps*C]."""
+    w, channels = p.windows, p.kernel[-1] * p.group_in
+    kernel = (*p.kernel[:-1], 1)
+    plain = replace(w, kernel=kernel, strides=(*w.strides[:-1], 1), dilations=(*w.dilations[:-1], 1))
+    return replace(p, src=(*p.src[:-2], p.dst[-2], channels), wei=(*kernel, channels, p.dst[-1]), windows=plain)
+
+
+def blocks(p: Problem) -> Shape:
+    """Images and windows of a part along each dim; they divide those of dst. All of them, where parts would cost more than they save.
+
+    A block is as large as a cache allows, dims that lie densest first.
+    """
+    whole = p.dst[:-1]
+    per_window = p.dst[-1] + p.src[-1] * prod(p.windows.strides)
+    most = prod(whole) * per_window // (READ_PER_SUM * prod(p.wei))  # parts
+    allowed = [block for block in _nested(whole) if prod(whole) <= most * prod(block)] or [whole]
+    fitting = [block for block in allowed if prod(block) * per_window <= BLOCK]
+    return fitting[-1] if fitting else allowed[0]
+
+
+def _nested(whole: Shape) -> Iterator[Shape]:
+    """Blocks of growing size: all of the inner dims, a divisor of one, 1 of the outer ones."""
+    for axis in range(len(whole) - 1, -1, -1):
+        for size in range(1, whole[axis] + 1):
+            if whole[axis] % size == 0:
+                yield (*(1,) * axis, size, *whole[axis + 1 :])
+
+
+def counts(p: Problem, sizes: Shape) -> Shape:
+    """Blocks along images and windows."""
+    return tuple(n // size for n, size in zip(p.dst[:-1], sizes, strict=True))
+
+
+def parts_shape(p: Problem, sizes: Shape) -> Shape:
+    """[blocks.., taps.., channels, OC]."""
+    return (*counts(p, sizes), *p.wei)
+
+
+def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+    """The index of src and of dst for a part's element and for what it sums over."""
+    block, (*t, k, c) = at[: len(sizes)], at[len(sizes) :]
+    n, *o = (add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True))
+    return (n, *positions(p, tuple(o), tuple(t)), channel(p, c, k)), (n, *o, c)
+
+
+def parts(p: Problem, sizes: Shape, src: Reals, dst: Reals) -> Reals:
+    """The reference: by weights, with a dst that is 0 outside of a block."""
+    found = np.zeros(parts_shape(p, sizes))
+    for at in np.ndindex(*counts(p, sizes)):
+        block = tuple(slice(i * size, (i + 1) * size) for i, size in zip(at, sizes, strict=True))
+        alone = np.zeros(p.dst)
+        alone[block] = dst[block]
+        found[at] = by_weights(p, src, alone)
+    return found
