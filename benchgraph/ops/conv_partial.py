@@ -27,7 +27,8 @@ from benchgraph.tir.build import add, mul
 
 BLOCK = 1 << 16  # elements of src and dst that a block reads: 256 KiB, half of a small L2
 READ_PER_SUM = 4  # elements read for each that parts hold, or writing and adding the parts would cost what they save
-FEW_CHANNELS = 16  # below so many rows, microkernel calls mostly load vectors of dst: 13 rows of 32 columns fill AVX-512's registers
+# Fewer rows than this leave a microkernel call waiting for the vectors of dst that it loads. More are no reason to lay out all of src.
+FEW_CHANNELS = 8
 
 
 def joins_taps(p: Problem) -> bool:
