@@ -19,7 +19,7 @@ from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.columns import folds_columns, lower_columns
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import is_even, run
+from benchgraph.lower.runs import folded_axis, is_even, run
 from benchgraph.tir.build import add, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 
@@ -57,10 +57,11 @@ class _LoopNest:
             return self._by_blocks(block)
         if is_even(self.domain, self.node.ops):
             return self._flat(*run(self.g, self.domain, self.node))
-        if self.kind is LoopKind.parallel and not block and folds_columns(self.domain):
+        inner = folded_axis(self.g, self.domain, self.node) if self.domain.reduced else len(extents) - 1
+        if self.kind is LoopKind.parallel and not block and inner not in self.domain.reduced and folds_columns(self.domain):
             return lower_columns(self.storage, self.node, self.domain)
-        local = self.domain.reduced | {len(extents) - 1}
-        return self._nest(tuple(a for a in range(len(extents)) if a not in local), {})
+        local = self.domain.reduced | {inner}
+        return self._nest(tuple(a for a in range(len(extents)) if a not in local), {}, inner)
 
     def _block(self) -> int:
         """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
@@ -68,8 +69,8 @@ class _LoopNest:
         layouts = [self.g.value(v).layout for v in (*results, *self.node.ins)]
         return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
-    def _nest(self, outer: tuple[int, ...], given: dict[int, Span]) -> Stmt:
-        """Parallel loops over the outer axes, a region over the others; given: spans already decided."""
+    def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None) -> Stmt:
+        """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner: as Region takes it."""
         loops = {a: self.storage.var("t") for a in outer}
         spans = []
         for axis, extent in enumerate(self.domain.extents):
@@ -79,7 +80,7 @@ class _LoopNest:
                 spans.append(Span(Const(1), outer=loops[axis]))
             else:
                 spans.append(Span(Const(extent), tile=max(extent, 1)))
-        return self._over(loops, Region(self.storage, self.domain, tuple(spans)).emit(self.node.ops))
+        return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner).emit(self.node.ops))
 
     def _over(self, loops: dict[int, Var], body: Stmt) -> Stmt:
         for axis in sorted(loops, reverse=True):

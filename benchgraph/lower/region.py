@@ -53,7 +53,8 @@ class Region:
     ) -> None:
         """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points.
 
-        inner: the axis of the innermost loop, the last one if not given; another one for ops that `is_even` (runs.py) describes alone.
+        inner: the axis of the innermost loop, the last one if not given; another one only if it is folded, or for ops that `is_even`
+        (runs.py) describes.
         """
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
@@ -61,8 +62,8 @@ class Region:
         self.coords = coords or tuple(
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
-        last = len(spans) - 1
-        self.inner = sorted(domain.reduced | {last}) if domain.reduced else [last if inner is None else inner] * (last >= 0)
+        last = len(spans) - 1 if inner is None else inner
+        self.inner = sorted(domain.reduced | {last}, key=lambda a: (a == last, a)) if domain.reduced else [last] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
         self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
         self.phases: list[_Phase] = []

@@ -73,6 +73,26 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     assert print_tir(store.index[0]).startswith(order)
 
 
+@pytest.mark.parametrize(
+    ("kind", "axis", "shape", "strides", "order"),
+    [
+        ("SoftMax", 1, (3, 48, 20), (960, 1, 48), "t0*960 + t1*192 + i2 + 144"),  # four rows at once, of which this is the last
+        ("SoftMax", 1, (3, 48, 20), None, "t0*960 + i1*20 + i2"),
+        ("SoftMax", 0, (48, 3, 20), (1, 960, 48), "t0*960 + t1*192 + i2 + 144"),
+        ("SoftMax", 1, (3, 10, 20), (200, 1, 10), "t0*200 + i1 + i2*10"),
+    ],
+    ids=["closer than the last axis", "dense", "first axis", "too short"],
+)
+def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides: Shape | None, order: str) -> None:
+    b = GraphBuilder()
+    b.op(kind, b.input(shape, strides=strides), axis=axis)
+    graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
+    (p,) = partitions(graph, Policy.fused)
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
+    *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
+    assert print_tir(store.index[0]) == order
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     b = GraphBuilder()
