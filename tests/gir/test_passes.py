@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
@@ -123,6 +124,83 @@ def test_a_reciprocal_is_bounded_where_quotients_end_in_bytes() -> None:
     assert hoisted_from(seen) == ["Divide", "Multiply", "Add", "_BoundedReciprocal", "Multiply"]
     assert hoisted_from(lambda b: known(b, 0.1)) == ["Exp", "Divide", "Multiply"]
     assert hoisted_from(lambda b: known(b, 1e-40)) == ["Exp", "Divide"]
+
+
+def test_known_divisors_stay_where_ties_are_by_design() -> None:
+    """Up to operations that round once, if at all; what comes of sums, functions or scales of many bits is noise."""
+
+    def after(build: Callable[[GraphBuilder], LogicalTensor]) -> list[str]:
+        return hoisted_from(lambda b: b.op("Quantize", build(b), dtype=DType.u8, scales=[0.1], qtype="per_tensor"))
+
+    def added(b: GraphBuilder, scale: float) -> LogicalTensor:
+        return b.op("Add", b.op("Dequantize", b.input((4, 16), DType.u8), dtype=DType.f32, scales=[scale]), b.input((4, 16)))
+
+    hoisted = ["Divide", "Multiply"]
+    assert after(lambda b: added(b, 0.375)) == ["Multiply", "Add", "Divide"]
+    assert after(lambda b: added(b, 0.3)) == ["Multiply", "Add", *hoisted]
+    assert after(lambda b: b.op("Add", b.input((4, 16)), b.input((4, 16)))) == ["Add", "Divide"]
+    assert after(lambda b: b.op("Abs", b.op("Multiply", b.input((4, 16)), b.input((1,))))) == ["Multiply", "Abs", "Divide"]
+    assert after(lambda b: b.op("Exp", b.input((4, 16)))) == ["Exp", *hoisted]
+    assert after(lambda b: b.op("Add", b.op("Exp", b.input((4, 16))), b.input((4, 16)))) == ["Exp", "Add", *hoisted]
+    assert after(lambda b: b.op("MatMul", b.input((4, 16)), b.input((16, 16)))) == ["MatMul", *hoisted]
+
+
+def requantised(by: float | list[float], to: float | list[float], *, relu: bool = False, axes: tuple[int, int] = (1, 1)) -> list[str]:
+    """What is left of a requantisation from one scale, or one per channel, to another."""
+
+    def attrs(scales: float | list[float], axis: int) -> dict[str, object]:
+        return {"scales": scales, "qtype": "per_channel", "axis": axis} if isinstance(scales, list) else {"scales": [scales]}
+
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Dequantize", b.input((2, 16), DType.s8), dtype=DType.f32, **attrs(by, axes[0]))
+        b.op("Quantize", b.op("ReLU", x) if relu else x, dtype=DType.s8, **attrs(to, axes[1]))
+
+    return hoisted_from(build)
+
+
+def test_known_factors_are_divided_instead_of_their_products() -> None:
+    """But where there would be more of them, f32 might not hold them, or a ReLU would see other signs."""
+    many = [0.1 * i for i in range(1, 17)]
+    assert requantised(0.1, 0.3) == requantised(many, 0.3) == requantised(many, many) == requantised(0.1, many) == ["Multiply"]
+    assert requantised(0.1, 0.3, relu=True) == requantised(many, many, relu=True) == ["Multiply", "ReLU"]
+    assert requantised(0.1, -0.3) == ["Multiply"]
+    assert requantised(0.375, -0.3, relu=True) == ["Multiply", "ReLU", "Divide"]
+    assert requantised([0.375, 0.75], many, axes=(0, 1)) == ["Multiply", "Divide"]
+    assert requantised(2.0**-100, 0.3) == requantised(0.375, 1e30) == ["Multiply", "Divide"]
+
+
+def test_a_factor_whose_products_others_read_is_not_divided() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Dequantize", b.input((2, 16), DType.s8), dtype=DType.f32, scales=[0.375])
+        b.op("Quantize", x, dtype=DType.s8, scales=[0.3])
+        b.op("Abs", x)
+
+    assert sorted(hoisted_from(build)) == ["Abs", "Divide", "Multiply"]
+
+
+def test_quotients_of_factors_are_rounded_to_odd_on_the_way_to_integers() -> None:
+    """Unless they are exact; to f8, to the nearest."""
+
+    def factor(scale: float, dtype: DType) -> np.float32:
+        def build(b: GraphBuilder) -> None:
+            x = b.op("Dequantize", b.input((4, 16), dtype), dtype=DType.f32, scales=[scale])
+            b.op("Quantize", x, dtype=dtype, scales=[0.1])
+
+        g = up_to(gir(build), "hoist-division")
+        (product,) = (op for op in g.nodes if isinstance(op, Op) and op.kind == "Multiply")
+        literal = g.value(product.ins[1]).literal
+        assert literal is not None
+        return np.float32(literal.array)
+
+    half, just_more = 0.5 * float(np.float32(0.1)), np.nextafter(np.float32(0.15), np.float32(1))
+    assert factor(half, DType.s8) == factor(half, DType.f8_e5m2) == 0.5
+    for scale in (0.15, 0.3, 0.7, 0.23, float(just_more)):
+        exact = float(np.float32(scale)) / float(np.float32(0.1))
+        odd, nearest = factor(scale, DType.s8), factor(scale, DType.f8_e5m2)
+        assert nearest == np.float32(exact)
+        assert float(nearest) != exact
+        assert odd.view(np.uint32) % 2 == 1
+        assert abs(float(odd) - exact) < np.spacing(odd)
 
 
 def test_make_views_reads_and_writes_through_movement(golden) -> None:

@@ -4,34 +4,139 @@
                                                         %2 = Multiply(%0, %3)
 
 A division of 16 floats takes six cycles on a Zen 4 core (1.6 ns at 3.7 GHz, eight independent chains of vdivps), a multiplication one; the
-result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: they stay while the dividend is exact
-(the user's own numbers, or picked from them). One that has been rounded before is no exact tie any more. They stay, too, where f32 does not
-hold the reciprocal, which is below 2**-128. Of a divisor that only an execution knows it is held to f32's finite numbers, if the quotients
-end as 8-bit integers: the scale of a tensor of zeros may be as small as it likes, and its zeros are to become the zero point.
+result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: half a step is a tie, and 1 ulp less
+is none. They stay while the dividend may be a tie by design: the user's own numbers, picked from them, or made of them by operations that
+round once, if at all: 8 bits times a scale of 16 are exact in f32. Products by known numbers of more bits are rounded for sure; they,
+sums of many terms, functions and whatever comes of them carry noise that the reference does not have; ties among those are chance.
+Divisors stay, too, where f32 does not hold the reciprocal, which is below 2**-128. Of a divisor that only an execution knows it is held to
+f32's finite numbers, if the quotients end as 8-bit integers: the scale of a tensor of zeros may be as small as it likes, and its zeros are
+to become the zero point.
+
+What has been multiplied by known numbers before it is divided by known numbers is multiplied by their quotient, rounded once:
+
+    %1 = Multiply(%0, 0.013); %2 = ReLU(%1); %3 = Divide(%2, 0.026)   ->   %1 = Multiply(%0, 0.5); %3 = ReLU(%1)
+
+That is a requantisation, of sums as well, and whole numbers times 0.5 are exact ties. Neither 0.013 * (1 / 0.026) is 0.5 in f32, nor is
+every whole number what it was after it was multiplied by 0.013 and divided again. On the way to integers a quotient that f32 does not hold
+is rounded to odd: 0.15 / 0.1 of f32 is not 1.5, what would be ties of 1.5 all lie on one side, and of the two numbers that the quotient is
+between the odd one lies there too. n * (r +- ulp(r)) is off n * r by more than half an ulp of it, so that no product becomes the tie. To
+f8 the nearest one is taken: its ties are those of quotients in f32.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
+from benchgraph.ops.binary import ROUNDED_ONCE
 from benchgraph.ops.bounded_reciprocal import bounded_reciprocal, is_finite
+from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Call, Computes
 
 FEWER = 8  # how many times fewer divisors than dividends make the extra op worth its while
+ORDINARY = 2.0**32  # numbers of a size between this and its reciprocal have quotients that f32 holds, and so are products with them
+EXACT_BITS = 16  # of a factor, whose products with 8 bits have 24 then, which f32 holds
 
 
 def hoist_division(g: Graph, target: Target) -> Graph:
+    return _hoisted(_divided_before(g))
+
+
+# ---- known numbers by known numbers ----------------------------------------------------------------------------------
+
+
+def _divided_before(g: Graph) -> Graph:
+    """With factors divided where their products would be."""
+    builder = Builder(g.values)
+    changed: dict[int, Op] = {}  # by the value that the op made before
+    gone: set[int] = set()
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        steps = _scaled(g, op)
+        if not steps:
+            continue
+        product, last = steps[0], steps[-1]
+        factor, divisor = _known(g, product.ins[1]), _known(g, op.ins[1])
+        assert factor is not None, "it is why there are steps"
+        assert divisor is not None, "it is why there are steps"
+        quotient = _odd(factor / divisor) if _saturates(g, op.outs[0]) else factor / divisor
+        changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
+        changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
+        gone.add(op.outs[0])
+    if not gone:
+        return g
+    nodes = tuple(changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone)
+    return replace(g, values=tuple(builder.values.values()), nodes=nodes)
+
+
+def _scaled(g: Graph, op: Op) -> tuple[Op, ...]:
+    """From a multiplication by known numbers to what makes the dividend of this division by known numbers, which nobody else reads; () if
+    the factors cannot be divided instead."""
+    divisor = _known(g, op.ins[1]) if spec(op.kind).product_kind else None
+    steps: list[Op] = []
+    reader = op
+    while divisor is not None:
+        id = reader.ins[0]
+        maker = g.producer.get(id)
+        alike = g.value(id).type == g.value(op.outs[0]).type and g.value(id).dtype is DType.f32
+        if not isinstance(maker, Op) or not alike or id in g.outs or g.consumers[id] != (reader,):
+            return ()
+        steps.insert(0, maker)
+        if spec(maker.kind).is_product:
+            factor = _known(g, maker.ins[1])
+            return tuple(steps) if factor is not None and _divides(factor, divisor) else ()
+        if spec(maker.kind).least != 0 or np.any(divisor <= 0):
+            return ()
+        reader = maker
+    return ()
+
+
+def _known(g: Graph, id: int) -> Reals | None:
+    """A value in f32 that is known now, or a product of such values before it is rounded."""
+    literal, maker = g.value(id).literal, g.producer.get(id)
+    if g.value(id).dtype is not DType.f32:
+        return None
+    if literal is not None:
+        return literal.array.astype(np.float64)
+    if not isinstance(maker, Op) or not spec(maker.kind).is_product:
+        return None
+    one, other = (_known(g, v) for v in maker.ins)
+    return None if one is None or other is None else np.asarray(one * other)
+
+
+def _divides(factor: Reals, divisor: Reals) -> bool:
+    """Whether there are no more quotients than there are numbers, all of ordinary size."""
+    sizes = np.abs(factor), np.abs(divisor)
+    few = np.broadcast(*sizes).size == max(a.size for a in sizes)
+    return few and all(bool(np.all((a >= 1 / ORDINARY) & (a <= ORDINARY))) for a in sizes)
+
+
+def _odd(numbers: Reals) -> Reals:
+    """Rounded to f32: numbers that it does not hold to that neighbour whose last bit is 1."""
+    near = np.asarray(numbers, np.float32)
+    is_other = (near != numbers) & (near.view(np.uint32) % 2 == 0)
+    other = np.nextafter(near, np.where(numbers > near, np.inf, -np.inf).astype(np.float32))
+    return np.where(is_other, other, near).astype(np.float64)
+
+
+# ---- few by many -----------------------------------------------------------------------------------------------------
+
+
+def _hoisted(g: Graph) -> Graph:
+    """With reciprocals where divisors are few."""
     builder = Builder(g.values)
     nodes: list[Node] = []
+    noisy = _noisy(g)
     for op in g.nodes:
         assert isinstance(op, Op)
         product = spec(op.kind).product_kind
-        if product and _is_worth_it(g, op):
+        if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
             is_bounded = g.value(op.ins[1]).literal is None and _saturates(g, op.outs[0])
             # in f32, however narrow the divisor is
             reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
@@ -42,21 +147,32 @@ def hoist_division(g: Graph, target: Target) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if tuple(nodes) != g.nodes else g
 
 
-def _is_worth_it(g: Graph, op: Op) -> bool:
+def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
     dividend, divisor = g.value(op.ins[0]), g.value(op.ins[1])
     known = divisor.literal
-    if not divisor.dtype.is_float or (known is not None and not (_is_rounded(g, op.ins[0]) and is_finite(known.array))):
+    if not divisor.dtype.is_float or (known is not None and not (is_noisy and is_finite(known.array))):
         return False
     return divisor.type.elements * FEWER <= dividend.type.elements
 
 
-def _is_rounded(g: Graph, id: int) -> bool:
-    """Whether some op on the way to a value has rounded it."""
-    maker = g.producer.get(id)
-    if not isinstance(maker, Op):
+def _noisy(g: Graph) -> frozenset[int]:
+    """The values that some op on the way has made less exact than one rounding does, or rounded for sure."""
+    found = set[int]()
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
+        if spec(op.kind).threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
+            found.update(op.outs)
+    return frozenset(found)
+
+
+def _rounds(g: Graph, op: Op) -> bool:
+    """Whether an op multiplies by known numbers of so many bits that f32 does not hold their products with 8-bit integers."""
+    factor = _known(g, op.ins[1]) if spec(op.kind).is_product else None
+    if factor is None:
         return False
-    call = Call(maker.kind, maker.attrs, tuple(g.value(v).type for v in maker.ins), tuple(g.value(v).type for v in maker.outs))
-    return spec(maker.kind).threshold(call) > 0 or any(_is_rounded(g, v) for v in maker.ins)
+    whole = np.frexp(factor)[0] * 2.0**EXACT_BITS
+    return bool(np.any(whole != np.rint(whole)))
 
 
 def _saturates(g: Graph, id: int) -> bool:
