@@ -181,6 +181,11 @@ class Fused:
         return self.parameters is not None and self.parameters.split_n
 
     @property
+    def panels_first(self) -> bool:
+        """The loop over panels of columns is around all others."""
+        return self.parameters is not None and self.parameters.panels_first
+
+    @property
     def step(self) -> int:
         """Columns of scores that are worked on at a time, with running folds (gir/online.py); 0 where whole rows are."""
         return self.parameters.step if self.parameters is not None else 0

@@ -25,6 +25,7 @@ class Parameters:
     nb        NB        columns of one microkernel call, and the width of a packed weight panel
     kb        KB        k of one block of src, where the product before has left it in column blocks; all of k where src is row-major
     split_n             whether each panel of columns, or piece of wei, is a task of its own
+    panels_first        whether tasks of one panel follow each other, of all batch entries, instead of tasks of one row block
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
@@ -48,6 +49,7 @@ class Parameters:
     kb: int
     cores: int
     split_n: bool = False
+    panels_first: bool = False
     step: int = 0
     ks: int = 0
     ns: int = 0

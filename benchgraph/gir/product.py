@@ -83,6 +83,12 @@ class Product:
         """Each batch entry of dst has its own matrix of wei, or all have one."""
         return self._matches(self.operands[1], (*self.at[:-2], K, N))
 
+    @property
+    def has_one_wei(self) -> bool:
+        """All batch entries of dst have the same matrix of wei, or the same matrices."""
+        entries = [at for at in self.at[:-2] if isinstance(at, Var)]
+        return all(step(i, at) == 0 for i in self.operands[1] for at in entries)
+
     def _matches(self, index: Index, wanted: Index) -> bool:
         zero = Const(0)
         return len(self.batch) == 0 and len(index) == len(wanted) and all(i in (w, zero) for i, w in zip(index, wanted, strict=True))

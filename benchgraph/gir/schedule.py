@@ -40,6 +40,14 @@ ROWS_FOR_A_PANEL = 24
 #     MLP_2 int8, weights that change                            0.84 (0.71)                                         2.01 (1.45)
 #     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
+# Where the entries of a batch go past one panel after the other: the share of L2 that a panel may take, beside rows and results; vectors of
+# columns without which a microkernel call waits for its loads; how many times less must be fetched. 3x3 convolutions of f32 with as many
+# channels out as in, in turns, times over those of all weights past each row of windows, minima, one thread (two) of a Cascade Lake:
+#
+#     images                             16x512x7x7    1x512x7x7    16x256x14x14
+#     panel after panel                  0.51 (0.56)   0.59 (0.72)  0.69 (0.98)
+#     row after row, in panels as narrow 0.63          0.64         1.01
+HELD, FEWEST_VECTORS, FETCHED_LESS = 0.75, 2, 4
 TIMES_L2 = 2  # so many times what L2 holds is kept well enough: MLP_2 int8, two products of which have 1.5 times, gains nothing above
 
 
@@ -68,11 +76,29 @@ def packed(rank: int, block: int, group: int) -> Layout:
     return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block), (rank - 2, group)))
 
 
+def held_columns(p: Product, target: Target) -> int:
+    """Columns of a panel of weights that L2 holds while all batch entries go past it; 0 where all weights go past each entry instead.
+
+    That is worth it where entries have few rows, as windows along x are, and fetch far more weights than they would fetch src again.
+    """
+    *batch, m, n = p.call.outs[0].shape
+    src, wei = p.call.ins
+    if p.forced is not None or p.columns != n or m >= ROWS_FOR_ALL_WEIGHTS or wei.nbytes <= target.l2_bytes or not p.has_one_wei:
+        return 0
+    column = wei.dtype.nbytes(prod(p.reduced))
+    held = min(int(HELD * target.l2_bytes) // column // target.lanes * target.lanes, panel(n, target))
+    if held < FEWEST_VECTORS * target.lanes:
+        return 0
+    return held if prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / held) * src.nbytes) else 0
+
+
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one panel of packed weights. It divides the columns of a group, if there are several."""
     if p.forced is not None:
         return p.forced.nb
     n = p.columns
+    if held := held_columns(p, target):
+        return held
     block = panel(n, target)
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block

@@ -47,7 +47,7 @@ def _task(node: Fused) -> str:
     p = node.parameters
     if p is None:
         return ""
-    columns = ", columns split too" if p.split_n else ""
+    columns = ", panel by panel" if p.panels_first else ", columns split too" if p.split_n else ""
     step = f" step={p.step}" if p.step else ""
     return f"  // mb={p.mb}{step}: {p.batch * p.mpn} tasks of {p.mb} rows over {p.cores} cores{columns}"
 

@@ -50,6 +50,7 @@ class GemmNest:
         self.rows: Shape = self.g.value(kernel.outs[0]).shape[:-1]
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
+        self.no = storage.var("no") if node.panels_first else None
         self.m, self.mb = self.rows[-1], node.mb
         self.is_due = bool(node.next_entry or node.next_rows)  # whether the result's lines are still to be fetched
 
@@ -62,6 +63,8 @@ class GemmNest:
             body = seq(*(self._entry(stage) for stage in self.node.stages if stage.is_per_entry and len(stage.along) == depth), body)
             if depth:
                 body = For(self.batch[depth - 1], Const(self.rows[depth - 1]), body, LoopKind.parallel)
+        if self.no is not None and self.node.parameters is not None:
+            body = For(self.no, Const(self.node.parameters.panels), body, LoopKind.parallel)
         return body
 
     def _stages(self) -> Stmt:
@@ -124,11 +127,11 @@ class GemmNest:
 
     def by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
         """A loop over the full column blocks, and the ragged one after it."""
-        no = self.storage.var("no")
+        no = self.no or self.storage.var("no")
         full, tail = divmod(n, nb)
         if self.node.split_n:
             each = body(no, nb) if not tail else If(binary(BinOp.lt, no, Const(full)), body(no, nb), body(Const(full), tail))
-            return For(no, Const(full + bool(tail)), each, LoopKind.parallel)
+            return each if self.no else For(no, Const(full + bool(tail)), each, LoopKind.parallel)
         parts: list[Stmt] = []
         if full:
             parts.append(For(no, Const(full), body(no, nb)))

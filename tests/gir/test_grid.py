@@ -26,7 +26,9 @@ TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=
 def matmul(m: int, k: int, n: int, dtype: DType = DType.f32, batch: tuple[int, ...] = ()) -> Product:
     how = spec("MatMul").lower
     assert isinstance(how, Contraction)
-    src, wei, dst = (TensorType(t, shape) for t, shape in ((dtype, (*batch, m, k)), (dtype, (k, n)), (DType.f32, (*batch, m, n))))
+    src, wei, dst = (
+        TensorType(t, shape) for t, shape in ((dtype, (*batch, m, k)), (dtype, (*(1,) * len(batch), k, n)), (DType.f32, (*batch, m, n)))
+    )
     return Product(Call("MatMul", with_defaults("MatMul", Attrs()), (src, wei), (dst,)), how)
 
 

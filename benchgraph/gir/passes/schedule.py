@@ -29,6 +29,7 @@ from benchgraph.gir.schedule import (
     columns_per_call,
     columns_reason,
     has_one_matrix,
+    held_columns,
     piece,
     rows_per_task,
 )
@@ -90,6 +91,9 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     p = product(g, stage.ops[0])
+    if held_columns(p, target) == own.nb:
+        why = (*own.why, Reason("panels_first", "all entries go past a panel of weights while L2 holds it"))
+        return replace(stage, parameters=replace(own, split_n=True, panels_first=True, why=why))
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
     found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:

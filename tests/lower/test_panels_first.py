@@ -1,0 +1,130 @@
+"""Products whose batch entries all go past one panel of weights after the other: when, how their loops stand, and that they are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.options import Forced, Options
+from benchgraph.core.passes import run
+from benchgraph.core.target import Target, current
+from benchgraph.core.tensor import PropertyType
+from benchgraph.gir import ir as gir
+from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.lower import lower
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.reference.fill import fill
+from benchgraph.tir.ir import Const, For, LoopKind
+from benchgraph.tir.visit import walk
+from tests.lower.test_meaning import TARGET
+
+SMALL_L2 = 40 << 10  # which holds 32 columns of the weights below, and not all 72
+FEW = replace(TARGET, l2_bytes=SMALL_L2)
+f32, bf16 = DType.f32, DType.bf16
+
+
+def convolution(images: int = 3, side: int = 7, dtype: DType = f32, channels: int = 24, columns: int = 72) -> Graph:
+    b = GraphBuilder()
+    wei = b.input((columns, channels, 3, 3), dtype, property_type=PropertyType.constant)
+    window = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations": [1, 1]}
+    formats = {"data_format": "NCX", "weights_format": "OIX", "groups": 1}
+    y = b.op("Convolution", b.input((images, channels, side, side), dtype), wei, **window, **formats)
+    b.op("ReLU", b.op("BiasAdd", y, b.input((columns,), dtype), data_format="NCX"))
+    return b.graph()
+
+
+def matmul(entries: int, rows: int, *, one: bool = True) -> Graph:
+    b = GraphBuilder()
+    wei = b.input((216, 72) if one else (entries, 216, 72), property_type=PropertyType.constant)
+    b.op("ReLU", b.op("MatMul", b.input((entries, rows, 216)), wei))
+    return b.graph()
+
+
+def scheduled(p: Partition, target: Target) -> gir.Graph:
+    return run(gir_passes.PIPELINE, from_partition(p), target, show=print_gir, verify=verify, observe=lambda *_: None)
+
+
+def nest(g: gir.Graph) -> gir.Fused:
+    """That of the only product."""
+    (found,) = (n for n in g.nodes if isinstance(n, gir.Fused) and n.parameters is not None)
+    return found
+
+
+def partition(graph: Graph) -> Partition:
+    (p,) = partitions(graph, Policy.fused)
+    return p
+
+
+@pytest.mark.parametrize(
+    ("graph", "panels_first"),
+    [
+        (convolution(), True),
+        (convolution(dtype=bf16, columns=144), True),
+        (matmul(60, 3), True),
+        (convolution(images=1, side=2), False),
+        (convolution(side=50), False),
+        (matmul(4, 3), False),
+        (matmul(60, 3, one=False), False),
+        (matmul(1, 180), False),
+    ],
+    ids=["windows", "of bf16", "entries", "few windows", "long rows", "few entries", "weights of their own", "no entries"],
+)
+def test_when(graph: Graph, panels_first: bool) -> None:
+    found = nest(scheduled(partition(graph), FEW))
+    assert found.panels_first == panels_first
+    if panels_first:
+        assert found.parameters is not None
+        assert (found.parameters.nb, found.split_n) == (32, True)
+
+
+def test_weights_that_l2_holds_go_past_each_entry() -> None:
+    assert not nest(scheduled(partition(convolution()), TARGET)).panels_first
+
+
+def test_panels_are_the_outermost_loop() -> None:
+    main = lower(scheduled(partition(convolution()), FEW)).module.main
+    loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    at = next(i for i, s in enumerate(loops) if s.var.name.startswith("no"))
+    assert loops[at].extent == Const(3)
+    inside = [s for s in walk(loops[at].body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert [s.extent for s in inside] == [Const(3), Const(7), Const(1)]  # images, windows along y, blocks of rows
+
+
+@pytest.mark.parametrize("graph", [convolution(), convolution(dtype=bf16, columns=136), matmul(60, 3)], ids=["f32", "bf16", "matmul"])
+def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph) -> None:
+    """The last panel has columns left over."""
+    p = partition(graph)
+    want = evaluate(graph, fill(graph, seed=1))[graph.outputs[0].id]
+    found = [executed(graph, p, replace(current(), l2_bytes=SMALL_L2, cores=cores)) for cores in (1, 2, 3)]
+    assert compare(found[0], want, graph.outputs[0].dtype, tolerance(graph)).ok
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+
+
+def executed(graph: Graph, p: Partition, target: Target) -> np.ndarray:
+    tensors = load_inputs(graph, fill(graph, seed=1))
+    out = np.zeros(p.outputs[0].known_shape, p.outputs[0].dtype.numpy)
+    compile_partition(p, target).bind([tensors[t.id] for t in p.inputs], [out])()
+    return out
+
+
+def test_what_is_forced_holds() -> None:
+    p = partition(matmul(60, 3))
+    own = nest(scheduled(p, FEW)).parameters
+    assert own is not None
+    forced = Forced(f"f32:f32 60x3x{own.k}x{own.n} constant", mb=2, nb=48)
+    found = nest(scheduled(replace(p, options=Options(forced=(forced,))), FEW))
+    assert found.parameters is not None
+    assert (found.mb, found.parameters.nb, found.panels_first) == (2, 48, False)
