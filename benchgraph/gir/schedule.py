@@ -76,20 +76,24 @@ def packed(rank: int, block: int, group: int) -> Layout:
     return Layout((*batch, rank - 1, rank - 2), ((rank - 1, block), (rank - 2, group)))
 
 
-def held_columns(p: Product, target: Target) -> int:
-    """Columns of a panel of weights that L2 holds while all batch entries go past it; 0 where all weights go past each entry instead.
+def goes_by_panels(p: Product, nb: int, target: Target) -> bool:
+    """Whether all batch entries are to go past one panel of nb columns, which L2 holds meanwhile, then past the next one.
 
     That is worth it where entries have few rows, as windows along x are, and fetch far more weights than they would fetch src again.
     """
     *batch, m, n = p.call.outs[0].shape
     src, wei = p.call.ins
-    if p.forced is not None or p.columns != n or m >= ROWS_FOR_ALL_WEIGHTS or wei.nbytes <= target.l2_bytes or not p.has_one_wei:
-        return 0
-    column = wei.dtype.nbytes(prod(p.reduced))
-    held = min(int(HELD * target.l2_bytes) // column // target.lanes * target.lanes, panel(n, target))
-    if held < FEWEST_VECTORS * target.lanes:
-        return 0
-    return held if prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / held) * src.nbytes) else 0
+    is_held = wei.dtype.nbytes(prod(p.reduced) * nb) <= HELD * target.l2_bytes and wei.nbytes > target.l2_bytes
+    if not is_held or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei:
+        return False
+    return prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / nb) * src.nbytes)
+
+
+def held_columns(p: Product, target: Target) -> int:
+    """Columns of the panels that batch entries go by; 0 where all weights go past each entry."""
+    held = int(HELD * target.l2_bytes) // max(p.call.ins[1].dtype.nbytes(prod(p.reduced)), 1) // target.lanes * target.lanes
+    nb = min(held, panel(p.columns, target))
+    return nb if nb >= FEWEST_VECTORS * target.lanes and goes_by_panels(p, nb, target) else 0
 
 
 def column_block(p: Product, target: Target) -> int:

@@ -120,11 +120,13 @@ def executed(graph: Graph, p: Partition, target: Target) -> np.ndarray:
     return out
 
 
-def test_what_is_forced_holds() -> None:
+@pytest.mark.parametrize(
+    ("nb", "split_n", "panels_first"), [(32, True, True), (32, False, False), (48, True, False)], ids=["held", "whole rows", "not held"]
+)
+def test_what_is_forced_holds(nb: int, split_n: bool, panels_first: bool) -> None:
+    """So that tuning measures the schedule's own choice as what it is."""
     p = partition(matmul(60, 3))
-    own = nest(scheduled(p, FEW)).parameters
-    assert own is not None
-    forced = Forced(f"f32:f32 60x3x{own.k}x{own.n} constant", mb=2, nb=48)
+    forced = Forced("f32:f32 60x3x216x72 constant", mb=2, nb=nb, split_n=split_n)
     found = nest(scheduled(replace(p, options=Options(forced=(forced,))), FEW))
     assert found.parameters is not None
-    assert (found.mb, found.parameters.nb, found.panels_first) == (2, 48, False)
+    assert (found.mb, found.parameters.nb, found.split_n, found.panels_first) == (2, nb, split_n, panels_first)

@@ -28,6 +28,7 @@ from benchgraph.gir.schedule import (
     columns_at_once,
     columns_per_call,
     columns_reason,
+    goes_by_panels,
     has_one_matrix,
     held_columns,
     piece,
@@ -88,12 +89,12 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     stage = node.stages[-1]
     own = stage.parameters
     assert own is not None
-    if forced is not None:
-        return _split(stage, forced.split_n, GIVEN)
     p = product(g, stage.ops[0])
-    if held_columns(p, target) == own.nb:
+    if (held_columns(p, target) == own.nb) if forced is None else (forced.split_n and goes_by_panels(p, own.nb, target)):
         why = (*own.why, Reason("panels_first", "all entries go past a panel of weights while L2 holds it"))
         return replace(stage, parameters=replace(own, split_n=True, panels_first=True, why=why))
+    if forced is not None:
+        return _split(stage, forced.split_n, GIVEN)
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
     found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:
