@@ -267,6 +267,13 @@ def concat_of_results(b: GraphBuilder) -> None:
 
 
 @case
+def concat_of_one_source(b: GraphBuilder) -> None:
+    """Its only part is all of the result, which a product reads as weights."""
+    wei = b.op("Concat", b.op("Exp", b.input((5, 20))), axis=-2)
+    b.op("MatMul", b.input((3, 5)), wei)
+
+
+@case
 def concat_through_views(b: GraphBuilder) -> None:
     """Transposed sources, a transposed result, a result written with gaps, a result that is a source itself."""
     x = b.input((4, 8, 16))

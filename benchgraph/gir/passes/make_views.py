@@ -93,10 +93,10 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return not _transposes_wei(g, op)
+    return not _transposes_wei(g, op, attrs)
 
 
-def _transposes_wei(g: Graph, op: Op) -> bool:
+def _transposes_wei(g: Graph, op: Op, attrs: Attrs) -> bool:
     """One matrix of weights, made by rows that are its columns: packed for the product it goes a tile at a time, else store by store."""
     src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
     readers = g.consumers[op.outs[0]]
@@ -104,4 +104,4 @@ def _transposes_wei(g: Graph, op: Op) -> bool:
         return False
     if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[0] != op.outs[0] for r in readers):
         return False
-    return unit_steps(op.kind, op.attrs, src, dst, inverse=True)[-1:] == (len(dst) - 2,)
+    return unit_steps(op.kind, attrs, src, dst, inverse=True)[-1:] == (len(dst) - 2,)
