@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from math import prod
 
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
@@ -26,7 +27,6 @@ from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
 FEWEST = 1024  # at least
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
-LINE = 64  # elements that begin where a cache line does, whatever their size, and fill vectors
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
 
@@ -121,8 +121,8 @@ class _LoopNest:
         return body
 
     def _chunk(self, total: int) -> int:
-        """Elements of one task."""
+        """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""
         if self.kind is LoopKind.serial:
             return min(CHUNK, total)
-        alike = -(-total // (TASKS * LINE)) * LINE
+        alike = -(-total // (TASKS * LINE_BYTES)) * LINE_BYTES
         return min(CHUNK, max(FEWEST, alike), total)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-import numpy as np
 import pytest
 
 from benchgraph.compile import compile_partition
@@ -17,15 +16,12 @@ from benchgraph.graph.ir import Graph
 from benchgraph.lower import columns, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.reference.compare import compare, tolerance
-from benchgraph.reference.evaluate import evaluate
-from benchgraph.reference.fill import fill
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import For, Func, LoopKind, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
 from tests.gir.test_weights import nests, scheduled
-from tests.lower.test_meaning import TARGET
+from tests.lower.test_meaning import TARGET, is_right
 
 Build = Callable[[GraphBuilder], object]
 EVEN, RAGGED = (4, 32, 32, 64), (3, 53, 41, 19)  # tasks of as many rows, whole vectors; neither
@@ -80,18 +76,9 @@ def main(build: Build, target: Target = TARGET) -> Func:
     return compile_partition(built(build)[1], target).module.main
 
 
-def is_right(build: Build) -> bool:
-    graph, p = built(build)
-    tensors = fill(graph, seed=1)
-    want = evaluate(graph, tensors)
-    outs = [np.full(t.known_shape, 0, t.dtype.numpy) for t in p.outputs]
-    compile_partition(p).bind([tensors[t.id] for t in p.inputs], outs)()
-    return all(compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_every_fold_is_right(name: str) -> None:
-    assert is_right(CASES[name])
+    assert is_right(*built(CASES[name]))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -134,7 +121,7 @@ def test_a_long_chain_is_kept() -> None:
         b.op("Subtract", x, b.op("ReduceSum", x, axes=[0], keep_dims=True))
 
     assert main(build).shared_bytes >= 6000 * 19 * 4
-    assert is_right(build)
+    assert is_right(*built(build))
 
 
 def test_vectors_run_along_the_channels() -> None:
@@ -163,4 +150,6 @@ def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return spread(self, body, [(added, added) for _, added in parts])
 
     monkeypatch.setattr(columns._Columns, "_spread", broken)
-    assert not is_right(op("ReduceSum", (3, 53, 41, 20 + len(fault)), axes=[0, 1, 2]))  # a shape of its own, as compiled code is kept
+    assert not is_right(
+        *built(op("ReduceSum", (3, 53, 41, 20 + len(fault)), axes=[0, 1, 2]))
+    )  # a shape of its own, as compiled code is kept

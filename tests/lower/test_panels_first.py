@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced, Options
 from benchgraph.core.passes import run
@@ -20,7 +18,6 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import load_inputs
 from benchgraph.lower import lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
@@ -29,7 +26,7 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir.ir import Const, For, LoopKind
 from benchgraph.tir.visit import walk
-from tests.lower.test_meaning import TARGET
+from tests.lower.test_meaning import TARGET, executed
 
 SMALL_L2 = 40 << 10  # which holds 32 columns of the weights below, and not all 72
 FEW = replace(TARGET, l2_bytes=SMALL_L2)
@@ -108,16 +105,9 @@ def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph) 
     """The last panel has columns left over."""
     p = partition(graph)
     want = evaluate(graph, fill(graph, seed=1))[graph.outputs[0].id]
-    found = [executed(graph, p, replace(current(), l2_bytes=SMALL_L2, cores=cores)) for cores in (1, 2, 3)]
+    found = [executed(graph, p, replace(current(), l2_bytes=SMALL_L2, cores=cores))[0] for cores in (1, 2, 3)]
     assert compare(found[0], want, graph.outputs[0].dtype, tolerance(graph)).ok
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
-
-
-def executed(graph: Graph, p: Partition, target: Target) -> np.ndarray:
-    tensors = load_inputs(graph, fill(graph, seed=1))
-    out = np.zeros(p.outputs[0].known_shape, p.outputs[0].dtype.numpy)
-    compile_partition(p, target).bind([tensors[t.id] for t in p.inputs], [out])()
-    return out
 
 
 @pytest.mark.parametrize(
