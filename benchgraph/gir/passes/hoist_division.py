@@ -58,14 +58,11 @@ def _divided_before(g: Graph) -> Graph:
     gone: set[int] = set()
     for op in g.nodes:
         assert isinstance(op, Op)
-        steps = _scaled(g, op)
-        if not steps:
+        found = _scaled(g, op)
+        if found is None:
             continue
-        product, last = steps[0], steps[-1]
-        factor, divisor = _known(g, product.ins[1]), _known(g, op.ins[1])
-        assert factor is not None, "it is why there are steps"
-        assert divisor is not None, "it is why there are steps"
-        quotient = _odd(factor / divisor) if _saturates(g, op.outs[0]) else factor / divisor
+        product, last, exact = found
+        quotient = _odd(exact) if _saturates(g, op.outs[0]) else exact
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
         gone.add(op.outs[0])
@@ -75,26 +72,25 @@ def _divided_before(g: Graph) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=nodes)
 
 
-def _scaled(g: Graph, op: Op) -> tuple[Op, ...]:
-    """From a multiplication by known numbers to what makes the dividend of this division by known numbers, which nobody else reads; () if
-    the factors cannot be divided instead."""
+def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
+    """Of a division by known numbers of what known numbers have multiplied, and nobody else reads: (the multiplication, what makes the
+    dividend, quotients of the numbers); None if the factors cannot be divided instead."""
     divisor = _known(g, op.ins[1]) if spec(op.kind).product_kind else None
-    steps: list[Op] = []
-    reader = op
+    reader, last = op, None
     while divisor is not None:
         id = reader.ins[0]
         maker = g.producer.get(id)
         alike = g.value(id).type == g.value(op.outs[0]).type and g.value(id).dtype is DType.f32
         if not isinstance(maker, Op) or not alike or id in g.outs or g.consumers[id] != (reader,):
-            return ()
-        steps.insert(0, maker)
+            return None
+        last = last or maker
         if spec(maker.kind).is_product:
             factor = _known(g, maker.ins[1])
-            return tuple(steps) if factor is not None and _divides(factor, divisor) else ()
+            return (maker, last, factor / divisor) if factor is not None and _divides(factor, divisor) else None
         if spec(maker.kind).least != 0 or np.any(divisor <= 0):
-            return ()
+            return None
         reader = maker
-    return ()
+    return None
 
 
 def _known(g: Graph, id: int) -> Reals | None:
