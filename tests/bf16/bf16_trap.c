@@ -193,14 +193,16 @@ static uint16_t to_bf16(uint32_t x) {
     return (x + 0x7FFF + (x >> 16 & 1)) >> 16; /* infinity stays what it is */
 }
 
-/* dst as it is afterwards. Elements of src2 that the mask leaves out are not read: they may lie on pages that are not there. */
+/* dst as it is afterwards. Elements of src2 that the mask leaves out may lie on pages that are not there: but for VCVTNE2PS2BF16, which faults
+ * then (exceptions of type E4NF), they are not read. */
 static __attribute__((noinline)) void compute(const Instruction *i, uint64_t mask, const Vector *src1, Vector src2, Vector *dst) {
     int words = i->kind == VDPBF16PS ? 0 : i->bytes / (i->kind == VCVTNEPS2BF16 ? 4 : 2), dwords = i->bytes / 4;
     const Vector before = *dst;
     memset(dst, 0, sizeof *dst);
+    const uint64_t read = i->kind == VCVTNE2PS2BF16 ? ~0ull : mask;
     if (i->src2 < 0)
         for (int at = 0; at < dwords; at++)
-            if (mask >> at & 1)
+            if (read >> at & 1)
                 memcpy(&src2.dword[at], i->address + (i->is_broadcast ? 0 : 4 * at), 4);
     for (int at = 0; at < (words ? words : dwords); at++) {
         int is_kept = !(mask >> at & 1);
