@@ -109,7 +109,7 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
         return known
     function, builder = _begun(module, kernel.name, kernel)
     if kernel.batch:
-        builder.call(_counting(module, kernel, target), [*function.args, I64(kernel.batch[0][0])], tail=True)
+        builder.call(_shared(module, kernel, target), [*function.args, *map(I64, kernel.batch[0])], tail=True)
     else:
         _Emitter(builder, kernel, target).emit(function.args)
     builder.ret_void()
@@ -135,19 +135,20 @@ def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
     return max(min(kernel.k // kernel.group, 2 if panels.vectors > 1 and is_native(kernel.dtypes, target.isa) else 1), 1)
 
 
-def _counting(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (`Kernel.arguments`, i64 count) of this kernel, for count entries of its batch's first axis.
+def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
+    """The function void (`Kernel.arguments`, i64 extent, i64 stride of src, i64 stride of wei) of this kernel, for any first axis of a batch.
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
     streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
-    name = kernel.name.replace(f"_b{kernel.batch[0][0]}_", "_bn_", 1) + streamed
+    own = "_b{}_{}_{}".format(*kernel.batch[0])
+    name = kernel.name.replace(own.replace("-", "m"), "_bn", 1) + streamed
     known = module.functions.get(name)
     if known is not None:
         return known
-    function, builder = _begun(module, name, kernel, I64)
-    *operands, count = function.args
-    _Emitter(builder, kernel, target, count).emit(operands)
+    function, builder = _begun(module, name, kernel, I64, I64, I64)
+    operands, axis = function.args[:-3], function.args[-3:]
+    _Emitter(builder, kernel, target, axis).emit(operands)
     builder.ret_void()
     return function
 
@@ -176,12 +177,12 @@ def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tupl
 
 @dataclass(frozen=True)
 class _Emitter:
-    """count: entries along the first axis of the batch. after: writes the kernel's post-ops."""
+    """first: extent and strides of the first axis of the batch, if it has one. after: writes the kernel's post-ops."""
 
     builder: ir.IRBuilder
     kernel: Kernel
     target: Target
-    count: ir.Value | None = None
+    first: Sequence[ir.Value] = ()
     after: Writer | None = None
 
     def emit(self, arguments: Sequence[ir.Value]) -> None:
@@ -251,14 +252,13 @@ class _Emitter:
         """All entries along these axes of the batch, by `tile` each."""
         if not axes:
             return tile(src, wei, carried)
-        extent, src_stride, wei_stride = axes[0]
+        extent, *strides = self.first if len(axes) == len(self.kernel.batch) else map(I64, axes[0])
 
         def entry(b: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            places = self.element(SRC, src, self.affine(b, src_stride)), self.element(WEI, wei, self.affine(b, wei_stride))
-            return self.batch(axes[1:], tile, *places, carried)
+            at_src, at_wei = (self.builder.mul(b, stride) for stride in strides)
+            return self.batch(axes[1:], tile, self.element(SRC, src, at_src), self.element(WEI, wei, at_wei), carried)
 
-        is_first = len(axes) == len(self.kernel.batch)
-        return loop(self.builder, self.count if is_first and self.count is not None else extent, carried, entry)
+        return loop(self.builder, extent, carried, entry)
 
     def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""

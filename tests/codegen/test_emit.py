@@ -36,6 +36,7 @@ from benchgraph.tir.ir import (
     LoopKind,
     Module,
     Overwrite,
+    Pack,
     PostOps,
     Ramp,
     ReduceLanes,
@@ -301,6 +302,22 @@ def test_init_is_emitted_beside_main() -> None:
     main, init = (Func(name, (dst,), Store(dst, (Const(0),), Const(v))) for name, v in (("main", 1), ("init", 2)))
     code = jit(emit(Module(main, init), host()), host())
     assert code.address("main") != code.address("init")
+
+
+def test_what_runs_once_is_not_optimised() -> None:
+    """Init and its tasks; what packs for it is code like that of main."""
+    dst, wei, panels = param("dst", S64, 1 << 20), param("wei", F32, 64 * 64), param("panels", F32, 64 * 64)
+    loop = For(VAR_I, Const(1 << 20), Store(dst, (VAR_I,), VAR_I), LoopKind.parallel)
+    pack = Pack(Flat(wei, Const(0), (64, 1)), Flat(panels, Const(0), (64, 1)), k=64, n=64)
+    text = emit(Module(Func("main", (dst,), loop), Func("init", (dst, wei, panels), seq(loop, pack))), replace(host(), cores=2))
+    functions = re.findall(r"^define .*@\"?([\w.]+).*\)(.*) \{", text, re.MULTILINE)
+    assert {name.split("_")[0]: "optnone" in attributes for name, attributes in functions} == {
+        "main": False,
+        "main.i": False,
+        "init": True,
+        "init.i": True,
+        "pack": False,
+    }
 
 
 def test_stores_to_one_parameter_do_not_make_loads_of_another_repeat() -> None:

@@ -293,14 +293,14 @@ def test_a_kernel_is_defined_once_per_module() -> None:
     assert define(module, replace(kernel, accumulate=True), host()) is not first
 
 
-def test_kernels_that_differ_in_how_many_entries_a_batch_has_share_their_code() -> None:
-    """What is fetched ahead is not the same for few and for many."""
+def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> None:
+    """In how many there are, and how far apart. What is fetched ahead is not the same for few and for many."""
     target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
     module = ir.Module()
-    for count in (2, 3, 2, 50, 60):
-        define(module, dense(6, 16, 8, count), target)
+    for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128), (60, 48, 128)):
+        define(module, replace(dense(6, 16, 8), batch=(batch,)), target)
     assert len([f for f in module.functions.values() if "_bn_" in f.name]) == 2
-    assert str(module).count("tail call") == 4
+    assert str(module).count("tail call") == 6
 
 
 def test_a_batch_that_continues_along_k_is_a_longer_k() -> None:
