@@ -136,7 +136,7 @@ def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
 
 
 def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (`Kernel.arguments`, i64 extent, i64 stride of src, i64 stride of wei) of this kernel, for any first axis of a batch.
+    """The function void (`Kernel.arguments`, i64 extent, i64 src stride, i64 wei stride) of this kernel, for any first axis of the batch.
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """

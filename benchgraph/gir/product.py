@@ -149,12 +149,18 @@ def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: 
     return tuple(found)
 
 
-def result_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
-    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there."""
+def result_axes(g: Graph, op: Op, *, turned: bool = False) -> tuple[Axis, ...] | None:
+    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there.
+
+    turned: None unless it is the rows that lie side by side, of which the microkernel can write one element only.
+    """
     out = g.value(op.outs[0])
     at = _zeroed(out.shape, product(g, op).at)
     axes = buffer_axes(g, out.id, at, at[-2:])
-    return axes if axes is not None and axes[0][1] in (0, 1) and has_unit_stride(g, out.id, axes[1]) else None
+    if axes is None:
+        return None
+    close, far = axes if turned else reversed(axes)
+    return axes if far[1] in (0, 1) and has_unit_stride(g, out.id, close) else None
 
 
 def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:

@@ -50,12 +50,14 @@ def _remainder(c: Coord, size: int) -> Expr:
 class Storage:
     """The TIR tensor of every value with a buffer, made on first use; and loads and stores through it.
 
-    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`.
+    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. turned: values that are read, for
+    now, from a temporary in which the last two axes have changed places.
     """
 
     def __init__(self, g: Graph) -> None:
         self.g = g
         self.temporaries: dict[int, Tensor] = {}
+        self.turned: dict[int, Tensor] = {}
         self._params: dict[int, Tensor] = {}
         self._numbers: Iterator[int] = iter(range(1 << 30))
 
@@ -95,6 +97,9 @@ class Storage:
         if v.view is not None:
             coords = tuple(Coord(e) for e in root_index(self.g, id, tuple(c.value for c in coords)))
             v = self.g.value(self.g.root(id))
+        if v.id in self.turned:
+            *batch, row, column = (c.value for c in coords)
+            return self.turned[v.id], (*batch, column, row)
         return self.tensor(v.id), physical_index(v.layout, coords)
 
     def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:

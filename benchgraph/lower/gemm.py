@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
@@ -32,11 +32,12 @@ from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import innermost
+from benchgraph.lower.runs import writes_along_rows
 from benchgraph.lower.sums import Sum
+from benchgraph.lower.turned import Turned
 from benchgraph.ops import spec
 from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
-from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Prefetch, Slice, Stmt, Store, Tensor
+from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
@@ -217,20 +218,34 @@ class GemmNest:
         at_tile = [op for op, anchor in zip(after, stage.anchors[1:], strict=True) if anchor is Anchor.tile]
         at_rows = [op for op, anchor in zip(after, stage.anchors[1:], strict=True) if anchor is Anchor.rows]
         n = domain.extents[-1]
+        turned = self._turned(stage.ops[0], domain, at_tile, at_rows) if rows is None else None
 
         def tile(no: Expr, width: int) -> Stmt:
-            spans = (*task, Span(Const(width), no, stage.nb))
             made = seq() if make is None else make(no, width)
+            spans = (*task, Span(Const(width), no, stage.nb))
+            if turned is not None and at_tile:
+                return seq(made, turned.emit(no, stage.nb, width, domain, spans, at_tile))
             return seq(made, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else made
 
         columns = self.by_columns(n, stage.nb, tile) if walk is None else walk(tile)
+        spans = (*task, Span(Const(n), tile=n))
         if not at_rows:
             return columns
-        inner = innermost(self.g, domain, at_rows, self.node.outs)
-        whole = Region(self.storage, domain, (*task, Span(Const(n), tile=n)), inner=inner)
-        if inner == len(domain.extents) - 1:
-            whole.first_in_row(self._written(whole.coords[-2]))
+        if turned is not None:
+            return seq(columns, turned.emit(ZERO, n, n, domain, spans, at_rows))
+        whole = Region(self.storage, domain, spans)
+        whole.first_in_row(self._written(whole.coords[-2]))
         return seq(columns, whole.emit(at_rows))
+
+    def _turned(self, op: Op, domain: Domain, at_tile: list[Op], at_rows: list[Op]) -> Turned | None:
+        """Where all post-ops of a product are one region, which is best done along its rows."""
+        after, v = at_tile or at_rows, self.g.value(op.outs[0])
+        if (at_tile and at_rows) or not writes_along_rows(self.g, domain, after, self.node.outs):
+            return None
+        is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
+        if not is_plain or v.dtype is not acc_dtype(self.g, op) or result_axes(self.g, op) is None:
+            return None
+        return Turned(self, op, self.storage.extra(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
         """One microkernel call, or two behind a branch when the last task has fewer rows."""
@@ -295,7 +310,7 @@ class GemmNest:
         return self.storage.scratch(self.g.value(op.outs[0]), acc_dtype(self.g, op))
 
     def target(self, op: Op, no: Expr, nb: int, scratch: Tensor | None) -> tuple[Slice, Callable[[int, int], Stmt]]:
-        """Where the microkernel writes, and what brings so many rows and columns of a scratch, element by element, to where they belong."""
+        """Where the microkernel writes, and what brings so many rows and columns of a scratch to where they belong."""
         if scratch is None:
             acc = self.result(op, self.start(no, nb))
             assert acc is not None
@@ -303,8 +318,13 @@ class GemmNest:
         v, held = self.g.value(op.outs[0]), scratch
         rank = len(v.shape)
         start = (*self.batch, mul(self.mo, self.mb), mul(no, nb))
+        axes = result_axes(self.g, op, turned=True) if self.g.value(self.g.root(v.id)).dtype is scratch.dtype else None
 
         def copied(rows: int, width: int) -> Stmt:
+            if axes is not None:
+                where, index = self.storage.place(v.id, self.start(no, nb))
+                dst = Slice(where, index, (axes[1], axes[0]))
+                return Pack(Slice(held, start, ((rank - 1, 1), (rank - 2, 1))), dst, width, rows)
             i, j = self.storage.var("i"), self.storage.var("j")
             at: tuple[Expr, ...] = (*self.batch, add(start[-2], i), add(start[-1], j))
             copy: Store = self.storage.store(v.id, tuple(Coord(e) for e in at), Load(held, at))

@@ -62,7 +62,9 @@ def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:
         return None
     op, src, dst = ops[0], g.value(ops[0].ins[0]), g.value(ops[0].outs[0])
     rank, blocks = len(dst.shape), dst.layout.blocks
-    if rank < 2 or dst.view is not None or not blocks or 0 in dst.shape or src.dtype not in PACKED_FROM.get(dst.dtype, ()):
+    if rank < 2 or dst.view is not None or not blocks or 0 in dst.shape or dst.dtype not in WEI_GROUPS:
+        return None
+    if src.dtype not in PACKED_FROM[dst.dtype]:
         return None
     if dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype]) or g.value(g.root(src.id)).layout.blocks:
         return None

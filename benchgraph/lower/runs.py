@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import gcd
 from typing import TypeAlias
 
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Fused, Graph, Op
@@ -24,7 +22,6 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Const, Var
 
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
-L1_SETS, L1_WAYS = 64, 8  # of 32 KiB; later ones have more ways, and as many sets, which make a page
 
 Steps: TypeAlias = tuple[int | None, ...]  # per axis of the domain; None where the step is not a number
 
@@ -72,24 +69,14 @@ def folded_axis(g: Graph, domain: Domain, node: Fused) -> int:
     return best if domain.extents[best] >= FEWEST else last
 
 
-def innermost(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> int:
-    """The axis for the innermost loop of a product's post-ops: the columns, or the rows where they are written more closely and pay.
-
-    Channels written first, from rows of channels: every row writes one element of a line of each channel. If L1 holds those lines until the
-    next row comes, so be it: scalar stores are as fast as gathers. Where they fall into so few of its sets that it does not (images whose
-    size is a power of two), a task's rows fill the lines of one channel after the other. Measured on a Cascade Lake at 2.5 GHz, one thread.
-    """
+def writes_along_rows(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> bool:
+    """Whether a product's post-ops write elements of one column side by side, as where channels come first."""
     every = tuple(ops)
-    rows, columns = len(domain.extents) - 2, len(domain.extents) - 1
     written = [(op, v) for op in every for v in op.outs if g.root(v) in outs]
     if not written or not is_even(domain, every):
-        return columns
-    row, column = (_gap(g, domain, *written[-1], axis) for axis in (rows, columns))
-    if row is None or column is None or not 0 < row < column:
-        return columns
-    lines, rest = divmod(g.value(written[-1][1]).dtype.nbytes(column), LINE_BYTES)
-    held = L1_WAYS * (L1_SETS if rest else L1_SETS // gcd(L1_SETS, lines))
-    return columns if domain.extents[columns] <= held else rows
+        return False
+    row, column = (_gap(g, domain, *written[-1], axis) for axis in (len(domain.extents) - 2, len(domain.extents) - 1))
+    return row == 1 and column is not None and column > 1
 
 
 def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:

@@ -17,9 +17,10 @@ GROUPS: dict[DTypes, int] = {
 
 WEI_GROUPS = {wei: group for (_, wei, _), group in GROUPS.items()}
 
-# What may become wei of a dtype while it is packed.
+# What may become wei of a dtype while it is packed; sums in s32 are only turned, from rows to columns.
 PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
     DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
     DType.s8: frozenset({DType.s8, DType.u8}),
+    DType.s32: frozenset({DType.s32}),
 }

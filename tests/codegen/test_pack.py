@@ -29,7 +29,7 @@ PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(so
 def packing(k: int, n: int, src: DType, dst: DType, *, dense: str, gap: int = 0) -> Packing:
     """dense: rows or columns of src. gap: unused elements of src after each row or column, and unused columns of dst."""
     strides = (n + gap, 1) if dense == "rows" else (1, k + gap)
-    group = GROUP[dst]
+    group = GROUP.get(dst, 1)
     return Packing(
         k, n, src=src, dst=dst, group=group, src_row_stride=strides[0], src_col_stride=strides[1], dst_row_stride=(n + gap) * group
     )

@@ -1,4 +1,4 @@
-"""Deconvolutions as products: no more of them than the result has, and stores that L1 can take."""
+"""Deconvolutions as products: no more of them than the result has."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
-from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Brgemm, For, Func, Scope, Seq, Stmt, Store
+from benchgraph.tir.ir import Brgemm, For, Func, Seq, Stmt
 from benchgraph.tir.visit import walk
 from tests.lower.test_meaning import TARGET, lowered
 
@@ -71,16 +70,3 @@ def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: S
 def test_phases_that_no_tap_meets_are_not_multiplied(kernel: Shape, strides: Shape, phases: int) -> None:
     main = before_flattening(deconvolution(kernel, strides, (0, 0), (0, 0)))
     assert {s.n for s in walk(main.body) if isinstance(s, Brgemm)} == {phases * OUT}
-
-
-@pytest.mark.parametrize(("size", "is_by_row"), [(16, False), (15, True)], ids=["few sets of L1", "all sets of L1"])
-def test_channels_written_first_go_channel_by_channel_where_l1_would_lose_the_lines(size: int, is_by_row: bool) -> None:
-    b = GraphBuilder()
-    src, wei = b.input((1, 16, size, size)), b.input((48, 16, 1, 1))
-    none = (0, 0)
-    b.op("Convolution", src, wei, strides=(1, 1), pads_begin=none, pads_end=none, dilations=(1, 1), data_format="NCX", weights_format="OIX")
-    (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
-    (loop,) = (s for s in walk(main.body) if isinstance(s, For) and isinstance(s.body, Store) and s.body.tensor.scope is Scope.param)
-    assert isinstance(loop.body, Store)
-    assert linear(loop.body.index[0]).terms[loop.var] == (size * size if is_by_row else 1)

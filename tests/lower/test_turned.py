@@ -1,0 +1,91 @@
+"""Results whose rows lie side by side: they are turned before post-ops, and everything is stored in vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import passes
+from benchgraph.tir.ir import Module, Pack, Ramp, Stmt, Store
+from benchgraph.tir.visit import walk
+from tests.lower.test_meaning import TARGET, is_right, lowered
+
+CONVOLUTION = {
+    "strides": (1, 1),
+    "pads_begin": (0, 0),
+    "pads_end": (0, 0),
+    "dilations": (1, 1),
+    "data_format": "NCX",
+    "weights_format": "OIX",
+}
+
+
+def convolution(b: GraphBuilder, size: int = 16, channels: int = 48) -> LogicalTensor:
+    return b.op("Convolution", b.input((2, 20, size, size)), b.constant((channels, 20, 1, 1)), **CONVOLUTION)
+
+
+def chain(b: GraphBuilder) -> None:
+    """With an operand that lies as the result does, and one number per channel."""
+    x = b.op("BiasAdd", convolution(b), b.constant((48,)), data_format="NCX")
+    b.op("Add", b.op("GELU", x), b.input((2, 48, 16, 16)))
+
+
+def long_rows(b: GraphBuilder) -> None:
+    """Tasks of two heights, blocks of columns of two widths."""
+    b.op("ReLU", convolution(b, size=70, channels=70))
+
+
+def bytes_per_channel(b: GraphBuilder) -> None:
+    """The sums are integers, and u8 is stored."""
+    src = b.op("Dequantize", b.input((2, 20, 16, 16), DType.u8), qtype="per_tensor", scales=[0.02], zps=[3])
+    wei = b.op("Dequantize", b.constant((48, 20, 1, 1), DType.s8), qtype="per_channel", axis=0, scales=[0.01] * 48, zps=[0] * 48)
+    x = b.op("ReLU", b.op("Convolution", src, wei, **CONVOLUTION))
+    b.op("Quantize", x, dtype=DType.u8, qtype="per_tensor", scales=[0.05], zps=[0])
+
+
+GRAPHS: dict[str, Callable[[GraphBuilder], None]] = {f.__name__: f for f in (chain, long_rows, bytes_per_channel)}
+
+
+def built(name: str) -> tuple[Graph, Partition]:
+    b = GraphBuilder()
+    GRAPHS[name](b)
+    (p,) = partitions(b.graph(), Policy.fused)
+    return b.graph(), p
+
+
+def written_apart(module: Module) -> Iterator[Stmt]:
+    """Stores of single elements to the result, or of vectors whose elements lie apart."""
+    (result,) = (t for t in module.main.params if t.name in {s.tensor.name for s in walk(module.main.body) if isinstance(s, Store)})
+    for s in walk(module.main.body):
+        if isinstance(s, Store) and s.tensor.name == result.name and not (isinstance(s.index[0], Ramp) and s.index[0].stride == 1):
+            yield s
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_it_is_right(name: str) -> None:
+    assert is_right(*built(name))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_all_is_stored_in_vectors(name: str) -> None:
+    _, p = built(name)
+    assert [*written_apart(passes.run(lowered(p).module, TARGET))] == []
+
+
+def test_a_product_alone_is_turned_into_its_place() -> None:
+    b = GraphBuilder()
+    dst = b.op("MatMul", b.input((33, 40)), b.constant((40, 70)))
+    (op,) = b.graph().ops
+    graph = replace(b.graph(), ops=(replace(op, outputs=(replace(dst, strides=(1, 33)),)),))
+    (p,) = partitions(graph, Policy.fused)
+    low = lowered(p)
+    turns = [s for s in walk(passes.run(low.module, TARGET).main.body) if isinstance(s, Pack)]
+    assert {turn.dst.tensor.name for turn in turns} == {low.outputs[0].name}
