@@ -1,8 +1,8 @@
 """How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads.
 
-Waking threads and waiting for them costs 1.8 us with two of them (GNU OpenMP, Cascade Lake at 2.5 GHz; an empty loop, best of 2,000 calls
-in a row), so a loop that is to save that much takes longer than REGION_NS by itself. Products of 32 x 256 by one column ran 3.2 times as
-fast on one thread, 64 x 256 1.5 times, 128 x 256 alike (`benchgraph tune --threads=2 --matmul 32x256:256x1`).
+Waking a thread that spins and waiting for it costs 0.4 us in our pool, 0.8 to 1.8 us in GNU OpenMP (an empty loop, best of 2,000 calls in a
+row, Cascade Lake at 2.5 GHz), so a loop that is to save that much takes longer than REGION_NS by itself. Shared out between two threads of a
+Zen 4 instead of run by one, one call after the other: 128 x 256 by one column 0.8 us instead of 1.2, 256 x 256 1.3 instead of 2.3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Scope, S
 from benchgraph.tir.post_ops import loops
 from benchgraph.tir.visit import children, parts
 
-REGION_NS = 1800.0
+REGION_NS = 700.0
 STEP_NS = 0.2  # one instruction on a vector, two of which begin in a cycle
 FUNCTION = 15  # instructions of exp; others take more
 MACS_PER_NS = 4.0  # of one lane's group of 32 bits, two instructions in a cycle
