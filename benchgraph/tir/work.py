@@ -1,8 +1,8 @@
 """How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads.
 
-Waking a thread that spins and waiting for it costs 0.4 us in our pool, 0.8 to 1.8 us in GNU OpenMP (an empty loop, best of 2,000 calls in a
-row, Cascade Lake at 2.5 GHz), so a loop that is to save that much takes longer than REGION_NS by itself. Shared out between two threads of a
-Zen 4 instead of run by one, one call after the other: 128 x 256 by one column 0.8 us instead of 1.2, 256 x 256 1.3 instead of 2.3.
+Waking a thread that spins and waiting for it costs 0.4 us in our pool, 0.8 to 1.8 us in GNU OpenMP (an empty loop, best of 2,000 calls in
+a row, Cascade Lake at 2.5 GHz), so a loop that is to save that much takes longer than REGION_NS by itself. Shared out between two threads
+of a Zen 4 instead of run by one, one call after the other: 128 x 256 by one column 0.8 us instead of 1.2, 256 x 256 1.3 instead of 2.3.
 """
 
 from __future__ import annotations
