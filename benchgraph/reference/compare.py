@@ -6,8 +6,9 @@ A point of a float tensor passes when any of these holds:
   - |got - want| <= rtol * max(|want|, scale) + slack, where scale is the rms of the wants, or sixteen times their median if less,
     and slack is 0.5 eps(dtype) * |want| for types narrower than f32: the one rounding to nearest, and at least one subnormal step. No
     more: a whole step would let truncation pass. Exact ops (rtol = 0) have no slack.
-The scale makes a small result of large terms (cancellation) answer for the terms and not for itself. Zeros do not count in the median,
-and numbers beyond half of the dtype's range in neither: those stand for infinity, and nothing is a difference of them.
+The scale makes a small result of large terms (cancellation) answer for the terms and not for itself. Where it is more, that of the point's
+row along the last axis counts: the gradient by a key that most queries look at is 50 times as large as others. Zeros do not count in the
+median, and numbers beyond half of the dtype's range in neither: those stand for infinity, and nothing is a difference of them.
 
 A point of an integer or boolean tensor passes when it is equal. When there was inexact arithmetic before it (rtol > 0), points that are
 off by one pass too, as long as they are no more than max(1/1024, rtol) of all, or one: sums that differ in their last bits fall on
@@ -169,6 +170,9 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     for start, g, w in _chunks(got, want):
         with np.errstate(invalid="ignore", over="ignore"):
             diff, bad = _failing(g, w, dtype, rtol, scale)
+            if rtol > 0 and dtype.is_float and want.ndim > 1 and bad.any():
+                scales = np.maximum(scale, _row_scales(want, start + np.flatnonzero(bad), dtype))
+                bad[bad] = _failing(g[bad], w[bad], dtype, rtol, scales)[1]
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
         _add(sums, g, w, diff, bad, close, dtype)
@@ -216,6 +220,18 @@ def _sizes(want: Array, dtype: DType) -> tuple[float, float]:
     return finite, min(rms, MEDIANS * float(np.median(counted))) if counted.size else rms
 
 
+def _row_scales(want: Array, points: NDArray[np.int64], dtype: DType) -> NDArray[np.float64]:
+    """Of the rows that points are in, given by their places in row-major order, for each point: what `_sizes` says of all values."""
+    rows, row_of = np.unique(points // want.shape[-1], return_inverse=True)
+    sizes = np.abs(want[np.unravel_index(rows, want.shape[:-1])].astype(np.float64))
+    ordinary = sizes < dtype.range[1] / 2
+    counts = np.maximum(ordinary.sum(axis=1), 1)
+    rms = np.sqrt((np.where(ordinary, sizes, 0.0) ** 2).sum(axis=1) / counts)
+    counted = ordinary & (sizes > 0)
+    medians = np.nanmedian(np.where(counted, sizes, np.where(counted.any(axis=1, keepdims=True), np.nan, np.inf)), axis=1)
+    return np.asarray(np.minimum(rms, MEDIANS * medians)[row_of])
+
+
 def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.float64]]]:
     """(position of the first element, got, want as float64) in row-major order, whatever the strides."""
     start = 0
@@ -226,7 +242,7 @@ def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.fl
 
 
 def _failing(
-    got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, scale: float
+    got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, scale: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """|got - want| and whether the point fails."""
     exact = got.astype(np.float64)

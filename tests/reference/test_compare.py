@@ -298,3 +298,23 @@ def test_rows_may_be_apart_in_size() -> None:
     want = rng.normal(size=(40, 50)) * np.where(np.arange(40) < 8, 10.0, 1.0)[:, None]
     got = want + 8e-6 * np.sqrt(np.mean(want**2)) * np.sign(want)
     assert compare(got.astype(np.float32), want, DType.f32, 1e-5).ok
+
+
+def test_a_small_result_of_a_large_row_answers_for_its_row() -> None:
+    """One key in ten thousand that most queries look at; its gradient is 50 times as large, and small elements of it are differences."""
+    rng = np.random.default_rng(2)
+    want = rng.normal(size=(10_000, 8))
+    want[77] = 1000.0
+    want[77, 3] = 0.5
+    for row, by, errors in ((77, 5.0, 0), (77, 15.0, 1), (78, 5.0, 1)):
+        got = want.astype(np.float32)
+        got[row, 3] += np.float32(by)
+        assert compare(got, want, DType.f32, 1e-2).errors == errors
+
+
+def test_one_large_element_does_not_speak_for_its_row() -> None:
+    want = np.random.default_rng(3).normal(size=(1000, 64))
+    want[7, 0] = 1e6
+    got = want.astype(np.float32)
+    got[7, 5] += np.float32(1.0)
+    assert compare(got, want, DType.f32, 1e-2).errors == 1
