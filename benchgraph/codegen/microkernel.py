@@ -148,8 +148,7 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
     streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
-    own = "_b{}_{}_{}".format(*kernel.batch[0])
-    name = kernel.name.replace(own.replace("-", "m"), "_bn", 1) + streamed
+    name = f"{replace(kernel, batch=kernel.batch[1:]).name}_bn_{streamed}"
     known = module.functions.get(name)
     if known is not None:
         return known
