@@ -48,6 +48,9 @@ a Cascade Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB) that others 
 and whole graphs of the paper, two threads, times without it over those with 4 and 8 rows ahead: MLP_2 batch 32 1.08, 1.11; MLP_2 512 1.05,
 1.04; MHA_4 1.11, 1.05; MLP_1 32 1.04, 1.04; MLP_2 int8 1.02, 1.01; MLP_1 int8 512 0.99, 0.99.
 
+Cores that keep up (Target.keeps_up) lose by it: two Zen 5 cores (4.1 GHz, L1d 48 KiB, L2 1 MiB), times without it over those with 8 rows,
+minima of 75 samples in five processes each: MLP_2 f32 at batch 32, 128 and bf16 at 512: 0.98, 0.99, 0.98; 32 rows ahead are no better.
+
 u8 by s8, shares of the peak of a register-only loop of vpdpbusd (611 GOP/s), and steps without an instruction of their own, shares of what
 they come to at the rate of f32's instructions (runtime/peak.py; AVX-512 153, AVX2 86, portable 49 GOP/s for u8 and 25 for bf16), on one
 core of a Cascade Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB) that others use too: best of some 500 samples of 0.4 ms,
@@ -164,7 +167,9 @@ def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
 
 
 def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
-    """Whether what a tile of rows reads of wei, along all of batch and K, is half of a first-level cache or more."""
+    """Whether what a tile of rows reads of wei, along all of batch and K, is half of L1 or more, on cores that do not keep up."""
+    if target.keeps_up:
+        return False
     elements = panels.columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
     return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
 

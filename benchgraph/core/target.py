@@ -26,6 +26,7 @@ class Target:
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions (tests). shares_all: threads share loops that are too short for it as well (tests).
+    keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it fetches none of it ahead.
     """
 
     isa: Isa
@@ -34,6 +35,7 @@ class Target:
     cores: int
     emulated: frozenset[DType] = frozenset()
     shares_all: bool = False
+    keeps_up: bool = False
 
     @property
     def lanes(self) -> int:
@@ -66,6 +68,8 @@ class Target:
         return self.isa.lanes * (4 if self.isa.registers >= 32 else 2)
 
 
+KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
+
 # LLVM's names of features, where Linux has another.
 _LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
 
@@ -77,22 +81,20 @@ def missing(isa: Isa) -> tuple[str, ...]:
 
 
 @cache
-def _cpu_flags() -> frozenset[str]:
+def _cpu_info() -> Mapping[str, str]:
+    """What Linux tells of the first CPU; nothing elsewhere."""
     info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return frozenset()
-    for line in info.read_text().splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.split(":", 1)[1].split())
-    return frozenset()
+    first = info.read_text().split("\n\n", 1)[0] if info.exists() else ""
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+
+
+def _cpu_flags() -> frozenset[str]:
+    return frozenset(_cpu_info().get("flags", "").split())
 
 
 def cpu_name() -> str:
     """What the processor calls itself."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    return _cpu_info().get("model name") or platform.processor() or platform.machine()
 
 
 @cache
@@ -126,7 +128,8 @@ def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores)
+    keeps_up = _cpu_info().get("vendor_id") in KEEPS_UP
+    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up)
 
 
 def current() -> Target:

@@ -51,7 +51,7 @@ def lower(g: Graph) -> Lowered:
     always = [n for n in nodes if not g.value(n.outs[0]).is_constant]
     made = {v for n in once for v in n.outs}
     literal = {r: None for n in nodes for v in n.ins if _is_table(g, r := g.root(v))}
-    kept = tuple(v for v in made if any(v in n.ins for n in always))
+    kept = tuple(dict.fromkeys(v for n in always for v in n.ins if v in made))
     constants = (*literal, *kept)
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in once))
     main = _function("main", g, always, (*g.ins, *g.outs, *constants))

@@ -6,12 +6,14 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.tir.ir import Tensor
 
@@ -20,24 +22,25 @@ MEGABYTE = 1 << 20
 
 
 class Constants:
-    """The constants of one set of constant input buffers. ready: init has run; lock: held while it does."""
+    """The constants of one set of constant input buffers. ready: init has run; lock: held while it does.
+
+    They lie in one piece of memory in their order, each on a cache line: what is fetched ahead beyond the end of one is the next.
+    """
 
     def __init__(self, tensors: Sequence[Tensor], literals: Sequence[Array | None], allocator: Allocator | None, *, ready: bool) -> None:
-        self.buffers = [_filled(t, data, allocator) for t, data in zip(tensors, literals, strict=True)]
+        ends = [*accumulate((-(-t.nbytes // LINE_BYTES) * LINE_BYTES for t in tensors), initial=0)]
+        memory = allocate(ends[-1], Use.persistent, allocator) if tensors else np.empty(0, np.uint8)
+        self.buffers = [memory[start : start + t.nbytes] for start, t in zip(ends, tensors, strict=False)]
+        for buffer, data in zip(self.buffers, literals, strict=True):
+            if data is not None:
+                source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+                buffer[: source.size] = source
         self.lock = threading.Lock()
         self.ready = ready
 
     @property
     def nbytes(self) -> int:
         return sum(b.nbytes for b in self.buffers)
-
-
-def _filled(t: Tensor, data: Array | None, allocator: Allocator | None) -> Array:
-    buffer = allocate(t.nbytes, Use.persistent, allocator)
-    if data is not None:
-        source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        buffer[: source.size] = source
-    return buffer
 
 
 @dataclass(frozen=True, eq=False)

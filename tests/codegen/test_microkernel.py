@@ -238,9 +238,11 @@ def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> Non
         assert assemblies[name] == assemblies[kept[target.lanes, is_native(dtypes, target.isa)]], name
 
 
-@pytest.mark.parametrize(("k", "batch", "want"), [(64, 1, True), (32, 1, False), (32, 2, True)])
-def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, want: bool) -> None:
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
+@pytest.mark.parametrize(
+    ("k", "batch", "keeps_up", "want"), [(64, 1, False, True), (32, 1, False, False), (32, 2, False, True), (64, 1, True, False)]
+)
+def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, keeps_up: bool, want: bool) -> None:
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, keeps_up=keeps_up)
     kernel = Kernel(6, 64, k, batch=((batch, 4096, 8192),), src_row_stride=k, wei_row_stride=64, acc_row_stride=64)
     module = ir.Module()
     define(module, kernel, target)
@@ -295,7 +297,7 @@ def test_a_kernel_is_defined_once_per_module() -> None:
 
 def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> None:
     """In how many there are, and how far apart. What is fetched ahead is not the same for few and for many."""
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, keeps_up=False)
     module = ir.Module()
     for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128), (60, 48, 128)):
         define(module, replace(dense(6, 16, 8), batch=(batch,)), target)

@@ -95,3 +95,9 @@ def test_cases_of_a_better_cpu_can_still_be_listed() -> None:
 
 def test_a_host_lacks_nothing_of_its_own_level() -> None:
     assert missing(host().isa) == ()
+
+
+@pytest.mark.parametrize(("vendor", "keeps_up"), [("AuthenticAMD", True), ("GenuineIntel", False), (None, False)])
+def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
+    assert host.__wrapped__().keeps_up == keeps_up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.runtime.constants import Constants
 from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, If, Prefetch, Select, Stmt, Tensor, Var
 from benchgraph.tir.visit import children, walk
 
@@ -164,6 +166,16 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
         assert list(lines(p, at)) == list(range((no + 1) * panel, (no + 2) * panel))
         seen += 1
     assert seen == 2 * 2 * 512 // 64
+
+
+def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
+    """The order of constants is that of their places in memory."""
+    low = lower(compiled(mlp(128, 512)))
+    read = dict.fromkeys(call.wei.tensor for _, call in calls(low.module.main.body, {}))
+    assert [t for t in low.constants if t in read] == list(read)
+    made = Constants(low.constants, low.literals, None, ready=False)
+    for one, after in itertools.pairwise(made.buffers):
+        assert one.ctypes.data + one.nbytes == after.ctypes.data
 
 
 @pytest.mark.parametrize(
