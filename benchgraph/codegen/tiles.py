@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, gcd
+from math import ceil
 
 from benchgraph.codegen.dot import registers
 from benchgraph.core.target import Target
 from benchgraph.tir.groups import DTypes
 
-ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
 ACCUMULATORS_IN_FLIGHT = 8  # that keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)
 
 
@@ -47,8 +46,7 @@ def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: i
     """
     each, others = registers(dtypes, target.isa)
     accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - ragged)
-    sets_apart = ALIAS_BYTES // gcd(ALIAS_BYTES, dtypes[0].nbytes(src_row_stride))
-    return min(max(accumulators // vectors, 1), sets_apart * (target.l1_bytes // ALIAS_BYTES))
+    return min(max(accumulators // vectors, 1), target.rows_in_l1(dtypes[0].nbytes(src_row_stride)))
 
 
 def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int) -> tuple[Panels, ...]:

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 from pathlib import Path
 
 from benchgraph.core.config import config
@@ -18,6 +19,7 @@ __all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "cpu_name", "current", "host",
 
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
+ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Target:
         """Whether products are computed from src of this dtype as it is stored: u8 (with wei in s8) or bf16."""
         has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16}
         return has[dtype] or dtype in self.emulated
+
+    def rows_in_l1(self, apart: int, nbytes: int = LINE_BYTES) -> int:
+        """How many rows of so many bytes L1 holds when they begin so many bytes apart."""
+        sets = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)
+        return min(sets * (self.l1_bytes // ALIAS_BYTES), self.l1_bytes // nbytes)
 
     @property
     def panel_width(self) -> int:

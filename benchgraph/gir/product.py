@@ -231,8 +231,12 @@ def has_rows(g: Graph, id: int) -> bool:
 
 def has_unit_stride(g: Graph, id: int, axis: Axis, unit: int = 1) -> bool:
     """Whether an axis of a value's buffer goes from element to element of memory (by `unit` of them), or nowhere."""
+    return stride(g, id, axis) in (0, unit)
+
+
+def stride(g: Graph, id: int, axis: Axis) -> int:
+    """Elements of memory that a step along an axis of a value's buffer is."""
     root = g.value(g.root(id))
-    physical = root.layout.physical(root.shape)
-    strides = root.strides if root.strides is not None else dense_strides(physical)
+    strides = root.strides if root.strides is not None else dense_strides(root.layout.physical(root.shape))
     dim, by = axis
-    return by == 0 or strides[dim] * by == unit
+    return strides[dim] * by

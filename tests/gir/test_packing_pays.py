@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchgraph.core.target import ISAS, Target
@@ -16,19 +18,19 @@ from benchgraph.partition.partitioner import partitions
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
 
 
-def compiled(b: GraphBuilder) -> Graph:
+def compiled(b: GraphBuilder, target: Target = TARGET) -> Graph:
     (p,) = partitions(b.graph(), Policy.fused)
     g = from_partition(p)
     for each in PIPELINE:
-        g = each.fn(g, TARGET)
+        g = each.fn(g, target)
     return g
 
 
-def blocks(src: Shape, wei: Shape) -> tuple[int, ...]:
+def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:
     """Widths of the panels that the microkernel reads; () for weights as they are given."""
     b = GraphBuilder()
     b.op("MatMul", b.input(src), b.input(wei))
-    g = compiled(b)
+    g = compiled(b, target)
     (product,) = (stage.ops[0] for node in g.nodes if isinstance(node, Fused) for stage in node.stages if stage.parameters is not None)
     return tuple(size for _, size in g.value(product.ins[1]).layout.blocks)
 
@@ -49,6 +51,21 @@ def blocks(src: Shape, wei: Shape) -> tuple[int, ...]:
 )
 def test_a_product(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:
     assert blocks(src, wei) == want, why
+
+
+@pytest.mark.parametrize(
+    ("wei", "want", "why"),
+    [
+        ((8, 64, 512), (64,), "rows 2 KiB apart fall in 8 sets of 64, whose 12 ways hold 24 of the 64 rows"),
+        ((8, 64, 520), (), "32 bytes more, and they fall in all sets"),
+        ((8, 96, 128), (), "rows 512 bytes apart: L1 holds all 96"),
+        ((8, 384, 512), (), "L1 does not hold a panel of 384 rows, packed or not"),
+    ],
+)
+def test_an_entry_on_cores_that_keep_up(wei: Shape, want: tuple[int, ...], why: str) -> None:
+    target = replace(TARGET, l1_bytes=48 << 10, keeps_up=True)
+    assert blocks((8, 128, wei[1]), wei, target) == want, why
+    assert blocks((8, 128, wei[1]), wei) == (64,), "other cores"
 
 
 def test_attention_packs_per_entry_and_stays_one_nest() -> None:

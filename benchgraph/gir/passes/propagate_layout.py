@@ -21,7 +21,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
-from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product
+from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product, stride
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM
@@ -36,6 +36,10 @@ from benchgraph.tir.groups import PACKED_FROM
 #                            0.97, 0.96, 0.87, 0.85
 #     m x n x k              32x256x256 1.14, 64x256x256 1.02, 128x256x256 1.18, 512x128x128 0.83, 16x512x512 0.95, 32x512x512 0.74,
 #                            64x192x512 0.93, 8x1024x1024 0.86, 32x1024x1024 0.50, 128x1024x1024 0.50, 1024x1024x1024 0.66
+#
+# Cores that keep up (Target.keeps_up) gain where the rows fall in so few sets that L1 holds less than half of a panel which it would hold
+# packed, and lose elsewhere. Two Zen 5 cores, times with packing over those without, minima of 12 to 60: MHA_1 to 4 at batch 32, 32, 16, 8
+# 1.02, 1.05, 1.01, 0.98 (the last meets that; medians 1.01, 1.05, 1.01, 0.98), MHA_1 on Zen 4 1.08; of 19 lone products all 0.99 to 1.02.
 ROWS_PER_ENTRY, ROWS_AT_ALL, WORK = 48, 8, 6_000_000
 
 
@@ -73,9 +77,18 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
         return False
     if prod(p.call.ins[1].shape[:-2]) >= target.cores:
-        return m >= ROWS_PER_ENTRY
+        return m >= ROWS_PER_ENTRY and (not target.keeps_up or _shares_few_sets(g, op, target))
     rows = prod(batch) * m
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
+
+
+def _shares_few_sets(g: Graph, op: Op, target: Target) -> bool:
+    """Whether L1 holds less than half of a panel's rows as they lie, and would hold all of them side by side."""
+    p, wei, axes = product(g, op), op.ins[1], operand_axes(g, op, 1)
+    assert axes is not None
+    rows, dtype = prod(p.reduced), g.value(wei).dtype
+    nbytes = dtype.nbytes(column_block(p, target))
+    return 2 * target.rows_in_l1(dtype.nbytes(stride(g, wei, axes[0])), nbytes) < rows <= target.rows_in_l1(nbytes, nbytes)
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
