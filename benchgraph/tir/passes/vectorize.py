@@ -30,7 +30,6 @@ from benchgraph.tir.ir import (
     Ramp,
     ReduceLanes,
     Scope,
-    Select,
     Seq,
     Stmt,
     Store,
@@ -143,10 +142,12 @@ def _body(loop: Loop, base: Expr, lanes: int, accs: list[list[Tensor]], copy: in
 
 
 def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
-    value = widen(loop, r.value, base, lanes, mask)
-    if mask is not None:
-        value = Select(mask, value, Broadcast(neutral(r.op, acc.dtype), lanes))
-    return Store(acc, (), r.combine(Load(acc, ()), value))
+    """Lanes that the mask leaves out keep what they hold.
+
+    Nothing neutral is selected for them: of 6, 10, 12 or 14 lanes of 16 LLVM 22 makes an expansion, with which LayerNorm of f32 rows of 28
+    took 1.8 times as long, of 60 2.2 times (one Zen 5 core; of 27 as long as now).
+    """
+    return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, lanes, mask)), mask)
 
 
 def _store(loop: Loop, s: Store, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
