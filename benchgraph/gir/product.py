@@ -231,7 +231,7 @@ def has_rows(g: Graph, id: int) -> bool:
 
 def has_unit_stride(g: Graph, id: int, axis: Axis, unit: int = 1) -> bool:
     """Whether an axis of a value's buffer goes from element to element of memory (by `unit` of them), or nowhere."""
-    return stride(g, id, axis) in (0, unit)
+    return axis[1] == 0 or stride(g, id, axis) == unit
 
 
 def stride(g: Graph, id: int, axis: Axis) -> int:

@@ -320,6 +320,12 @@ def strided_input(b: GraphBuilder) -> None:
 
 
 @case
+def weights_of_one_column_for_all(b: GraphBuilder) -> None:
+    """A user tensor of stride 0: its columns are not side by side, but one and the same."""
+    b.op("MatMul", b.input((5, 16)), b.input((16, 20), strides=(1, 0)))
+
+
+@case
 def one_element(b: GraphBuilder) -> None:
     """Scalars all the way."""
     b.op("ReLU", b.op("Add", b.input(()), b.input(())))
