@@ -169,8 +169,8 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
     wanted = ((M, K), (K, N))[port]
     id = op.ins[port]
     group = group_of(g, op)
-    if port and group > 1 and not _is_grouped(g, id, group):
-        return None
+    if (port and group > 1 and not _is_grouped(g, id, group)) or not g.value(g.root(id)).shape:
+        return None  # a number has no axis to begin a row on
     axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)), group if port else 1)
     if axes is None or _share_a_dim(*axes[:2]) or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
         return None

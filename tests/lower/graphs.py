@@ -320,6 +320,14 @@ def strided_input(b: GraphBuilder) -> None:
 
 
 @case
+def a_number_as_a_row(b: GraphBuilder) -> None:
+    """A scalar that is a matrix to a product, and a scalar elsewhere."""
+    x = b.input(())
+    b.op("MatMul", b.op("StaticReshape", x, shape=(1, 1), special_zero=False), b.input((1, 20)))
+    b.op("ReLU", x)
+
+
+@case
 def weights_of_one_column_for_all(b: GraphBuilder) -> None:
     """A user tensor of stride 0: its columns are not side by side, but one and the same."""
     b.op("MatMul", b.input((5, 16)), b.input((16, 20), strides=(1, 0)))
