@@ -26,7 +26,7 @@ from benchgraph.codegen.intrinsics import (
     vector,
 )
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.core.target import Target, on_line
 from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
 
@@ -35,7 +35,7 @@ SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
 def thread_stride(func: Func) -> int:
     """Bytes from one thread's arena to the next one's."""
-    return -(-func.thread_bytes // LINE_BYTES) * LINE_BYTES
+    return on_line(func.thread_bytes)
 
 
 def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:

@@ -15,11 +15,16 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 
-__all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing"]
+__all__ = ["ISAS", "LINE_BYTES", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing", "on_line"]
 
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
+
+
+def on_line(position: int) -> int:
+    """The first cache line from there on; of a size, that in whole lines."""
+    return -(-position // LINE_BYTES) * LINE_BYTES
 
 
 @dataclass(frozen=True)

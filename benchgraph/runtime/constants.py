@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import LINE_BYTES
+from benchgraph.core.target import on_line
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.tir.ir import Tensor
 
@@ -28,7 +28,7 @@ class Constants:
     """
 
     def __init__(self, tensors: Sequence[Tensor], literals: Sequence[Array | None], allocator: Allocator | None, *, ready: bool) -> None:
-        ends = [*accumulate((-(-t.nbytes // LINE_BYTES) * LINE_BYTES for t in tensors), initial=0)]
+        ends = [*accumulate((on_line(t.nbytes) for t in tensors), initial=0)]
         memory = allocate(ends[-1], Use.persistent, allocator) if tensors else np.empty(0, np.uint8)
         self.buffers = [memory[start : start + t.nbytes] for start, t in zip(ends, tensors, strict=False)]
         for buffer, data in zip(self.buffers, literals, strict=True):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.frame import thread_stride
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import ISAS, LINE_BYTES, Isa
+from benchgraph.core.target import ISAS, LINE_BYTES, Isa, on_line
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.constants import Constants, constant_tensors
@@ -190,19 +190,14 @@ class Temporaries:
         """(argv, memory that must outlive its use) for one function: its buffers, then the shared arena and the threads' arenas."""
         nbytes = scratch_bytes(func, self.threads)
         memory = self.scratchpad if self.scratchpad is not None or not nbytes else allocate(nbytes, Use.temp, self.allocator)
-        start = 0 if memory is None else _on_line(address(memory))
-        addresses = [*map(address, buffers), start, start + _on_line(func.shared_bytes)]
+        start = 0 if memory is None else on_line(address(memory))
+        addresses = [*map(address, buffers), start, start + on_line(func.shared_bytes)]
         return (ctypes.c_void_p * len(addresses))(*addresses), memory
 
 
 def scratch_bytes(func: Func, threads: int) -> int:
     """Bytes of both arenas, from the start of a cache line on."""
-    return _on_line(func.shared_bytes) + thread_stride(func) * threads
-
-
-def _on_line(position: int) -> int:
-    """The first cache line from there on."""
-    return -(-position // LINE_BYTES) * LINE_BYTES
+    return on_line(func.shared_bytes) + thread_stride(func) * threads
 
 
 class Bound:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.emit import emit
-from benchgraph.codegen.frame import LINE_BYTES, thread_stride
+from benchgraph.codegen.frame import thread_stride
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa, Target, host, missing
+from benchgraph.core.target import ISAS, LINE_BYTES, Isa, Target, host, missing
 from benchgraph.runtime.code import assembly
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, f32, floordiv, mod, mul, seq, unary
