@@ -84,8 +84,11 @@ def expect_shape(name: str, t: TensorType, want: Shape, why: str) -> None:
 
 
 def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
-    """Mean and variance (biased) over axes, which stay as 1."""
-    return np.asarray(src.mean(axis=axes, keepdims=True)), np.asarray(src.var(axis=axes, keepdims=True))
+    """Mean and variance (biased) over axes, which stay as 1; of no elements NaN."""
+    count = np.float64(prod(src.shape[axis] for axis in axes))
+    with np.errstate(invalid="ignore"):
+        mean = src.sum(axis=axes, keepdims=True) / count
+        return mean, np.square(src - mean).sum(axis=axes, keepdims=True) / count
 
 
 # ---- decompositions --------------------------------------------------------------------------------------------------

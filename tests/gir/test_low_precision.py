@@ -211,6 +211,17 @@ def test_factors_that_could_overflow_together_are_not_merged() -> None:
     assert len(g.nodes) == 2
 
 
+def test_a_square_of_no_elements_is_no_scaling() -> None:
+    """Its factor is the scaled tensor, which has as few elements as there are factors."""
+
+    def build(b: GraphBuilder) -> None:
+        x = quantised(b, b.input((0, 4), DType.u8), 0.25, 0)
+        b.op("Multiply", x, x)
+
+    g = up_to(gir(build), "merge-scaling")
+    assert [op.kind for op in g.nodes if isinstance(op, Op)].count("Multiply") == 2
+
+
 def test_quantised_attention_is_one_nest(golden) -> None:
     """Its operands are packed at the batch anchor, recentred on the way; what is written is already quantised and transposed."""
 
