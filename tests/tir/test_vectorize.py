@@ -92,23 +92,27 @@ def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "works", "accumulators"),
+    ("op", "dtype", "works", "accumulators", "of_few_registers"),
     [
-        (BinOp.add, DType.s32, False, 4),
-        (BinOp.max, DType.f32, True, 4),
-        (BinOp.max, DType.f32, False, 8),  # they wait for each other
-        (BinOp.add, DType.f32, True, 8),  # rounding depends on the order
-        (BinOp.mul, DType.s32, False, 8),
+        (BinOp.add, DType.s32, False, 4, 4),
+        (BinOp.max, DType.f32, True, 4, 4),
+        (BinOp.max, DType.f32, False, 16, 8),  # they wait for each other, and have the registers to themselves
+        (BinOp.add, DType.f32, True, 8, 8),  # rounding depends on the order
+        (BinOp.mul, DType.s32, False, 16, 8),
     ],
 )
-def test_four_folds_side_by_side_hide_their_latencies(op: BinOp, dtype: DType, works: bool, accumulators: int) -> None:
+def test_four_folds_side_by_side_hide_their_latencies(
+    op: BinOp, dtype: DType, works: bool, accumulators: int, of_few_registers: int
+) -> None:
     into = [Tensor(f"r{n}", dtype, (), (), Scope.register) for n in range(4)]
     source = X if dtype is DType.f32 else S4096
     start = [s for r in into for s in (Alloc(r), put(r, value=at(source, 0)))]
     other = [put(Y, add(j, n * 128), value=at(X, add(j, n * 128))) for n in range(4)]
     fold = [put(r, value=binary(op, at(r), at(source, add(j, n * 128)))) for n, r in enumerate(into)]
     end = [put(Y, 1000 + n, value=cast(at(r), DType.f32)) for n, r in enumerate(into)]
-    assert text(*start, loop(j, 128, *other * works, *fold), *end).count("x16 register") == accumulators
+    body = (*start, loop(j, 128, *other * works, *fold), *end)
+    assert text(*body).count("x16 register") == accumulators
+    assert print_tir(vectorized(*body, isa="avx2").body).count("x8 register") == of_few_registers
 
 
 def test_reduction_into_a_register_and_a_store_of_the_same_values() -> None:
