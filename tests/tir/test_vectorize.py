@@ -96,7 +96,7 @@ def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
     [
         (BinOp.add, DType.s32, False, 4, 4),
         (BinOp.max, DType.f32, True, 4, 4),
-        (BinOp.max, DType.f32, False, 16, 8),  # they wait for each other, and have the registers to themselves
+        (BinOp.max, DType.f32, False, 16, 8),  # they wait for each other, and read one stream each
         (BinOp.add, DType.f32, True, 8, 8),  # rounding depends on the order
         (BinOp.mul, DType.s32, False, 16, 8),
     ],

@@ -36,7 +36,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, tensor_names
+from benchgraph.tir.visit import block, bound_names, fresh, loads_of, map_children, substitute_all, tensor_names
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
@@ -82,16 +82,22 @@ def _copies(loop: Loop, vectors: int | None, target: Target) -> int:
     """How many independent accumulators hide the latency of the reduction.
 
     One where several folds side by side hide it already: of integers, whose sums take a cycle, and of anything beside other work. But sums
-    of floats keep theirs, since they depend on the order. A loop that does nothing but fold may fill more registers with them: the more
-    of a row is read at a time, the fewer streams the hardware's prefetching must follow. Products of 512 rows of 256 f32 by one column,
-    four rows at a time (join-rows), one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02 by 4; from L1 the same.
+    of floats keep theirs, since they depend on the order. A loop that does nothing but fold what is given from outside may fill more
+    registers with them: the more of a row is read at a time, the fewer streams the hardware's prefetching must follow. Products of 512
+    rows of 256 f32 by one column, four rows at a time (join-rows), one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02
+    by 4; from L1 the same.
     """
     if not loop.reductions or vectors is None or vectors < ACCUMULATORS:
         return 1
     if len(loop.reductions) >= ACCUMULATORS and all(_hides(loop, r) for r in loop.reductions):
         return 1
-    live = target.isa.registers // 2 if len(loop.stmts) == len(loop.reductions) else MAX_LIVE_ACCUMULATORS
+    live = target.isa.registers // 2 if _streams(loop) else MAX_LIVE_ACCUMULATORS
     return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= live else 2
+
+
+def _streams(loop: Loop) -> bool:
+    only_folds = len(loop.stmts) == len(loop.reductions)
+    return only_folds and all(any(load.tensor.scope is Scope.param for load in loads_of(r.value)) for r in loop.reductions)
 
 
 def _hides(loop: Loop, r: Reduction) -> bool:
