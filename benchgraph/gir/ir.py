@@ -14,6 +14,7 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.options import Forced
+from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.parameters import Parameters
 
@@ -72,6 +73,7 @@ class Value:
     view: View | None = None
 
     @property
+    @remembered
     def type(self) -> TensorType:
         return TensorType(self.dtype, self.shape)
 

@@ -36,17 +36,20 @@ def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:
         return
     match s:
         case For():
-            yield from (a for a in _loaded(s, ranges) if a.tensor.name == name)
+            yield from _loaded(s, ranges, name)
             yield from accesses_of(name, s.body, inside(s, ranges))
         case If():
-            yield from (a for a in _loaded(s, ranges) if a.tensor.name == name)
+            yield from _loaded(s, ranges, name)
             yield from accesses_of(name, s.then, assume(s.cond, ranges, holds=True))
             if s.orelse is not None:
                 yield from accesses_of(name, s.orelse, assume(s.cond, ranges, holds=False))
         case Seq():
             for c in s.stmts:
-                if name in tensor_names(c):
-                    yield from accesses_of(name, c, ranges)
+                yield from accesses_of(name, c, ranges)
+        case Store():
+            yield from _loaded(s, ranges, name)
+            if s.tensor.name == name:
+                yield _stored(s, ranges)
         case _:
             yield from (a for a in accesses(s, ranges) if a.tensor.name == name)
 
@@ -65,7 +68,7 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
             for c in s.stmts:
                 yield from accesses(c, ranges)
         case Store():
-            yield Access(s.tensor, s.index, tuple(_lanes(i) for i in s.index), True, ranges)
+            yield _stored(s, ranges)
         case Brgemm() | Pack():
             *read, written = operands(s)
             for o in read:
@@ -75,11 +78,16 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
             yield _operand(written, True, ranges)
 
 
-def _loaded(s: Stmt, ranges: Ranges) -> Iterator[Access]:
-    """What the expressions of this statement alone load."""
+def _loaded(s: Stmt, ranges: Ranges, name: str = "") -> Iterator[Access]:
+    """What the expressions of this statement alone load, of the tensor of this name if one is given."""
     for e in exprs(s):
         for p in loads_of(e):
-            yield Access(p.tensor, p.index, tuple(_lanes(i) for i in p.index), False, ranges)
+            if name in (p.tensor.name, ""):
+                yield Access(p.tensor, p.index, tuple(map(_lanes, p.index)), False, ranges)
+
+
+def _stored(s: Store, ranges: Ranges) -> Access:
+    return Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
 
 
 def _lanes(i: Expr) -> Range:

@@ -14,7 +14,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, reach
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
 
@@ -54,7 +54,9 @@ class _Positions:
         total = Linear({})
         for i, stride in zip(index, t.strides, strict=True):
             total = total.plus(position(i), stride)
-        base = self._simple(to_expr(total, self.ranges))
+        base = to_expr(total, self.ranges)
+        if not all(isinstance(atom, Var) for atom in total.terms):  # else there is nothing simpler
+            base = self._simple(base)
         for i, stride in zip(index, t.strides, strict=True):
             if isinstance(i, Ramp):
                 return Ramp(base, i.stride * stride, i.lanes)

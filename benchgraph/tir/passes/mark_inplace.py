@@ -60,19 +60,20 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
     """True when no load from src in s follows a store to dst on the same element, if both begin at one address."""
     if not {src, dst} <= tensor_names(s):
         return True
-    loads, stores = _touching(s, src, dst, ranges)
-    if not loads or not stores:
-        return True
     match s:
         case Seq():
             return _is_ordered(s, src, dst, ranges) and all(_loads_first(c, src, dst, ranges) for c in s.stmts)
-        case For():
-            are_apart = is_partitioned([*loads, *stores], s.var.name, inner_names(s))
-            return are_apart and _loads_first(s.body, src, dst, inside(s, ranges))
         case If():
             then = _loads_first(s.then, src, dst, assume(s.cond, ranges, holds=True))
             return then and (s.orelse is None or _loads_first(s.orelse, src, dst, assume(s.cond, ranges, holds=False)))
-    return isinstance(s, Store)  # its value is complete before it stores
+        case Store():
+            return True  # its value is complete before it stores
+    loads, stores = _touching(s, src, dst, ranges)
+    if not loads or not stores:
+        return True
+    if not isinstance(s, For) or not is_partitioned([*loads, *stores], s.var.name, inner_names(s)):
+        return False
+    return _loads_first(s.body, src, dst, inside(s, ranges))
 
 
 def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
