@@ -70,6 +70,18 @@ def test_what_is_nearly_a_tie_of_integers_is_none(dtype: DType) -> None:
     assert [s for s in SCALES if not agrees(lambda b, s=s: build(b, s), src)] == []
 
 
+@pytest.mark.parametrize("dtype", [e5m2, e4m3])
+@pytest.mark.parametrize("source", [s8, e5m2, e4m3])
+def test_exact_products_are_divided_on_the_way_to_f8(source: DType, dtype: DType) -> None:
+    """72 / 0.3 is less than a tie, and 72 times 1 / 0.3, rounded to f32, is that tie."""
+    src = all_of(source)
+
+    def build(b: GraphBuilder, scale: float) -> LogicalTensor:
+        return scaled(b, "Quantize", scaled(b, "Dequantize", b.input(src.shape, source), DType.f32, 1.0), dtype, scale)
+
+    assert [s for s in (*SCALES, 0.6, 0.15) if not agrees(lambda b, s=s: build(b, s), src)] == []
+
+
 def test_a_requantisation_per_channel_keeps_its_ties() -> None:
     src = all_of(s8).reshape(8, 8, 4).transpose(1, 0, 2)
 

@@ -20,7 +20,8 @@ That is a requantisation, of sums as well, and whole numbers times 0.5 are exact
 every whole number what it was after it was multiplied by 0.013 and divided again. On the way to integers a quotient that f32 does not hold
 is rounded to odd: 0.15 / 0.1 of f32 is not 1.5, what would be ties of 1.5 all lie on one side, and of the two numbers that the quotient is
 between the odd one lies there too. n * (r +- ulp(r)) is off n * r by more than half an ulp of it, so that no product becomes the tie. To
-f8 the nearest one is taken: its ties are those of quotients in f32.
+f8 the nearest one is taken: its ties are those of quotients in f32. But where f32 holds the products and not the quotient of the numbers,
+as in x * 1 / 0.3, both ops stay: they round once, as what they say does, and 72 / 0.3 is less than 240, a tie of f8_e5m2.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
         last = last or maker
         if spec(maker.kind).is_product:
             factor = _known(g, maker.ins[1])
-            return (maker, last, factor / divisor) if factor is not None and _divides(factor, divisor) else None
+            if factor is None or not _divides(factor, divisor) or (_is_read_as_f8(g, op.outs[0]) and _is_exact_before(factor, divisor)):
+                return None
+            return maker, last, factor / divisor
         if spec(maker.kind).least != 0 or np.any(divisor <= 0):
             return None
         reader = maker
@@ -111,6 +114,17 @@ def _divides(factor: Reals, divisor: Reals) -> bool:
     sizes = np.abs(factor), np.abs(divisor)
     few = np.broadcast(*sizes).size == max(a.size for a in sizes)
     return few and all(bool(np.all((a >= 1 / ORDINARY) & (a <= ORDINARY))) for a in sizes)
+
+
+def _is_read_as_f8(g: Graph, id: int) -> bool:
+    dtypes = [g.value(op.outs[0]).dtype for op in g.consumers[id] if isinstance(op, Op) and spec(op.kind).converts]
+    return any(dtype.is_float and dtype.bits == 8 for dtype in dtypes)
+
+
+def _is_exact_before(factor: Reals, divisor: Reals) -> bool:
+    """Whether products with the factor are exact, and those with the quotient are not."""
+    quotient = factor / divisor
+    return _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
 
 
 def _odd(numbers: Reals) -> Reals:
@@ -165,10 +179,12 @@ def _noisy(g: Graph) -> frozenset[int]:
 def _rounds(g: Graph, op: Op) -> bool:
     """Whether an op multiplies by known numbers of so many bits that f32 does not hold their products with 8-bit integers."""
     factor = _known(g, op.ins[1]) if spec(op.kind).is_product else None
-    if factor is None:
-        return False
-    whole = np.frexp(factor)[0] * 2.0**EXACT_BITS
-    return bool(np.any(whole != np.rint(whole)))
+    return factor is not None and not _is_short(factor)
+
+
+def _is_short(numbers: Reals) -> bool:
+    whole = np.frexp(numbers)[0] * 2.0**EXACT_BITS
+    return bool(np.all(whole == np.rint(whole)))
 
 
 def _saturates(g: Graph, id: int) -> bool:
