@@ -186,9 +186,16 @@ def share_bytes(a: Tensor, b: Tensor) -> bool:
 
 
 def _pays(loop: Loop, lanes: int) -> bool:
-    """A vector that is mostly masked off is worth it only when it costs no gather."""
+    """A vector that is mostly masked off is worth it only when it costs no gather, one that is empty by two thirds when no picking either.
+
+    Picking every second element: max pooling to 7 columns takes 0.85 of the time of scalars, to 6 1.0, to 5 1.1; linear interpolation to 6
+    0.5 (f32, 16 lanes, one Zen 5 core).
+    """
     count = constant(loop.extent)
-    return count is None or count * 2 >= lanes or all(loop.step(i) in (0, 1) for x in _loads(loop) for i in x.index)
+    if count is None or count * 2 >= lanes:
+        return True
+    widest = CLOSE if count * 3 >= lanes else 1
+    return all(0 <= (loop.step(i) or 0) <= widest for x in _loads(loop) for i in x.index)
 
 
 # ---- widening --------------------------------------------------------------------------------------------------------

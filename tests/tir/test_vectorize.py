@@ -226,8 +226,14 @@ def test_buffers_that_share_bytes_stay_scalar() -> None:
 
 
 def test_short_loop_with_a_gather_stays_scalar() -> None:
-    assert is_scalar(loop(j, 7, put(Y, j, value=at(X, mul(j, 3)))))
-    assert not is_scalar(loop(j, 8, put(Y, j, value=at(X, mul(j, 3)))))
+    assert is_scalar(loop(j, 7, put(Y, j, value=at(X, mul(j, 5)))))
+    assert not is_scalar(loop(j, 8, put(Y, j, value=at(X, mul(j, 5)))))
+
+
+def test_shorter_ones_that_pick_close_elements_do_too() -> None:
+    assert is_scalar(loop(j, 5, put(Y, j, value=at(X, mul(j, 3)))))
+    assert not is_scalar(loop(j, 6, put(Y, j, value=at(X, mul(j, 3)))))
+    assert is_scalar(loop(j, 6, put(Y, j, value=at(X, sub(63, mul(j, 2))))))
 
 
 def test_masked_tail_leaves_the_other_lanes_of_the_accumulator_alone() -> None:
