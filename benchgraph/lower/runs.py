@@ -19,7 +19,7 @@ from benchgraph.gir.product import root_index
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Const, Var
+from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Const, Var
 
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
 
@@ -70,13 +70,15 @@ def folded_axis(g: Graph, domain: Domain, node: Fused) -> int:
 
 
 def writes_along_rows(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> bool:
-    """Whether a product's post-ops write elements of one column side by side, as where channels come first."""
+    """Whether a product's post-ops write elements of one column side by side, as where channels come first, or so close that a vector of
+    them is stored, as where the windows of a transposed convolution step by two."""
     every = tuple(ops)
     written = [(op, v) for op in every for v in op.outs if g.root(v) in outs]
     if not written or not is_even(domain, every):
         return False
     row, column = (_gap(g, domain, *written[-1], axis) for axis in (len(domain.extents) - 2, len(domain.extents) - 1))
-    return row == 1 and column is not None and column > 1
+    closest = CLOSE if g.value(written[-1][1]).dtype.bits >= CLOSE_BITS else 1
+    return row is not None and column is not None and 1 <= row <= closest and row < column
 
 
 def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:
