@@ -115,6 +115,19 @@ def test_four_folds_side_by_side_hide_their_latencies(
     assert print_tir(vectorized(*body, isa="avx2").body).count("x8 register") == of_few_registers
 
 
+def test_folds_of_temporaries_take_no_more_registers() -> None:
+    """They lie in a cache, where it matters little how much of a row is read at a time."""
+    into = [Tensor(f"r{n}", DType.f32, (), (), Scope.register) for n in range(4)]
+
+    def accumulators(source: Tensor) -> int:
+        fold = [put(r, value=binary(BinOp.max, at(r), at(source, add(j, n * 128)))) for n, r in enumerate(into)]
+        f = vectorize(Func("f", (X,), seq(*map(Alloc, into), loop(j, 128, *fold))), TARGET)
+        return print_tir(f.body).count("x16 register")
+
+    assert accumulators(X) == 16
+    assert accumulators(Tensor("t", DType.f32, (4096,), (1,), Scope.shared, 0)) == 8
+
+
 def test_reduction_into_a_register_and_a_store_of_the_same_values() -> None:
     """The second loop of softmax."""
     e = put(Y, j, value=unary(UnOp.exp, binary(BinOp.sub, at(X, j), f32(1.0))))

@@ -96,8 +96,9 @@ def _copies(loop: Loop, vectors: int | None, target: Target) -> int:
 
 
 def _streams(loop: Loop) -> bool:
-    only_folds = len(loop.stmts) == len(loop.reductions)
-    return only_folds and all(any(load.tensor.scope is Scope.param for load in loads_of(r.value)) for r in loop.reductions)
+    """Whether a loop folds what is given from outside and does nothing else."""
+    scopes = {load.tensor.scope for r in loop.reductions for load in loads_of(r.value)}
+    return len(loop.stmts) == len(loop.reductions) and scopes == {Scope.param}
 
 
 def _hides(loop: Loop, r: Reduction) -> bool:
