@@ -66,21 +66,48 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that may run in vectors. registers: those declared inside, which widen."""
+    """A loop that may run in vectors of so many lanes, each of which begins at a multiple of them. registers: those declared inside, which
+    widen."""
 
     var: Var
     extent: Expr
+    lanes: int
     stmts: tuple[Alloc | Store, ...]
     registers: frozenset[str]
     reductions: tuple[Reduction, ...] = field(default=())
 
     def step(self, i: Expr) -> int | None:
-        """How far an index moves per iteration; None when that is not a number."""
+        """How far an index moves per iteration within a vector; None when that is not a number."""
         form = linear(i)
-        for atom in form.terms:
+        total = form.terms.get(self.var, 0)
+        for atom, k in form.terms.items():
             if atom != self.var and self.varies(atom):
-                return None
-        return form.terms.get(self.var, 0)
+                step = self._step_of_digit(atom)
+                if step is None:
+                    return None
+                total += k * step
+        return total
+
+    def _step_of_digit(self, atom: Expr) -> int | None:
+        """Of x // c or x % c, where no vector reaches from below a multiple of c beyond it, as in a reshape of rows of whole vectors.
+
+        That is so where x stands still, or c and all of x but the variable's own term are multiples of what a vector spans.
+        """
+        match atom:
+            case Binary(BinOp.floordiv | BinOp.mod as op, x, Const(value=c)):
+                if self.step(x) == 0:
+                    return 0
+                form = linear(x)
+                step = form.terms.get(self.var, 0)
+                others = [k for a, k in form.terms.items() if a != self.var]
+                is_whole = step > 0 and all(k % (step * self.lanes) == 0 for k in (*others, form.constant, int(c)))
+                if is_whole and not any(self.varies(a) for a in form.terms if a != self.var):
+                    return 0 if op is BinOp.floordiv else step
+        return None
+
+    def is_even(self, i: Expr) -> bool:
+        """Whether an index moves by `step` from vector to vector too."""
+        return not any(atom != self.var and self.varies(atom) for atom in linear(i).terms)
 
     def varies(self, e: Expr) -> bool:
         """True when e may differ between iterations, as far as variables and widened registers tell."""
@@ -99,7 +126,7 @@ def loop_of(s: For, lanes: int) -> Loop | None:
     allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]
     if len(stmts) != len(body) or len(stmts) == len(allocs) or any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):
         return None
-    loop = Loop(s.var, s.extent, stmts, frozenset(t.name for t in allocs))
+    loop = Loop(s.var, s.extent, lanes, stmts, frozenset(t.name for t in allocs))
     if not all(_widens(loop, e) for c in loop.stmts if isinstance(c, Store) for e in (*c.index, c.value)):
         return None
     reductions: list[Reduction] = []
@@ -107,12 +134,12 @@ def loop_of(s: For, lanes: int) -> Loop | None:
         if not isinstance(c, Store) or c.tensor.name in loop.registers:
             continue
         step = loop.step(c.index[0]) if c.index else 0
-        found = _reduction(c) if step == 0 else None
+        found = _reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
         if c.mask is not None or (found is None and not _is_storable(loop, c.tensor, step)):
             return None
         reductions += [found] if found is not None else []
     loop = replace(loop, reductions=tuple(reductions))
-    return loop if _is_independent(loop) and _pays(loop, lanes) else None
+    return loop if _is_independent(loop) and _pays(loop) else None
 
 
 def _loads(loop: Loop) -> Iterator[Load]:
@@ -173,10 +200,10 @@ def _is_independent(loop: Loop) -> bool:
 
 
 def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    """True when two indices of one tensor are the same in one iteration and never in two."""
+    """True when two indices of one tensor are the same in one iteration and never in two, as far as those of one vector go."""
     gap = linear(a[0]).minus(linear(b[0]))
     count = constant(loop.extent)
-    return not gap.terms and (gap.constant == 0 or (count is not None and abs(gap.constant) >= count))
+    return not gap.terms and (gap.constant == 0 or (count is not None and abs(gap.constant) >= count and loop.is_even(a[0])))
 
 
 def share_bytes(a: Tensor, b: Tensor) -> bool:
@@ -185,16 +212,16 @@ def share_bytes(a: Tensor, b: Tensor) -> bool:
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
 
 
-def _pays(loop: Loop, lanes: int) -> bool:
+def _pays(loop: Loop) -> bool:
     """A vector that is mostly masked off is worth it only when it costs no gather, one that is empty by two thirds when no picking either.
 
     Picking every second element: max pooling to 7 columns takes 0.85 of the time of scalars, to 6 1.0, to 5 1.1; linear interpolation to 6
     0.5 (f32, 16 lanes, one Zen 5 core).
     """
     count = constant(loop.extent)
-    if count is None or count * 2 >= lanes:
+    if count is None or count * 2 >= loop.lanes:
         return True
-    widest = CLOSE if count * 3 >= lanes else 1
+    widest = CLOSE if count * 3 >= loop.lanes else 1
     return all(0 <= (loop.step(i) or 0) <= widest for x in _loads(loop) for i in x.index)
 
 
@@ -211,6 +238,8 @@ def widen(loop: Loop, e: Expr, base: Expr, lanes: int, mask: Expr | None) -> Exp
     match e:
         case Load() if e.tensor.name in loop.registers:
             return Load(replace(e.tensor, lanes=lanes), ())
+        case Load() if loop.step(e.index[0]) == 0:
+            return Broadcast(Load(e.tensor, (substitute(e.index[0], {loop.var.name: base}),)), lanes)
         case Load():
             return Load(e.tensor, loop.vector_index(e.index, base, lanes), mask)
     return map_parts(e, lambda p: widen(loop, p, base, lanes, mask))

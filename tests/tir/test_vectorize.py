@@ -162,6 +162,39 @@ def test_elements_far_apart_are_scattered_when_they_take_work_enough() -> None:
     assert "y[j_v*1024:+16*64] = " in text(across(SCATTERED))
 
 
+@pytest.mark.parametrize(
+    ("to", "of", "says"),
+    [
+        (add(mul(floordiv(j, 32), 64), mod(j, 32)), j, "y[j_v*16 + j_v//2*32:+16] = x[j_v*16:+16]"),
+        (j, mod(mul(j, 2), 64), "y[j_v*16:+16] = x[j_v%2*32:+16*2]"),
+        (j, floordiv(j, 48), "y[j_v*16:+16] = x16(x[j_v//3])"),
+        (j, mod(floordiv(j, 16), 3), "y[j_v*16:+16] = x16(x[j_v%3])"),
+        (j, mod(add(j, 32), 48), "x[(j_v + 2)%3*16:+16]"),
+    ],
+    ids=["rows of a reshape", "two apart", "one for three vectors", "a digit", "from another one on"],
+)
+def test_vectors_that_lie_within_a_digit(to: Expr, of: Expr, says: str) -> None:
+    """None of them reaches from one multiple of the divisor into the next. 150 elements, so that a tail is masked."""
+    assert says in text(loop(j, 150, put(Y, to, value=at(X, of))))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        put(Y, j, value=at(X, mod(j, 24))),
+        put(Y, j, value=at(X, mod(add(j, 1), 32))),
+        put(Y, j, value=at(X, mod(mul(j, 2), 48))),
+        put(Y, j, value=at(X, mod(mul(j, j), 32))),
+        put(Y, floordiv(j, 32), value=binary(BinOp.add, at(Y, floordiv(j, 32)), at(X, j))),
+        put(Y, floordiv(j, 32), value=at(X, j)),
+        put(Y, mod(add(j, 112), 128), value=at(Y, add(mod(add(j, 112), 128), 127))),
+    ],
+    ids=["24 of 16", "in between", "over two", "squares", "a fold that moves", "the last of many", "around the end"],
+)
+def test_vectors_that_may_not_do_not_exist(body: Stmt) -> None:
+    assert is_scalar(loop(j, 96, body))
+
+
 def test_invariant_load_is_broadcast() -> None:
     assert "x16(x[5])" in text(loop(j, 64, put(Y, j, value=at(X, 5))))
 
