@@ -27,8 +27,9 @@ from benchgraph.codegen.intrinsics import (
 )
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target, on_line
-from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Func, Scope, Stmt, Tensor
+from benchgraph.tir.ir import CLOSE, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
+from benchgraph.tir.widen import closest
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
@@ -156,7 +157,7 @@ class Frame:
             b.store(new, register, memory=memory)
             return
         at = self.element(t, index)
-        if 1 < stride <= CLOSE and lanes > stride and t.dtype.bits >= CLOSE_BITS:
+        if 1 < stride <= closest(t.dtype) and lanes > stride:
             stored, mask = _spread(b, stored, mask, stride)
             lanes, stride = lanes * stride, 1
         if mask is None and (stride == 1 or lanes == 1):

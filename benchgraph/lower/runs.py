@@ -19,7 +19,8 @@ from benchgraph.gir.product import root_index
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import CLOSE, CLOSE_BITS, Const, Var
+from benchgraph.tir.ir import Const, Var
+from benchgraph.tir.widen import closest
 
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
 
@@ -77,8 +78,7 @@ def writes_along_rows(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterabl
     if not written or not is_even(domain, every):
         return False
     row, column = (_gap(g, domain, *written[-1], axis) for axis in (len(domain.extents) - 2, len(domain.extents) - 1))
-    closest = CLOSE if g.value(written[-1][1]).dtype.bits >= CLOSE_BITS else 1
-    return row is not None and column is not None and 1 <= row <= closest and row < column
+    return row is not None and column is not None and 1 <= row <= closest(g.value(written[-1][1]).dtype) and row < column
 
 
 def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:

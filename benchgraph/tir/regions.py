@@ -78,11 +78,11 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
             yield _operand(written, True, ranges)
 
 
-def _loaded(s: Stmt, ranges: Ranges, name: str = "") -> Iterator[Access]:
+def _loaded(s: Stmt, ranges: Ranges, name: str | None = None) -> Iterator[Access]:
     """What the expressions of this statement alone load, of the tensor of this name if one is given."""
     for e in exprs(s):
         for p in loads_of(e):
-            if name in (p.tensor.name, ""):
+            if name is None or p.tensor.name == name:
                 yield Access(p.tensor, p.index, tuple(map(_lanes, p.index)), False, ranges)
 
 

@@ -39,6 +39,11 @@ SCATTERED = 30
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 
 
+def closest(dtype: DType) -> int:
+    """The most elements that a vector's may lie apart to be stored through whole vectors of memory."""
+    return CLOSE if dtype.bits >= CLOSE_BITS else 1
+
+
 def neutral(op: BinOp, dtype: DType) -> Const:
     """The value that leaves the other operand as it is."""
     if op in (BinOp.add, BinOp.mul):
@@ -113,10 +118,10 @@ class Loop:
         """True when e may differ between iterations, as far as variables and widened registers tell."""
         return self.var.name in variables(e) or any(load.tensor.name in self.registers for load in loads_of(e))
 
-    def vector_index(self, at: tuple[Expr, ...], base: Expr, lanes: int) -> tuple[Expr, ...]:
+    def vector_index(self, at: tuple[Expr, ...], base: Expr) -> tuple[Expr, ...]:
         step = self.step(at[0])
         assert step is not None, "loop_of accepts only indices with a step"
-        return (Ramp(substitute(at[0], {self.var.name: base}), step, lanes),)
+        return (Ramp(substitute(at[0], {self.var.name: base}), step, self.lanes),)
 
 
 def loop_of(s: For, lanes: int) -> Loop | None:
@@ -228,18 +233,18 @@ def _pays(loop: Loop) -> bool:
 # ---- widening --------------------------------------------------------------------------------------------------------
 
 
-def widen(loop: Loop, e: Expr, base: Expr, lanes: int, mask: Expr | None) -> Expr:
+def widen(loop: Loop, e: Expr, base: Expr, mask: Expr | None) -> Expr:
     """The vector of values of e in the iterations base .. base + lanes - 1; memory is read only where the mask says so."""
     if not loop.varies(e) or (isinstance(e, Load) and not e.index and e.tensor.name not in loop.registers):
-        return Broadcast(e, lanes)
+        return Broadcast(e, loop.lanes)
     step = loop.step(e) if type_of(e)[0] is INDEX and not isinstance(e, Load) else None
     if step is not None:
-        return Ramp(substitute(e, {loop.var.name: base}), step, lanes)
+        return Ramp(substitute(e, {loop.var.name: base}), step, loop.lanes)
     match e:
         case Load() if e.tensor.name in loop.registers:
-            return Load(replace(e.tensor, lanes=lanes), ())
+            return Load(replace(e.tensor, lanes=loop.lanes), ())
         case Load() if loop.step(e.index[0]) == 0:
-            return Broadcast(Load(e.tensor, (substitute(e.index[0], {loop.var.name: base}),)), lanes)
+            return Broadcast(substitute(e, {loop.var.name: base}), loop.lanes)
         case Load():
-            return Load(e.tensor, loop.vector_index(e.index, base, lanes), mask)
-    return map_parts(e, lambda p: widen(loop, p, base, lanes, mask))
+            return Load(e.tensor, loop.vector_index(e.index, base), mask)
+    return map_parts(e, lambda p: widen(loop, p, base, mask))

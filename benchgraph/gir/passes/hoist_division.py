@@ -87,9 +87,11 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
         last = last or maker
         if spec(maker.kind).is_product:
             factor = _known(g, maker.ins[1])
-            if factor is None or not _divides(factor, divisor) or (_is_read_as_f8(g, op.outs[0]) and _is_exact_before(factor, divisor)):
+            if factor is None or not _divides(factor, divisor):
                 return None
-            return maker, last, factor / divisor
+            quotient = factor / divisor
+            is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
+            return None if is_less_exact and _is_read_as_f8(g, op.outs[0]) else (maker, last, quotient)
         if spec(maker.kind).least != 0 or np.any(divisor <= 0):
             return None
         reader = maker
@@ -119,12 +121,6 @@ def _divides(factor: Reals, divisor: Reals) -> bool:
 def _is_read_as_f8(g: Graph, id: int) -> bool:
     dtypes = [g.value(op.outs[0]).dtype for op in g.consumers[id] if isinstance(op, Op) and spec(op.kind).converts]
     return any(dtype.is_float and dtype.bits == 8 for dtype in dtypes)
-
-
-def _is_exact_before(factor: Reals, divisor: Reals) -> bool:
-    """Whether products with the factor are exact, and those with the quotient are not."""
-    quotient = factor / divisor
-    return _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
 
 
 def _odd(numbers: Reals) -> Reals:
@@ -177,12 +173,13 @@ def _noisy(g: Graph) -> frozenset[int]:
 
 
 def _rounds(g: Graph, op: Op) -> bool:
-    """Whether an op multiplies by known numbers of so many bits that f32 does not hold their products with 8-bit integers."""
+    """Whether an op multiplies by known numbers that are not short."""
     factor = _known(g, op.ins[1]) if spec(op.kind).is_product else None
     return factor is not None and not _is_short(factor)
 
 
 def _is_short(numbers: Reals) -> bool:
+    """Whether f32 holds the products of these numbers with 8-bit integers."""
     whole = np.frexp(numbers)[0] * 2.0**EXACT_BITS
     return bool(np.all(whole == np.rint(whole)))
 

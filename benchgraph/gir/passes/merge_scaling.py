@@ -47,8 +47,6 @@ def _may_merge(g: Graph, builder: Builder, inner: Op, outer: Op) -> bool:
     half = g.by_id.get(inner.outs[0])
     if half is None or not (spec(inner.kind).is_product and spec(outer.kind).is_product) or half.id in g.outs:
         return False
-    if half.id in outer.ins[1:]:  # a square of nothing: no elements are few times no factors
-        return False
     src, factors = builder.values[inner.ins[0]], [builder.values[op.ins[1]] for op in (inner, outer)]
     same = src.shape == half.shape == g.value(outer.outs[0]).shape and half.dtype is DType.f32
     few = prod(np.broadcast_shapes(*(f.shape for f in factors))) * FEWER <= src.type.elements
@@ -57,6 +55,7 @@ def _may_merge(g: Graph, builder: Builder, inner: Op, outer: Op) -> bool:
         and few
         and all(v.dtype.is_float for v in (src, *factors))
         and g.consumers[half.id] == (outer,)
+        and outer.ins.count(half.id) == 1
         and any(map(_is_ordinary, factors))
     )
 

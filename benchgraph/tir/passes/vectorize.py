@@ -65,7 +65,7 @@ def _new(wanted: str, taken: set[str]) -> str:
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
     """The vector form of a loop: accumulators, full vectors, the masked rest, and what the accumulators hold."""
-    count, lanes = constant(loop.extent), target.lanes
+    count, lanes = constant(loop.extent), loop.lanes
     copies = _copies(loop, None if count is None else count // lanes, target)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
     start: list[Stmt] = []
@@ -74,7 +74,7 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
             start += [Alloc(t), Store(t, (), Broadcast(neutral(r.op, t.dtype), lanes))]
     var = Var(_new(f"{loop.var.name}_v", taken))
     end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
-    body = _unknown_count(loop, var, lanes, accs) if count is None else _known_count(loop, var, count, lanes, copies, accs)
+    body = _unknown_count(loop, var, accs) if count is None else _known_count(loop, var, count, copies, accs)
     return block(*start, *body, *end)
 
 
@@ -111,60 +111,62 @@ def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> Tensor:
     return Tensor(_new(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), Scope.register, lanes=lanes)
 
 
-def _known_count(loop: Loop, var: Var, count: int, lanes: int, copies: int, accs: list[list[Tensor]]) -> list[Stmt]:
-    vectors, rest = count // lanes, count % lanes
+def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[Tensor]]) -> list[Stmt]:
+    lanes = loop.lanes
+    vectors, rest = divmod(count, lanes)
     body: list[Stmt] = []
     rounds = vectors // copies
     if rounds:
         base = mul(var, copies * lanes)
-        body.append(For(var, Const(rounds), block(*(_body(loop, add(base, k * lanes), lanes, accs, k) for k in range(copies)))))
+        body.append(For(var, Const(rounds), block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
     for v in range(rounds * copies, vectors):
-        body.append(_body(loop, Const(v * lanes), lanes, accs, v % copies))
+        body.append(_body(loop, Const(v * lanes), accs, v % copies))
     if rest == 1:  # LLVM 22 writes four bytes for a masked store of one i8 or i16 (llvm-project issue 179489), and a scalar is cheaper
         body.append(substitute_all(block(*loop.stmts), {loop.var.name: Const(count - 1)}))
     elif rest:
-        body.append(_body(loop, Const(vectors * lanes), lanes, accs, 0, _mask(Const(rest), lanes)))
+        body.append(_body(loop, Const(vectors * lanes), accs, 0, _mask(Const(rest), lanes)))
     return body
 
 
-def _unknown_count(loop: Loop, var: Var, lanes: int, accs: list[list[Tensor]]) -> list[Stmt]:
+def _unknown_count(loop: Loop, var: Var, accs: list[list[Tensor]]) -> list[Stmt]:
+    lanes = loop.lanes
     full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
-    tail = _body(loop, mul(full, lanes), lanes, accs, 0, _mask(rest, lanes))
-    return [For(var, full, _body(loop, mul(var, lanes), lanes, accs, 0)), If(Binary(BinOp.gt, rest, Const(0)), tail)]
+    tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
+    return [For(var, full, _body(loop, mul(var, lanes), accs, 0)), If(Binary(BinOp.gt, rest, Const(0)), tail)]
 
 
 def _mask(active: Expr, lanes: int) -> Expr:
     return Binary(BinOp.lt, Ramp(Const(0), 1, lanes), Broadcast(active, lanes))
 
 
-def _body(loop: Loop, base: Expr, lanes: int, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
+def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
     """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
     folds = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
     stmts: list[Stmt] = []
     for s in loop.stmts:
         if isinstance(s, Alloc):
-            stmts.append(Alloc(replace(s.tensor, lanes=lanes)))
+            stmts.append(Alloc(replace(s.tensor, lanes=loop.lanes)))
         elif id(s) in folds:
-            stmts.append(_accumulate(loop, *folds[id(s)], base, lanes, mask))
+            stmts.append(_accumulate(loop, *folds[id(s)], base, mask))
         else:
-            stmts.append(_store(loop, s, base, lanes, mask))
+            stmts.append(_store(loop, s, base, mask))
     return Seq(tuple(stmts)) if len(stmts) > 1 else stmts[0]
 
 
-def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
+def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, mask: Expr | None) -> Stmt:
     """Lanes that the mask leaves out keep what they hold.
 
     Nothing neutral is selected for them: of 6, 10, 12 or 14 lanes of 16 LLVM 22 makes an expansion, with which LayerNorm of f32 rows of 28
     took 1.8 times as long, of 60 2.2 times (one Zen 5 core; of 27 as long as now).
     """
-    return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, lanes, mask)), mask)
+    return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, mask)), mask)
 
 
-def _store(loop: Loop, s: Store, base: Expr, lanes: int, mask: Expr | None) -> Stmt:
-    value = widen(loop, s.value, base, lanes, mask)
+def _store(loop: Loop, s: Store, base: Expr, mask: Expr | None) -> Stmt:
+    value = widen(loop, s.value, base, mask)
     if s.tensor.name in loop.registers:
-        return Store(replace(s.tensor, lanes=lanes), (), value)
-    return Store(s.tensor, loop.vector_index(s.index, base, lanes), value, mask)
+        return Store(replace(s.tensor, lanes=loop.lanes), (), value)
+    return Store(s.tensor, loop.vector_index(s.index, base), value, mask)
 
 
 def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
