@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from benchgraph.graph.text import print_graph
 from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime import warm
-from benchgraph.runtime.code import kept
+from benchgraph.runtime.code import all_kept
 from benchgraph.runtime.executable import Executable, Signature, Unlinked
 from benchgraph.runtime.jit import bind
 from benchgraph.runtime.stored import from_bytes, to_bytes
@@ -119,9 +120,10 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
     """Through all passes, whatever the disk holds. begin: when it was asked for, by time.perf_counter()."""
     observe = _observers(partition)
     made = translate(partition, target, open_outputs, observe)
-    code = bind(made.object, lambda: made.text, target)
-    observe("llvm-opt", code.optimized_ir, 0.0)
-    observe("assembly", code.assembly, 0.0)
+    code = bind(made.units, target)
+    for unit in made.units:
+        observe("llvm-opt", partial(unit.optimized_ir, target.isa), 0.0)
+        observe("assembly", partial(unit.assembly, target.isa), 0.0)
     return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
 
 
@@ -139,9 +141,14 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     lowered = lower(fused)
     observe("tir", lambda: print_tir(lowered.module), 0.0)
     module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe, off=off))
-    text = emit(module, target)
-    observe("llvm", lambda: text, 0.0)
-    return Unlinked(kept(text, target.isa), text, module, _signature(partition, lowered), lowered.layouts, target.isa)
+    units = all_kept(_seen(emit(module, target), observe), target.isa)
+    return Unlinked(units, module, _signature(partition, lowered), lowered.layouts, target.isa)
+
+
+def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
+    for text in texts:
+        observe("llvm", partial(str, text), 0.0)
+        yield text
 
 
 def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:

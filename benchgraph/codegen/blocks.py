@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I1, I32, I64, VOID, call, lanes_of, mangled, poison, vector
 
 FIRST_LEVEL, SECOND_LEVEL = 3, 2  # llvm.prefetch's localities
+
+
+def begun(module: ir.Module, name: str, arguments: Sequence[ir.Type], pointers: Sequence[str]) -> tuple[ir.Function, ir.IRBuilder]:
+    """A function of the module that other modules call, and a builder at its entry. pointers: the names of its first arguments, to separate
+    pieces of memory."""
+    function = ir.Function(module, ir.FunctionType(VOID, arguments), name)
+    function.linkage = "hidden"
+    function.attributes.update(("noinline", "nounwind"))  # a caller with loops of its own would take registers from these
+    for argument, called in zip(function.args, pointers, strict=False):
+        argument.name = called
+        argument.add_attribute("noalias")
+    return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 
 def loop(

@@ -15,19 +15,18 @@ its vectorisers (runtime/code.py). Multiplications and additions of floats may c
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
-from benchgraph.codegen import ir, microkernel, pack
+from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL, prefetch
+from benchgraph.codegen.calls import define
 from benchgraph.codegen.expressions import evaluate, place
-from benchgraph.codegen.frame import Frame, memories
+from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
-from benchgraph.codegen.kernel import Ahead, Kernel
-from benchgraph.codegen.post_ops import taken_out
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, Flat, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Slice, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 from benchgraph.tir.work import pays_in_parallel
 
@@ -35,20 +34,26 @@ PARALLEL = "benchgraph_parallel"
 SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
 
 
-def emit(module: Module, target: Target) -> str:
-    """LLVM IR text with a function for each of the module's. Raises Unimplemented for a dtype that has no code generation yet."""
-    out = ir.Module(name=module.main.name)
-    _function(out, module.main, target)
-    if module.init is not None:
-        _function(out, module.init, target, runs_once=True)
-    return str(out)
+def emit(module: Module, target: Target) -> Iterator[str]:
+    """LLVM modules as text, each as soon as it is written: what products and packings call, if there are any, then the module's functions.
+
+    Raises Unimplemented for a dtype that has no code generation yet.
+    """
+    kernels, out = ir.Module(name=f"{module.main.name}.kernels"), ir.Module(name=module.main.name)
+    functions = [(func, func is module.init) for func in (module.main, module.init) if func is not None]
+    calls = [define(kernels, func, target, runs_once=runs_once) for func, runs_once in functions]
+    if kernels.functions:
+        yield str(kernels)
+    for (func, runs_once), called in zip(functions, calls, strict=True):
+        _function(out, func, target, called, runs_once=runs_once)
+    yield str(out)
 
 
-def _function(out: ir.Module, func: Func, target: Target, *, runs_once: bool = False) -> None:
+def _function(out: ir.Module, func: Func, target: Target, calls: Calls, *, runs_once: bool) -> None:
     function = ir.Function(out, ir.FunctionType(VOID, [PTR]), func.name)
     function.attributes.update(_attributes(runs_once=runs_once))
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    frame = Frame(builder, func, target, memories(out, func), function.args[0], is_task=False, runs_once=runs_once)
+    frame = Frame(builder, func, target, memories(out, func), function.args[0], calls, is_task=False, runs_once=runs_once)
     frame.load_bases(I64(0), func.body)
     _statement(frame, func.body)
     builder.ret_void()
@@ -80,10 +85,8 @@ def _statement(f: Frame, s: Stmt) -> None:
             base, stride, lanes = place(f, s.tensor, s.index)
             mask = None if s.mask is None else evaluate(f, s.mask)
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask)
-        case Brgemm():
-            _brgemm(f, s)
-        case Pack():
-            _pack(f, s)
+        case Brgemm() | Pack():
+            _call(f, f.calls[id(s)])
         case Prefetch():
             _prefetch(f, s)
 
@@ -202,13 +205,19 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.memories, values[0], is_task=True, runs_once=f.runs_once)
+    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, runs_once=f.runs_once)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)
     _loop(task, s, begin, end, is_entered=None)
     builder.ret_void()
     return function
+
+
+def _call(f: Frame, calls: Iterable[Call]) -> None:
+    for call in calls:
+        places = [f.element(tensor, evaluate(f, index)) for tensor, index in call.places]
+        f.builder.call(call.function, [*places, *map(I64, call.numbers), *(evaluate(f, Load(t, ())) for t in call.held)])
 
 
 def _prefetch(f: Frame, s: Prefetch) -> None:
@@ -218,53 +227,3 @@ def _prefetch(f: Frame, s: Prefetch) -> None:
     for line in range(s.lines):
         at = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
         prefetch(f.builder, at, SECOND_LEVEL, is_store=s.is_store)
-
-
-def _brgemm(f: Frame, s: Brgemm) -> None:
-    src, wei, acc = (_flat(piece) for piece in (s.src, s.wei, s.acc))
-    kernel = Kernel(
-        m=s.m,
-        n=s.n,
-        k=s.k,
-        batch=tuple(zip(s.batch, src.strides[2:], wei.strides[2:], strict=True)),
-        src_row_stride=src.strides[0],
-        src_col_stride=src.strides[1],
-        wei_row_stride=wei.strides[0],
-        acc_row_stride=acc.strides[0],
-        accumulate=s.accumulate,
-        dtypes=s.dtypes,
-    )
-    given = None
-    if s.post_ops is not None:
-        post_ops, given = taken_out(s, f.func.inplace)
-        kernel = replace(kernel, post_ops=post_ops)
-    streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, f.target))]
-    kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
-    function = microkernel.define(f.builder.module, kernel, f.target)
-    places = [(piece.tensor, piece.offset) for piece in (src, wei, acc)] + [(p.tensor, p.index[0]) for p, _ in streams]
-    arguments = [f.element(tensor, evaluate(f, offset)) for tensor, offset in (*places, *(() if given is None else given.places))]
-    if given is not None:
-        arguments += [*map(I64, given.steps), *(evaluate(f, Load(t, ())) for t in given.held)]
-    f.builder.call(function, arguments)
-
-
-def _pack(f: Frame, s: Pack) -> None:
-    src, dst = (_flat(piece) for piece in (s.src, s.dst))
-    packing = pack.Packing(
-        s.k,
-        s.n,
-        src=src.tensor.dtype,
-        dst=dst.tensor.dtype,
-        group=s.group,
-        src_row_stride=src.strides[0],
-        src_col_stride=src.strides[1],
-        dst_row_stride=dst.strides[0],
-    )
-    places = [f.element(piece.tensor, evaluate(f, piece.offset)) for piece in (src, dst)]
-    pack.emit(f.builder, packing, f.target, *places, runs_once=f.runs_once)
-
-
-def _flat(piece: Slice | Flat) -> Flat:
-    if isinstance(piece, Slice):
-        raise TypeError(f"emit takes Tensor IR after flatten-index; {piece.tensor.name} is still sliced")
-    return piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
@@ -27,7 +28,7 @@ from benchgraph.codegen.intrinsics import (
 )
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target, on_line
-from benchgraph.tir.ir import CLOSE, Func, Scope, Stmt, Tensor
+from benchgraph.tir.ir import CLOSE, Expr, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
 from benchgraph.tir.widen import closest
 
@@ -60,13 +61,27 @@ def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:
     return out
 
 
+@dataclass(frozen=True)
+class Call:
+    """function(addresses of these elements, numbers, what the registers hold)."""
+
+    function: ir.Function
+    places: tuple[tuple[Tensor, Expr], ...]
+    numbers: tuple[int, ...] = ()
+    held: tuple[Tensor, ...] = ()
+
+
+Calls: TypeAlias = dict[int, tuple[Call, ...]]  # of a statement, by its id(): what it does, in this order
+
+
 @dataclass
 class Frame:
     """The state of emitting one LLVM function.
 
-    argv: the array of parameter and arena pointers. variables: loop variables in scope. registers: their allocas. bases: parameter or
-    arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch. is_task: inside a parallel loop,
-    where a further parallel loop runs serially. runs_once: in the life of an executable, so that shorter code is better than fast code.
+    argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. registers:
+    their allocas. bases: parameter or arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch.
+    is_task: inside a parallel loop, where a further parallel loop runs serially. runs_once: in the life of an executable, so that shorter
+    code is better than fast code.
     """
 
     builder: ir.IRBuilder
@@ -74,6 +89,7 @@ class Frame:
     target: Target
     memories: dict[str, ir.Memory]
     argv: ir.Value
+    calls: Calls
     is_task: bool
     runs_once: bool = False
     variables: dict[str, ir.Value] = field(default_factory=dict)

@@ -93,10 +93,10 @@ from math import ceil, prod
 from typing import TypeAlias
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affine, load_first, loop, prefetch, store_first
+from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affine, begun, load_first, loop, prefetch, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I8, I32, I64, VOID, constant, splat, vector
+from benchgraph.codegen.intrinsics import I8, I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Ahead, BatchAxis, Kernel, canonical
 from benchgraph.codegen.post_ops import Writer
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
@@ -112,7 +112,7 @@ MOST_LINES = 4  # of a stream in one step of the K loop
 
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
-    """The function void (`Kernel.arguments`) for this kernel, internal to the module; defined on first use."""
+    """The function void (`Kernel.arguments`) for this kernel, defined in the module on first use."""
     kernel = canonical(kernel)
     known = module.functions.get(kernel.name)
     if known is not None:
@@ -175,15 +175,8 @@ def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
 
 
 def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
-    """An internal function of the kernel's arguments and more, and a builder at its entry."""
-    function = ir.Function(module, ir.FunctionType(VOID, [*kernel.arguments, *more]), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")  # a caller with loops of its own would take registers from these
-    function.attributes.add("nounwind")
-    for argument, called in zip(function.args, ("src", "wei", "acc"), strict=False):
-        argument.name = called
-        argument.add_attribute("noalias")
-    return function, ir.IRBuilder(function.append_basic_block("entry"))
+    """A function of the kernel's arguments and more, and a builder at its entry."""
+    return begun(module, name, [*kernel.arguments, *more], ("src", "wei", "acc"))
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import advanced, affine, load_first, repeat, store_first
+from benchgraph.codegen.blocks import advanced, affine, begun, load_first, repeat, store_first
 from benchgraph.codegen.convert import cast, memory_type
-from benchgraph.codegen.intrinsics import I8, I16, I32, I64, PTR, VOID, constant, lanes_of, poison, same_lanes, shuffled, stack, vector
+from benchgraph.codegen.intrinsics import I8, I16, I32, I64, PTR, constant, lanes_of, poison, same_lanes, shuffled, stack, vector
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 
@@ -61,54 +61,61 @@ class Packing:
     dst_row_stride: int
 
 
-def emit(builder: ir.IRBuilder, packing: Packing, target: Target, src: ir.Value, dst: ir.Value, *, runs_once: bool = False) -> None:
-    """Calls that pack.
+@dataclass(frozen=True)
+class Part:
+    """A call of a packing: function(src + src_offset, dst + dst_offset, numbers), offsets in elements."""
+
+    function: ir.Function
+    src_offset: int = 0
+    dst_offset: int = 0
+    numbers: tuple[int, ...] = ()
+
+
+def define(module: ir.Module, packing: Packing, target: Target, *, runs_once: bool = False) -> tuple[Part, ...]:
+    """What packs, with its functions, each defined in the module on first use.
 
     runs_once: packings of dense rows take k and src's stride as arguments, so that weights of all layers share the code. It is slower by up
     to a third where rows are short (96x64 of s8 in L1: 141 ns, 108 with constants), and keys are packed at every execution.
     """
-    p, call = packing, _Call(builder, packing, target)
+    p, functions = packing, _Functions(module, packing, target)
     if p.src_col_stride != 1:
-        call.emit(_Emitter.dense_columns, f"{p.k}_c{p.src_col_stride}", src, dst, p.src_row_stride)
-        return
+        return (Part(functions.define(_Emitter.dense_columns, f"{p.k}_c{p.src_col_stride}", p.src_row_stride)),)
     groups, rest = divmod(p.k, p.group)
+    parts = []
     if groups:
-        call.emit(_Emitter.dense_rows, "rows", src, dst, p.src_row_stride, groups, are_arguments=runs_once)
+        sizes = p.src_row_stride, groups
+        function = functions.define(_Emitter.dense_rows, "rows", *sizes, are_arguments=runs_once)
+        parts.append(Part(function, numbers=sizes if runs_once else ()))
     if rest:
-        last = _Emitter(builder, p, target, I64(p.src_row_stride)).place(src, dst, groups, 0)
-        call.emit(_Emitter.last_rows, f"row{rest}", *last, p.src_row_stride, are_arguments=runs_once)
+        function = functions.define(_Emitter.last_rows, f"row{rest}", p.src_row_stride, are_arguments=runs_once)
+        offsets = groups * p.group * p.src_row_stride, groups * p.dst_row_stride
+        parts.append(Part(function, *offsets, (p.src_row_stride,) if runs_once else ()))
+    return tuple(parts)
 
 
 @dataclass(frozen=True)
-class _Call:
-    builder: ir.IRBuilder
+class _Functions:
+    module: ir.Module
     packing: Packing
     target: Target
 
-    def emit(self, body: Callable[..., None], what: str, src: ir.Value, dst: ir.Value, *sizes: int, are_arguments: bool = False) -> None:
-        """Call a function, internal to the module, that body(emitter, src, dst, further sizes) writes on first use.
+    def define(self, body: Callable[..., None], what: str, *sizes: int, are_arguments: bool = False) -> ir.Function:
+        """The function of src, dst and, if they are arguments, the sizes, that body(emitter, src, dst, further sizes) writes on first use.
 
         what: tells it apart from others of such a packing, and so do sizes that are no arguments. sizes: src's row stride, more.
         """
-        p, module = self.packing, self.builder.module
+        p = self.packing
         own = "_".join((what, *(() if are_arguments else map(str, sizes))))
         name = f"pack_{p.src.value}_{p.dst.value}_{p.n}_d{p.dst_row_stride}_{own}".replace("-", "m")
-        numbers = [I64(size) for size in sizes]
-        given = numbers if are_arguments else []
-        function = module.functions.get(name)
-        if function is None:
-            function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, *(I64 for _ in given)]), name)
-            function.linkage = "internal"
-            function.attributes.add("noinline")
-            function.attributes.add("nounwind")
-            for argument, called in zip(function.args, ("src", "dst"), strict=False):
-                argument.name = called
-                argument.add_attribute("noalias")
-            inside = ir.IRBuilder(function.append_basic_block("entry"))
-            stride, *more = function.args[2:] or numbers
-            body(_Emitter(inside, p, self.target, stride), *function.args[:2], *more)
-            inside.ret_void()
-        self.builder.call(function, [src, dst, *given])
+        known = self.module.functions.get(name)
+        if known is not None:
+            return known
+        given = [I64] * len(sizes) if are_arguments else []
+        function, inside = begun(self.module, name, [PTR, PTR, *given], ("src", "dst"))
+        stride, *more = function.args[2:] or map(I64, sizes)
+        body(_Emitter(inside, p, self.target, stride), *function.args[:2], *more)
+        inside.ret_void()
+        return function
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Writer:
         func, params = post_ops.func, post_ops.func.params
         pointers, rest = arguments[: len(params)], arguments[len(params) :]
         self.post_ops = post_ops
-        self.frame = Frame(builder, func, target, memories(builder.module, func), pointers[0], is_task=True)
+        self.frame = Frame(builder, func, target, memories(builder.module, func), pointers[0], {}, is_task=True)
         self.frame.bases.update((p.name, pointer) for p, pointer in zip(params, pointers, strict=True))
         self.frame.variables.update((v.name, step) for v, step in zip(post_ops.steps, rest, strict=False))
         for t in (post_ops.acc, *post_ops.held):

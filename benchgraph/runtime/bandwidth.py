@@ -149,4 +149,4 @@ def _code(threads: int, target: Target, runtime: str | None) -> Code:
         loads="\n".join(loads),
         sum="\n".join(f"  %z{k} = xor {type} {f'%z{k - 1}' if k else 'zeroinitializer'}, %y{k}" for k in each),
     )
-    return jit(text, replace(target, cores=threads), runtime)
+    return jit([text], replace(target, cores=threads), runtime)

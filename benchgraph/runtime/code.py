@@ -1,6 +1,7 @@
 """LLVM IR text to callable code: parse, verify, optimise, compile to an object, link it into this process.
 
-Objects are kept on disk (disk.py), by a digest of the text and of everything else that decides about them. Fresh ones and kept ones are
+The modules of a program are compiled side by side, each on a thread as soon as it is written, and linked into one piece of code. Objects
+are kept on disk (disk.py), by a digest of the text and of everything else that decides about them. Fresh ones and kept ones are
 linked alike.
 
 Of LLVM's optimiser three passes run, once each. Tensor IR has chosen vectors and tiles, its loops are what they are meant to be, and the
@@ -13,7 +14,10 @@ them, GELU in bf16, takes a tenth longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -23,6 +27,7 @@ import llvmlite.binding as llvm
 from benchgraph.codegen.intrinsics import BEST, described, machine
 from benchgraph.core.canonical import canonical
 from benchgraph.core.target import ISAS, Isa
+from benchgraph.runtime import unlocked
 from benchgraph.runtime.disk import store
 
 OBJECT = "object"  # kind of file
@@ -32,23 +37,42 @@ PASSES = "sroa", "instruction_combine", "simplify_cfg"  # as llvmlite names them
 
 
 @dataclass(frozen=True, eq=False)
-class Code:
-    """Machine code in this process, valid as long as this object lives.
-
-    object: it as it was before linking; source gives the IR that it was made of. threads: how many threads its parallel loops may use, and
-    so the arenas they need.
-    """
+class Unit:
+    """One LLVM module: the object file, and what gives the IR that it was made of."""
 
     object: bytes = field(repr=False)
     source: Callable[[], str] = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The IR as it was given."""
+        return self.source()
+
+    def optimized_ir(self, isa: Isa) -> str:
+        """The IR as instruction selection gets it, computed again on request."""
+        return str(_optimized(self.text, machine(isa)))
+
+    def assembly(self, isa: Isa) -> str:
+        """The machine code as text, computed again on request."""
+        return assembly(self.text, isa)
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """Machine code in this process, valid as long as this object lives.
+
+    units: it as it was before linking. threads: how many threads its parallel loops may use, and so the arenas they need.
+    """
+
+    units: tuple[Unit, ...] = field(repr=False)
     isa: Isa
     threads: int
     _engine: llvm.ExecutionEngine = field(repr=False)
 
     @property
     def text(self) -> str:
-        """The IR as it was given."""
-        return self.source()
+        """The IR of all units, as it was given."""
+        return "\n".join(unit.text for unit in self.units)
 
     def address(self, name: str) -> int:
         """The entry point of a function. Raises KeyError when the code has none of this name."""
@@ -58,23 +82,23 @@ class Code:
         return address
 
     def optimized_ir(self) -> str:
-        """The IR as instruction selection gets it, computed again on request."""
-        return str(_optimized(self.text, machine(self.isa)))
+        """That of all units."""
+        return "\n".join(unit.optimized_ir(self.isa) for unit in self.units)
 
     def assembly(self) -> str:
-        """The machine code as text, computed again on request."""
-        return assembly(self.text, self.isa)
+        """That of all units."""
+        return "\n".join(unit.assembly(self.isa) for unit in self.units)
 
 
 def _optimized(text: str, target_machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = target_machine.triple
     module.data_layout = str(target_machine.target_data)
     module.verify()
     passes = llvm.create_new_module_pass_manager()
     for name in PASSES:
         getattr(passes, f"add_{name}_pass")()
-    passes.run(module, llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options()))
+    unlocked.run(passes, module, llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options()))
     return module
 
 
@@ -95,27 +119,32 @@ def compiled(text: str, isa: Isa, opt: int = BEST) -> bytes:
     opt: QUICK takes a quarter of the time, and is for code without loops that matter.
     """
     target_machine = machine(isa, opt)
-    return bytes(target_machine.emit_object(_optimized(text, target_machine)))
+    return unlocked.emit_object(target_machine, _optimized(text, target_machine))
 
 
-def kept(text: str, isa: Isa, opt: int = BEST) -> bytes:
+def kept(text: str, isa: Isa, opt: int = BEST) -> Unit:
     """`compiled`, or what this or another process has compiled and kept on disk."""
     disk = store()
     if disk is None:
-        return compiled(text, isa, opt)
+        return Unit(compiled(text, isa, opt), lambda: text)
     key = sha256(f"{compiler(isa, opt)}\n{text}".encode()).hexdigest()
     found = disk.get(OBJECT, key)
     if found is None:
         found = compiled(text, isa, opt)
         disk.put(OBJECT, key, found)
-    return found
+    return Unit(found, lambda: text)
 
 
-def link(object: bytes, source: Callable[[], str], isa: Isa, symbols: Mapping[str, int], threads: int = 1) -> Code:
-    """Load an object whose external functions are at the given addresses (functions of the C library are found without).
+def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
+    """Each text `kept`, as soon as it is there: on other threads, side by side, while the next one is written."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        waiting = [pool.submit(copy_context().run, kept, text, isa) for text in texts]
+        return tuple(future.result() for future in waiting)
 
-    source gives the IR that the object was made of.
-    """
+
+def link(units: Iterable[Unit], isa: Isa, symbols: Mapping[str, int], threads: int = 1) -> Code:
+    """Load objects whose external functions are each other's or at the given addresses (those of the C library are found without)."""
+    units = tuple(units)
     target_machine = machine(ISAS["portable"])  # it only links: naming the host's features takes half a millisecond
     externals = llvm.parse_assembly("\n".join(f'declare void @"{name}"()' for name in symbols))
     externals.triple = target_machine.triple
@@ -124,11 +153,12 @@ def link(object: bytes, source: Callable[[], str], isa: Isa, symbols: Mapping[st
     for function, address in functions:
         engine.add_global_mapping(function, address)
     engine.remove_module(externals)  # or it is compiled too: code generation takes a millisecond to make nothing of it
-    engine.add_object_file(llvm.ObjectFileRef.from_data(object))
+    for unit in units:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(unit.object))
     engine.finalize_object()
-    return Code(object, source, isa, threads, engine)
+    return Code(units, isa, threads, engine)
 
 
 def load(text: str, isa: Isa, symbols: Mapping[str, int], threads: int = 1, opt: int = BEST) -> Code:
     """`kept` and `link`. Link what is `compiled` where no other process can have that IR, because it holds addresses."""
-    return link(kept(text, isa, opt), lambda: text, isa, symbols, threads)
+    return link((kept(text, isa, opt),), isa, symbols, threads)

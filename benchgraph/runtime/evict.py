@@ -145,4 +145,4 @@ define void @touch(ptr %region, i64 %threads) {{
 @cache
 def _code(target: Target) -> Code:
     """Code of `flush(chunks, count)` and `touch((begin, end), threads)`."""
-    return jit(_TEXT.format(parallel=PARALLEL, line_bytes=LINE_BYTES, page_bytes=PAGE_BYTES), target)
+    return jit([_TEXT.format(parallel=PARALLEL, line_bytes=LINE_BYTES, page_bytes=PAGE_BYTES)], target)

@@ -20,7 +20,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import ISAS, LINE_BYTES, Isa, on_line
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
-from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.code import Code, Unit, load
 from benchgraph.runtime.constants import Constants, constant_tensors
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.tir.ir import Func, Module, Tensor
@@ -46,10 +46,9 @@ class Signature:
 
 @dataclass(frozen=True)
 class Unlinked:
-    """All of an executable but its place in this process. object: machine code made of the IR `text`; given: `computes`, where known."""
+    """All of an executable but its place in this process. given: `computes`, where known."""
 
-    object: bytes
-    text: str
+    units: tuple[Unit, ...]
     module: Module
     signature: Signature
     layouts: tuple[Layout, ...]
@@ -159,7 +158,7 @@ class Executable:
     @property
     def unlinked(self) -> Unlinked:
         """What another process can link."""
-        return Unlinked(self.code.object, self.code.text, self.module, self.signature, self.layouts, self.code.isa, self._given)
+        return Unlinked(self.code.units, self.module, self.signature, self.layouts, self.code.isa, self._given)
 
     def initialise(self, constants: Constants, inputs: Sequence[Array], temporaries: Temporaries) -> None:
         """Run init unless it has run for these constants; a second caller waits for the first."""

@@ -100,7 +100,7 @@ def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: st
     b.store(run.args[0], at)
     b.call(declare(module, PARALLEL, VOID, [PTR, PTR, I64]), [burst, at, run.args[1]])
     b.ret_void()
-    return jit(str(module), replace(target, cores=threads), runtime), 2 * products * accumulators * target.lanes
+    return jit([str(module)], replace(target, cores=threads), runtime), 2 * products * accumulators * target.lanes
 
 
 def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:

@@ -1,9 +1,9 @@
-"""An executable as bytes and back: a description in JSON, then the object, the IR it was made of (deflated), and the literals.
+"""An executable as bytes and back: a description in JSON, then the objects, the IR that each was made of (deflated), and the literals.
 
     length of the JSON (4 bytes, little endian), JSON, sections whose lengths the JSON lists
 
 What stands here was made and checked by this version of the compiler on behalf of the same user (disk.py): nothing in it is run but the
-object.
+objects.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
 from benchgraph.runtime.executable import Executable, Signature, Unlinked
-from benchgraph.runtime.jit import bind
+from benchgraph.runtime.jit import Unit, bind
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
 
@@ -33,7 +34,8 @@ def to_bytes(e: Unlinked) -> bytes:
     """All that `from_bytes` needs."""
     s = e.signature
     literals = [None if data is None else np.ascontiguousarray(data).tobytes() for data in s.literals]
-    sections = [e.object, zlib.compress(e.text.encode(), 1), *(data for data in literals if data is not None)]
+    texts = (zlib.compress(unit.text.encode(), 1) for unit in e.units)
+    sections = [*(unit.object for unit in e.units), *texts, *(data for data in literals if data is not None)]
     places: dict[Tensor, int] = {}  # functions and the signature share most of their tensors: each is told once
     description = {
         "main": _func_to_json(e.module.main, places),
@@ -45,6 +47,7 @@ def to_bytes(e: Unlinked) -> bytes:
         "init_inputs": s.init_inputs,
         "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
         "computes": e.computes,
+        "units": len(e.units),
         "sections": [len(data) for data in sections],
         "tensors": [_tensor_to_json(t) for t in places],
     }
@@ -63,8 +66,9 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
     for size in d["sections"]:
         sections.append(data[at : at + size])
         at += size
-    object, text, *contents = sections
-    left = iter(contents)
+    count = d["units"]
+    units = [Unit(object, partial(_inflated, text)) for object, text in zip(sections[:count], sections[count : 2 * count], strict=True)]
+    left = iter(sections[2 * count :])
     tensors = [_tensor(t) for t in d["tensors"]]
     signature = Signature(
         inputs=tuple(tensors[i] for i in d["inputs"]),
@@ -75,8 +79,12 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
     )
     module = Module(_func(d["main"], tensors), None if d["init"] is None else _func(d["init"], tensors))
     layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
-    code = bind(object, lambda: zlib.decompress(text).decode(), target)
+    code = bind(units, target)
     return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=is_warm)
+
+
+def _inflated(text: bytes) -> str:
+    return zlib.decompress(text).decode()
 
 
 def _members(value: Tensor | Func | Overwrite) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class _OnPool(Executable):
     def __init__(self, origin: Executable) -> None:
         threads = origin.code.threads
         address = ctypes.cast(_ENTER, ctypes.c_void_p).value or 0
-        code = link(origin.code.object, origin.code.source, origin.code.isa, {PARALLEL: address}, threads)
+        code = link(origin.code.units, origin.code.isa, {PARALLEL: address}, threads)
         super().__init__(code, origin.module, origin.signature, origin.compile_s, computes=origin.computes)
         self.main = _guarded(self.main, threads)
         self._init = None if self._init is None else _guarded(self._init, threads)

@@ -27,7 +27,7 @@ from benchgraph.runtime.sources import compiler_digest
 from benchgraph.runtime.stored import from_bytes
 
 EXECUTABLE = "executable"  # kind of file
-FORMAT = 1  # of what stored.py writes: the digest of the sources covers it, the number says so
+FORMAT = 2  # of what stored.py writes: the digest of the sources covers it, the number says so
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import thread_stride
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, LINE_BYTES, Isa, Target, host, missing
 from benchgraph.runtime.code import assembly
 from benchgraph.runtime.jit import jit
@@ -309,7 +310,7 @@ def test_what_runs_once_is_not_optimised() -> None:
     dst, wei, panels = param("dst", S64, 1 << 20), param("wei", F32, 64 * 64), param("panels", F32, 64 * 64)
     loop = For(VAR_I, Const(1 << 20), Store(dst, (VAR_I,), VAR_I), LoopKind.parallel)
     pack = Pack(Flat(wei, Const(0), (64, 1)), Flat(panels, Const(0), (64, 1)), k=64, n=64)
-    text = emit(Module(Func("main", (dst,), loop), Func("init", (dst, wei, panels), seq(loop, pack))), replace(host(), cores=2))
+    text = "".join(emit(Module(Func("main", (dst,), loop), Func("init", (dst, wei, panels), seq(loop, pack))), replace(host(), cores=2)))
     functions = re.findall(r"^define .*@\"?([\w.]+).*\)(.*) \{", text, re.MULTILINE)
     assert {name.split("_")[0]: "optnone" in attributes for name, attributes in functions} == {
         "main": False,
@@ -342,7 +343,7 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
 def test_a_loop_that_may_have_no_iteration_reads_nothing_in_front_of_it() -> None:
     bia, dst, n = param("bia", F32, 1), param("dst", F32, 4096), param("n", S64, 1)
     inner = For(VAR_J, Load(n, (Const(0),)), Store(dst, (VAR_J,), unary(UnOp.neg, Load(bia, (Const(0),)))))
-    text = emit(Module(Func("main", (bia, dst, n), For(VAR_I, Const(7), inner))), host())
+    text = "".join(emit(Module(Func("main", (bia, dst, n), For(VAR_I, Const(7), inner))), host()))
     assert text.index("load i64") < text.index('"i.body":') < text.index('"j.body":') < text.index("load float")
 
 
@@ -350,7 +351,7 @@ def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
     dst = param("dst", F32, 4096)
     value = cast(floordiv(VAR_I, 7), F32)
     inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
-    text = emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host())
+    text = "".join(emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host()))
     assert text.index('"i.body":') < text.index("sdiv") < text.index('"j.body":')
 
 
@@ -358,7 +359,7 @@ def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
     dst, reg = param("dst", F32, 4096), Tensor("reg", F32, (), (), Scope.register, lanes=4)
     inner = For(VAR_J, Const(64), Store(dst, (Ramp(add(mul(VAR_I, 64), VAR_J), 1, 16),), Broadcast(Lane(Load(reg, ()), 1), 16)))
     body = seq(Alloc(reg), For(VAR_I, Const(63), seq(Store(reg, (), Broadcast(cast(VAR_I, F32), 4)), inner)))
-    text = emit(Module(Func("main", (dst,), body)), host())
+    text = "".join(emit(Module(Func("main", (dst,), body)), host()))
     assert text.index('"i.body":') < text.index("extractelement") < text.index("<16 x i32>") < text.index('"j.body":')
 
 
@@ -366,7 +367,7 @@ def test_a_lane_of_memory_stays_where_it_is_read() -> None:
     src, dst = param("src", F32, 8), param("dst", F32, 80)
     lane = Lane(Load(src, (Ramp(VAR_I, 1, 4),)), 1)
     body = For(VAR_I, Const(5), Store(dst, (Ramp(mul(VAR_I, 16), 1, 16),), Broadcast(lane, 16)))
-    text = emit(Module(Func("main", (src, dst), body)), host())
+    text = "".join(emit(Module(Func("main", (src, dst), body)), host()))
     assert text.index('"i.body":') < text.index("extractelement")
 
 
@@ -375,7 +376,7 @@ def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:
     src, tmp, dst = (param(name, F32, 16) for name in ("src", "tmp", "dst"))
     at, mask = (Ramp(Const(0), 1, 16),), Binary(BinOp.lt, Ramp(Const(0), 1, 16), Broadcast(Const(13), 16))
     body = seq(Store(tmp, at, Load(src, at, mask), mask), Store(dst, at, Load(tmp, at, mask), mask))
-    text = emit(Module(Func("main", (src, tmp, dst), body)), host())
+    text = "".join(emit(Module(Func("main", (src, tmp, dst), body)), host()))
     assert (text.count('call <16 x float> @"llvm.masked.load'), text.count('call void @"llvm.masked.store')) == (1, 2)
 
 
@@ -393,7 +394,7 @@ def test_levels_that_products_alone_tell_apart_make_the_same_code() -> None:
         for op, src, dst in zip(cycle((UnOp.exp, UnOp.sqrt, UnOp.round)), srcs, (*dsts[1:], dsts[0]), strict=False)
     ]
     module = Module(Func("main", (*srcs, *dsts), seq(*stores)))
-    assemblies = {isa.name: assembly(emit(module, replace(host(), isa=isa)), isa) for isa in ISAS.values() if not missing(isa)}
+    assemblies = {isa.name: assembly("".join(emit(module, replace(host(), isa=isa))), isa) for isa in ISAS.values() if not missing(isa)}
     for name in assemblies.keys() - levels():
         same = [level for level in levels() if assemblies[level] == assemblies[name]]
         assert same, f"{name} makes code of its own"
@@ -467,15 +468,27 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
             operands = Flat(src, Const(0), (16, 1)), Flat(wei, Const(0), (16, 1)), Flat(acc, Const(0), (16, 1))
             calls.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
             params += [src, wei, y]
-        text = emit(Module(Func("main", tuple(params), seq(*calls), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"]))
+        text = "".join(emit(Module(Func("main", tuple(params), seq(*calls), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"])))
         assert len(re.findall(r"^define .*brgemm", text, re.MULTILINE)) == count
+
+
+def test_kernels_are_a_module_of_their_own_that_is_there_first() -> None:
+    """Before a function is written: the second module cannot be, for a store of half a byte."""
+    src, wei, acc, half = param("src", F32, 16), param("wei", F32, 16), param("acc", F32, 16), param("half", DType.s4, 2)
+    product = Brgemm(*(Flat(t, Const(0), (4, 1)) for t in (src, wei, acc)), 4, 4, 4)
+    units = emit(Module(Func("main", (src, wei, acc), product)), host())
+    assert [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text in units] == [["brgemm"], ["main"]]
+    refused = emit(Module(Func("main", (src, wei, acc, half), seq(product, Store(half, (Const(0),), Load(half, (Const(0),)))))), host())
+    assert "@main" not in next(refused)
+    with pytest.raises(Unimplemented):
+        next(refused)
 
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:
     x = param("x", F32, 4)
     piece = Slice(x, (Const(0),), ((0, 1), (0, 1)))
     with pytest.raises(TypeError, match="flatten-index"):
-        emit(Module(Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))), host())
+        "".join(emit(Module(Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))), host()))
 
 
 def test_floordiv_indices_address_what_they_say(run: Run, same: Same) -> None:

@@ -188,3 +188,22 @@ def test_a_function_is_defined_once() -> None:
     assert module.get_unique_name("f") == "f.1"
     with pytest.raises(ValueError, match="has a f already"):
         ir.Function(module, ir.FunctionType(VOID, []), "f")
+
+
+def test_a_function_of_another_module_is_declared_where_it_is_called() -> None:
+    """Once, as what it is, and not defined again."""
+    home, module = ir.Module("home"), ir.Module("away")
+    callee = ir.Function(home, ir.FunctionType(VOID, [PTR, I64]), "callee")
+    callee.attributes.add("nounwind")
+    ir.IRBuilder(callee.append_basic_block()).ret_void()
+    caller = ir.Function(module, ir.FunctionType(VOID, [PTR]), "caller")
+    builder = ir.IRBuilder(caller.append_basic_block())
+    for size in (1, 2):
+        builder.call(callee, [caller.args[0], I64(size)])
+    builder.ret_void()
+    assert [line for line in str(module).splitlines() if line.startswith("de")] == [
+        'define void @"caller"(ptr %arg0) {',
+        'declare void @"callee"(ptr, i64) nounwind',
+    ]
+    assert "declare" not in str(home)
+    llvm.parse_assembly(str(module)).verify()

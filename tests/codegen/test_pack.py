@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.intrinsics import PTR, VOID
-from benchgraph.codegen.pack import Packing, emit, transposed
+from benchgraph.codegen.blocks import advanced
+from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.intrinsics import I64, PTR, VOID
+from benchgraph.codegen.pack import Packing, define, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
@@ -60,7 +62,13 @@ def text_of(*packings: Packing, isa: Isa, runs_once: bool = False) -> str:
     for number, p in enumerate(packings):
         entry = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR]), f"run{number}")
         builder = ir.IRBuilder(entry.append_basic_block())
-        emit(builder, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1), *entry.args, runs_once=runs_once)
+        for part in define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1), runs_once=runs_once):
+            src, dst = entry.args
+            places = (
+                advanced(builder, src, part.src_offset, memory_type(p.src)),
+                advanced(builder, dst, part.dst_offset, memory_type(p.dst)),
+            )
+            builder.call(part.function, [*places, *map(I64, part.numbers)])
         builder.ret_void()
     return str(module)
 
@@ -140,7 +148,7 @@ def test_packings_that_run_once_share_their_code_whatever_k_and_strides_are() ->
     wider = replace(same[0], src_row_stride=1000)
 
     def functions(*packings: Packing, runs_once: bool = True) -> int:
-        return text_of(*packings, isa=ISAS["portable"], runs_once=runs_once).count("define internal")
+        return text_of(*packings, isa=ISAS["portable"], runs_once=runs_once).count("define hidden")
 
     assert [functions(*same[:2], wider), functions(*same, wider)] == [1, 2]
     assert functions(*same[:2], same[0], wider, runs_once=False) == 3

@@ -125,9 +125,10 @@ def _with_fault(pipeline: tuple[Pass[T], ...], after: str, rewrite: Callable[[T]
 def _traced(fault: Fault | None) -> Iterator[Traces]:
     traces, emit = Traces(), compiler.emit
 
-    def noted(module: Module, target: Target) -> str:
-        traces.programs.append(emit(module, target))
-        return traces.programs[-1]
+    def noted(module: Module, target: Target) -> Iterator[str]:
+        for text in emit(module, target):
+            traces.programs.append(text)
+            yield text
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "emit", noted)

@@ -76,7 +76,7 @@ done:
 _define = microkernel.define
 
 
-@in_place_of("benchgraph.codegen.emit.microkernel.define", "op/matmul_batched.json")
+@in_place_of("benchgraph.codegen.calls.microkernel.define", "op/matmul_batched.json")
 def microkernel_rows_one_too_few(module: ir.Module, kernel: Kernel, target: object) -> ir.Function:
     return _define(module, replace(kernel, m=kernel.m - 1), target)
 

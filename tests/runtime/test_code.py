@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
 
+import llvmlite.binding as llvm
 import pytest
 
+from benchgraph.codegen.intrinsics import machine
 from benchgraph.core.config import override
-from benchgraph.core.target import ISAS, host, missing
-from benchgraph.runtime.code import load
+from benchgraph.core.remarks import collected, remark
+from benchgraph.core.target import ISAS, Isa, host, missing
+from benchgraph.runtime import code, unlocked
+from benchgraph.runtime.code import Unit, all_kept, kept, link, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.threads import runtime_symbol
 
@@ -23,8 +32,8 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64)
 
 def test_external_symbols_are_the_given_addresses() -> None:
     outside = CALLBACK(lambda: 40)
-    code = load(ANSWER, host().isa, {"outside": ctypes.cast(outside, ctypes.c_void_p).value or 0, "not used": 1})
-    assert CALLBACK(code.address("answer"))() == 42
+    answer = load(ANSWER, host().isa, {"outside": ctypes.cast(outside, ctypes.c_void_p).value or 0, "not used": 1})
+    assert CALLBACK(answer.address("answer"))() == 42
 
 
 def test_two_codes_may_bind_one_symbol_differently() -> None:
@@ -63,6 +72,81 @@ def test_the_isa_level_limits_the_vector_registers() -> None:
 def test_jit_binds_the_configured_runtime() -> None:
     text = "declare void @benchgraph_parallel(ptr, ptr, i64)\ndefine ptr @f() { ret ptr @benchgraph_parallel }"
     with override(runtime="seq"):
-        code = jit(text, host())
+        code = jit([text], host())
     assert ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address("f"))() == runtime_symbol("seq", host().cores)
     assert code.threads == host().cores
+
+
+CALLER = "declare i64 @callee()\ndefine i64 @caller() {\n %x = call i64 @callee()\n %y = mul i64 %x, 2\n ret i64 %y\n}"
+CALLEE = "define hidden i64 @callee() { ret i64 21 }"
+
+
+@pytest.mark.parametrize("texts", [(CALLER, CALLEE), (CALLEE, CALLER)], ids=["caller first", "callee first"])
+def test_units_call_each_other(texts: tuple[str, ...]) -> None:
+    linked = link(all_kept(texts, host().isa), host().isa, {})
+    assert CALLBACK(linked.address("caller"))() == 42
+    assert linked.text == "\n".join(texts)
+
+
+def test_a_text_is_compiled_while_the_next_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_compiled = threading.Event()
+
+    def seen(text: str, isa: Isa) -> Unit:
+        is_compiled.set()
+        return kept(text, isa)
+
+    def written() -> Iterator[str]:
+        yield CALLEE
+        assert is_compiled.wait(60)
+        yield CALLER
+
+    monkeypatch.setattr(code, "kept", seen)
+    assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
+
+
+def test_what_a_text_raises_is_raised() -> None:
+    with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
+        all_kept((CALLEE, "define"), host().isa)
+
+
+def test_remarks_of_other_threads_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remarking(text: str, isa: Isa) -> Unit:
+        remark(text)
+        return Unit(b"", lambda: text)
+
+    monkeypatch.setattr(code, "kept", remarking)
+    with collected() as remarks:
+        all_kept(["one"], host().isa)
+    assert remarks == ["one"]
+
+
+def test_llvm_compiles_while_another_thread_has_llvmlites_lock() -> None:
+    """Its two long steps, whose results are those of llvmlite's functions."""
+    target_machine = machine(host().isa)
+    module, passes = llvm.parse_assembly(CALLER, llvm.create_context()), llvm.create_new_module_pass_manager()
+    passes.add_instruction_combine_pass()
+    builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options())
+    with ThreadPoolExecutor(1) as pool, locked():
+        pool.submit(unlocked.run, passes, module, builder).result(60)
+        made = pool.submit(unlocked.emit_object, target_machine, module).result(60)
+    assert "shl" in str(module)
+    assert made == target_machine.emit_object(module)
+
+
+def locked() -> AbstractContextManager[None]:
+    """llvmlite's lock, held by the thread that enters."""
+    held: AbstractContextManager[None] = llvm.ffi.lib._lock
+    return held
+
+
+def test_what_has_no_code_is_said_in_llvms_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(name: str, *types: object) -> Callable[..., int]:
+        def emit(machine: object, module: object, is_object: int, error: Any) -> int:
+            error._obj.value = b"cannot select"
+            return 0
+
+        return emit
+
+    monkeypatch.setattr(unlocked, "_function", refusing)
+    with pytest.raises(RuntimeError, match="cannot select"):
+        unlocked.emit_object(None, None)

@@ -46,5 +46,5 @@ def test_tests_share_out_everything() -> None:
 
 @pytest.mark.parametrize(("extent", "calls"), [(8, 0), (2 * EVEN, 1)])
 def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, calls: int) -> None:
-    text = emit(Module(Func("main", (filled(extent),), loop(extent))), TARGET)
-    assert str(text).count(f'call void @"{PARALLEL}"(') == calls
+    text = "".join(emit(Module(Func("main", (filled(extent),), loop(extent))), TARGET))
+    assert text.count(f'call void @"{PARALLEL}"(') == calls

@@ -102,6 +102,7 @@ class IRBuilder:
 
         tail: it is the last thing that this function does, and gets no address of a slot.
         """
+        self.module.calls(function)
         result = function.function_type.return_type
         if result != VOID:
             return self._read(result, _call(result, function.ref, args), memory)

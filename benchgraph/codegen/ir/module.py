@@ -14,6 +14,7 @@ class Module:
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.functions, self.variables = dict[str, Function](), dict[str, GlobalVariable]()
+        self._foreign = dict[str, Function]()
         self._metadata = dict[str, Metadata]()
 
     def add_metadata(self, parts: Sequence[str | Metadata]) -> Metadata:
@@ -21,13 +22,22 @@ class Module:
         text = f"!{{{', '.join(p.ref if isinstance(p, Metadata) else f'!{quoted(p)}' for p in parts)}}}"
         return self._metadata.setdefault(text, Metadata(f"!{len(self._metadata)}"))
 
+    def calls(self, function: Function) -> None:
+        """A function of another module is declared in this one."""
+        if function.module is not self:
+            self._foreign[function.name] = function
+
     def get_unique_name(self, name: str) -> str:
         """The name, with a number if a function has it already."""
         numbered = (f"{name}.{i}" for i in count(1))
         return name if name not in self.functions else next(n for n in numbered if n not in self.functions)
 
     def __str__(self) -> str:
-        named = [*(v.text() for v in self.variables.values()), *(f.text() for f in self.functions.values())]
+        named = [
+            *(v.text() for v in self.variables.values()),
+            *(f.text() for f in self.functions.values()),
+            *(f.declaration() for f in self._foreign.values()),
+        ]
         nodes = (f"{node.ref} = {text}" for text, node in self._metadata.items())
         return "\n".join([f"; ModuleID = {quoted(self.name)}", *named, *nodes, ""])
 
@@ -73,14 +83,27 @@ class Function(Value):
         self._names[name] = taken + 1
         return f"{name}.{taken}" if taken else name
 
+    def declaration(self) -> str:
+        types = ", ".join(a.type.text for a in self.args)
+        return f"declare {self.function_type.return_type.text} {self.ref}({types}){self._attributes}"
+
+    @property
+    def _attributes(self) -> str:
+        return "".join(f" {a}" for a in sorted(self.attributes))
+
     def text(self) -> str:
-        result, attributes = self.function_type.return_type.text, "".join(f" {a}" for a in sorted(self.attributes))
         if not self.blocks:
-            return f"declare {result} {self.ref}({', '.join(a.type.text for a in self.args)}){attributes}"
+            return self.declaration()
+        result = self.function_type.return_type.text
         args = ", ".join(" ".join([a.type.text, *a.attributes, a.ref]) for a in self.args)
         head = " ".join(word for word in ("define", self.linkage, result) if word)
         entry, *others = self.blocks
-        text = [f"{head} {self.ref}({args}){attributes} {{", *entry.text(self.slots), *(line for b in others for line in b.text()), "}"]
+        text = [
+            f"{head} {self.ref}({args}){self._attributes} {{",
+            *entry.text(self.slots),
+            *(line for b in others for line in b.text()),
+            "}",
+        ]
         return "\n".join(text)
 
 
