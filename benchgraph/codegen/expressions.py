@@ -169,9 +169,9 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
         case UnOp.tanh:
             return vmath.tanh(b, x)
         case UnOp.normal_cdf:
-            return vmath.normal_cdf(b, x)
+            return vmath.normal_cdf(b, x, isa)
         case UnOp.gauss:
-            return vmath.gauss(b, x)
+            return vmath.gauss(b, x, isa)
         case UnOp.round:
             return vmath.round_even(b, x, isa)
         case UnOp.floor:

@@ -85,18 +85,23 @@ def _exp_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     sum. One scales by 2**n, and gives inf where that is due. One keeps x + n * ln2 finite above, one tells which results are normal
     numbers: below, lanes are not scaled but 0, and what was computed for them before may be anything.
     """
+    kept = builder.fcmp_unordered(">=", x, constant(x.type, _LEAST_NORMAL))
+    return _in_steps(builder, _at_most(builder, x, 89.0), None, kept)
+
+
+def _in_steps(builder: ir.IRBuilder, x: ir.Value, rest: ir.Value | None, kept: ir.Value) -> ir.Value:
+    """e**(x + rest) of 16 lanes with x up to 89, where the mask is on; 0 elsewhere."""
     type = x.type
-    bounded = _at_most(builder, x, 89.0)
-    rounded = _multiply_add(builder, bounded, constant(type, _LOG2E), constant(type, _STEP_ROUNDER))
+    rounded = _multiply_add(builder, x, constant(type, _LOG2E), constant(type, _STEP_ROUNDER))
     power = builder.fsub(rounded, constant(type, _STEP_ROUNDER))
-    r = _less(builder, bounded, power)
+    r = _less(builder, x, power, rest=rest)
     table = ir.Constant(type, [float(np.float32(2.0 ** (j / _STEPS))) for j in range(_STEPS)])
     lanes = builder.bitcast(rounded, same_lanes(x, I32))  # of which the low four bits count
     step = call(builder, "llvm.x86.avx512.permvar.sf.512", type, [table, lanes])
     growth = builder.fmul(_polynomial(builder, r, [1.0, *STEP]), r)
     grown = _multiply_add(builder, step, growth, step)
-    kept = builder.bitcast(builder.fcmp_unordered(">=", x, constant(type, _LEAST_NORMAL)), I16)
-    return call(builder, "llvm.x86.avx512.mask.scalef.ps.512", type, [grown, power, constant(type, 0.0), kept, I32(_CURRENT_ROUNDING)])
+    scaled = [grown, power, constant(type, 0.0), builder.bitcast(kept, I16), I32(_CURRENT_ROUNDING)]
+    return call(builder, "llvm.x86.avx512.mask.scalef.ps.512", type, scaled)
 
 
 def log(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -137,27 +142,29 @@ def tanh(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return pointwise(builder, "copysign", builder.fdiv(grown, builder.fadd(grown, constant(type, 2.0))), x)
 
 
-def normal_cdf(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def normal_cdf(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """The share of a standard normal distribution below x, erfc(-x / sqrt(2)) / 2, within 7.3 ulp where it is a normal number (x > -12.98).
 
     The tail is gauss(t) times a polynomial of 1 / (1 + c * t), t = |x|, so it keeps its digits where 1 + erf(x / sqrt(2)) cancels. Near 0,
-    what u is off by counts for 2.4 times as much. The largest errors of all f32, in ulp, on an ISA with FMA and on one without: 7.05 and
-    7.28 for x in -1.5..0, 5.8 and 6.9 below, 3.8 and 4.0 above. Below -13.21 it is 0.
+    what u is off by counts for 2.4 times as much. The largest errors of all f32, in ulp, on an ISA with AVX-512, with FMA alone, and with
+    neither: 7.13, 7.05 and 7.28 for x in -1.5..0, 6.3, 5.8 and 6.9 below, 3.6, 3.8 and 4.0 above. Below -13.21 it is 0.
     """
     type = x.type
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
     one = constant(type, 1.0)
     u = builder.fdiv(one, _multiply_add(builder, size, constant(type, TAIL_SLOPE), one))
-    tail = builder.fmul(builder.fmul(_polynomial(builder, u, TAIL), u), gauss(builder, x))
+    tail = builder.fmul(builder.fmul(_polynomial(builder, u, TAIL), u), gauss(builder, x, isa))
     return builder.select(builder.fcmp_ordered("<", x, constant(type, 0.0)), tail, builder.fsub(one, tail))
 
 
-def gauss(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """e**(-x*x / 2) within 2.2 ulp where it is a normal number (|x| < 13.21); 0 beyond.
+def gauss(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """e**(-x*x / 2) within 2.2 ulp, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
 
     A rounding of the square would be a relative error of the result as large as the square. So x is split: the square of its first 12
     bits is exact, and so is what is left of that when n * ln2 is taken away; the rest is added to it then.
     """
+    if has_scaling(isa):
+        return _by_vectors(builder, x, _STEPS, _gauss_in_steps)
     type, int_type = x.type, same_lanes(x, I32)
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
     high = builder.bitcast(builder.and_(builder.bitcast(size, int_type), constant(int_type, _TWELVE_BITS)), type)
@@ -165,9 +172,16 @@ def gauss(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     exact = builder.fmul(builder.fmul(high, half), high)
     rest = builder.fmul(builder.fmul(builder.fsub(size, high), half), builder.fadd(size, high))
     n, scale = _power_below(builder, builder.fadd(exact, rest))
-    r = _multiply_add(builder, n, constant(type, -_LN2_HIGH), exact)
-    r = _multiply_add(builder, n, constant(type, -_LN2_LOW), builder.fadd(r, rest))
-    return builder.fmul(_near_zero(builder, r), scale)
+    return builder.fmul(_near_zero(builder, _less(builder, exact, n, rest=rest)), scale)
+
+
+def _gauss_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """gauss of 16 lanes of f32, as `_exp_in_steps`; a fused multiply-subtract gives what the square loses to rounding."""
+    size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
+    half = builder.fmul(size, constant(x.type, -0.5))
+    square = builder.fmul(half, size)
+    rest = pointwise(builder, "fma", half, size, builder.fneg(square))
+    return _in_steps(builder, square, rest, builder.fcmp_unordered(">=", square, constant(x.type, _LEAST_NORMAL)))
 
 
 def round_even(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
@@ -224,9 +238,11 @@ def _power(builder: ir.IRBuilder, rounded: ir.Value) -> tuple[ir.Value, ir.Value
     return n, builder.bitcast(power, rounded.type)
 
 
-def _less(builder: ir.IRBuilder, x: ir.Value, n: ir.Value, per_unit: float = 1.0) -> ir.Value:
-    """x - n * ln2 / per_unit."""
+def _less(builder: ir.IRBuilder, x: ir.Value, n: ir.Value, per_unit: float = 1.0, rest: ir.Value | None = None) -> ir.Value:
+    """x + rest - n * ln2 / per_unit."""
     r = _multiply_add(builder, n, constant(x.type, -_LN2_HIGH / per_unit), x)
+    if rest is not None:
+        r = builder.fadd(r, rest)
     return _multiply_add(builder, n, constant(x.type, -_LN2_LOW / per_unit), r)
 
 
