@@ -19,8 +19,8 @@ from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.columns import folds_columns, lower_columns
 from benchgraph.lower.packing import packing
-from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import folded_axis, is_even, run
+from benchgraph.lower.region import Merged, Region, Span
+from benchgraph.lower.runs import folded_axis, folded_runs, is_even, run
 from benchgraph.tir.build import add, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 
@@ -61,7 +61,8 @@ class _LoopNest:
         if self.kind is LoopKind.parallel and not block and inner not in self.domain.reduced and folds_columns(self.domain):
             return lower_columns(self.storage, self.node, self.domain)
         local = self.domain.reduced | {inner}
-        return self._nest(tuple(a for a in range(len(extents)) if a not in local), {}, inner)
+        merged = () if block else folded_runs(self.g, self.domain, self.node)
+        return self._nest(tuple(a for a in range(len(extents)) if a not in local), {}, inner, merged)
 
     def _block(self) -> int:
         """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
@@ -69,18 +70,21 @@ class _LoopNest:
         layouts = [self.g.value(v).layout for v in (*results, *self.node.ins)]
         return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
-    def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None) -> Stmt:
-        """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner: as Region takes it."""
+    def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
+        """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
         loops = {a: self.storage.var("t") for a in outer}
+        run_of = {axis: axes for axes in merged for axis in axes}
         spans = []
         for axis, extent in enumerate(self.domain.extents):
             if axis in given:
                 spans.append(given[axis])
             elif axis in loops:
                 spans.append(Span(Const(1), outer=loops[axis]))
+            elif axis in run_of:
+                spans.append(Span(Const(prod(self.domain.extents[a] for a in run_of[axis]) if axis == run_of[axis][-1] else 1)))
             else:
                 spans.append(Span(Const(extent), tile=max(extent, 1)))
-        return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner).emit(self.node.ops))
+        return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner, merged=merged).emit(self.node.ops))
 
     def _over(self, loops: dict[int, Var], body: Stmt) -> Stmt:
         for axis in sorted(loops, reverse=True):

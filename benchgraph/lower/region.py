@@ -15,16 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
 from benchgraph.lower.access import ZERO, Coord, Storage, aligned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
-from benchgraph.tir.build import binary, cast, seq
+from benchgraph.tir.build import binary, cast, floordiv, mod, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
 from benchgraph.tir.share import share
+
+Merged: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,18 @@ class Region:
     """
 
     def __init__(
-        self, storage: Storage, domain: Domain, spans: tuple[Span, ...], coords: tuple[Coord, ...] | None = None, inner: int | None = None
+        self,
+        storage: Storage,
+        domain: Domain,
+        spans: tuple[Span, ...],
+        coords: tuple[Coord, ...] | None = None,
+        inner: int | None = None,
+        merged: Merged = (),
     ) -> None:
         """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points.
 
         inner: the axis of the innermost loop, the last one if not given; another one only if it is folded, or for ops that `is_even`
-        (runs.py) describes.
+        (runs.py) describes. merged: runs of axes that the loop of the last of them goes through as one; the others' spans are points.
         """
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
@@ -62,6 +72,8 @@ class Region:
         self.coords = coords or tuple(
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
+        for axes in merged:
+            self._merge(axes)
         last = len(spans) - 1 if inner is None else inner
         self.inner = sorted(domain.reduced | {last}, key=lambda a: (a == last, a)) if domain.reduced else [last] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
@@ -110,6 +122,14 @@ class Region:
             if var is not None:
                 result = For(var, self.spans[axis].extent, result)
         return result
+
+    def _merge(self, axes: tuple[int, ...]) -> None:
+        extents, var = self.domain.extents, self.vars[axes[-1]]
+        assert var is not None
+        coords = list(self.coords)
+        for axis, step in zip(axes, dense_strides(tuple(extents[a] for a in axes)), strict=True):
+            coords[axis] = Coord(floordiv(var, step) if axis == axes[0] else mod(floordiv(var, step), extents[axis]))
+        self.coords = tuple(coords)
 
     def _phase(self, number: int) -> _Phase:
         while len(self.phases) <= number:

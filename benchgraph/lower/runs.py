@@ -70,6 +70,23 @@ def folded_axis(g: Graph, domain: Domain, node: Fused) -> int:
     return best if domain.extents[best] >= FEWEST else last
 
 
+def folded_runs(g: Graph, domain: Domain, node: Fused) -> tuple[tuple[int, ...], ...]:
+    """Folded axes that every access runs through evenly one after the other, so that one long loop will do for each of these runs.
+
+    Rows of 7 would fill half a vector each, and what is left of rows of 56 is a masked vector of its own. `folded_axis`
+    is the last of its run: along it some memory lies closely, so along an axis in front of it none does.
+    """
+    axes, steps = [a for a in sorted(domain.reduced) if domain.extents[a] != 1], [a.steps for a in _accesses(g, domain, node.ops)]
+    runs = list[tuple[int, ...]]()
+    while axes:
+        count = 1
+        while count < len(axes) and all(_is_dense(domain, s, axes[-count - 1 :]) for s in steps):
+            count += 1
+        runs.append(tuple(axes[-count:]))
+        del axes[-count:]
+    return tuple(run for run in runs if len(run) > 1)
+
+
 def writes_along_rows(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> bool:
     """Whether a product's post-ops write elements of one column side by side, as where channels come first, or so close that a vector of
     them is stored, as where the windows of a transposed convolution step by two."""

@@ -139,7 +139,7 @@ def loop_of(s: For, lanes: int) -> Loop | None:
         if not isinstance(c, Store) or c.tensor.name in loop.registers:
             continue
         step = loop.step(c.index[0]) if c.index else 0
-        found = _reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
+        found = reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
         if c.mask is not None or (found is None and not _is_storable(loop, c.tensor, step)):
             return None
         reductions += [found] if found is not None else []
@@ -178,7 +178,8 @@ def is_power_of_two(e: Expr) -> bool:
     return value is not None and value > 0 and value & (value - 1) == 0
 
 
-def _reduction(s: Store) -> Reduction | None:
+def reduction(s: Store) -> Reduction | None:
+    """What it folds, if it folds into the element that it writes."""
     match s.value:
         case Binary(op, Load(tensor=t, index=at), value) if op in _FOLDS and t == s.tensor and at == s.index:
             return Reduction(s, op, value, acc_first=True)

@@ -14,7 +14,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import Const, For, Load, Scope, Store
+from benchgraph.tir.ir import Binary, Const, For, Load, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import TARGET, lowered
@@ -68,7 +68,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:7]).main  # before vectorize
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 
@@ -88,9 +88,37 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:6]).main  # before vectorize
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:7]).main  # before vectorize
     *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]) == order
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "axes", "extents"),
+    [
+        ((3, 5, 7, 9), None, (2, 3), [3, 5, 63]),
+        ((3, 5, 7, 9), None, (0, 1, 2, 3), [945]),
+        ((3, 5, 7, 9), None, (1, 2), [3, 35, 9]),
+        ((3, 5, 7, 9), None, (0, 2, 3), [5, 3, 63]),
+        ((3, 5, 1, 9), None, (1, 2, 3), [3, 45]),
+        ((3, 5, 7, 9), (350, 70, 10, 1), (2, 3), [3, 5, 7, 9]),
+        ((3, 5, 7, 9), (630, 126, 18, 2), (2, 3), [3, 5, 63]),
+        ((3, 5, 7, 9), (315, 1, 45, 5), (2, 3), [3, 5, 63]),
+    ],
+    ids=["last", "all", "in the middle", "with one between", "with one of size 1", "gaps between rows", "steps of two", "channels last"],
+)
+def test_axes_that_are_folded_one_after_the_other_are_one_loop(
+    shape: Shape, strides: Shape | None, axes: tuple[int, ...], extents: list[int]
+) -> None:
+    b = GraphBuilder()
+    b.op("ReduceMax", b.input(shape, strides=strides), axes=axes, keep_dims=True)
+    (p,) = partitions(b.graph(), Policy.fused)
+    loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
+
+
+def is_fold(s: Stmt) -> bool:
+    return isinstance(s, Store) and isinstance(s.value, Binary)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

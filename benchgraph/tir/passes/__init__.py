@@ -13,6 +13,7 @@ from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
+from benchgraph.tir.passes.jam_rows import jam_rows
 from benchgraph.tir.passes.join_rows import join_rows
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
@@ -45,6 +46,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("collapse-parallel", _each(collapse_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
     Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
+    Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),

@@ -20,10 +20,11 @@ from dataclasses import replace
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
-from benchgraph.tir.build import add, constant, floordiv, mod, mul
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
+from benchgraph.tir.build import constant
+from benchgraph.tir.copies import in_groups
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names, children, fresh, map_children, map_tensors, substitute_all, tensor_names, walk
+from benchgraph.tir.visit import bound_names, children, map_children, tensor_names, walk
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
@@ -44,7 +45,7 @@ def _stmt(s: Stmt, ranges: Ranges, taken: set[str], variables: frozenset[str]) -
     if isinstance(s, For):
         within = inside(s, ranges)
         if s.kind is LoopKind.serial and _folds_rows(s) and _are_independent(s, within):
-            return _interleaved(s, taken, variables)
+            return in_groups(s, ROWS, _together, taken, variables)
         return map_children(s, lambda c: _stmt(c, within, taken, variables))
     return map_children(s, lambda c: _stmt(c, ranges, taken, variables))
 
@@ -69,31 +70,6 @@ def _are_independent(loop: For, ranges: Ranges) -> bool:
     stored = {s.tensor.name for s in walk(loop.body) if isinstance(s, Store)} - own
     inner = inner_names(loop)
     return all(is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner) for name in stored)
-
-
-def _interleaved(loop: For, taken: set[str], variables: frozenset[str]) -> Stmt:
-    """Groups of rows, then those that are left over."""
-    groups, rest = floordiv(loop.extent, ROWS), mod(loop.extent, ROWS)
-    copies = [_row(loop, add(mul(loop.var, ROWS), u), taken if u else None) for u in range(ROWS)]
-    parts: list[Stmt] = [replace(loop, extent=groups, body=_together(copies))]
-    if constant(rest) != 0:
-        var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
-        parts.append(For(var, rest, _row(loop, add(mul(groups, ROWS), var), taken)))
-    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
-
-
-def _row(loop: For, at: Expr, taken: set[str] | None) -> Stmt:
-    """The body for one row; with temporaries of names that are not taken yet, which grows, unless that is None."""
-    body = substitute_all(loop.body, {loop.var.name: at})
-    if taken is None:
-        return body
-    new = {}
-    for s in walk(body):
-        if isinstance(s, Alloc):
-            name = fresh(s.tensor.name, taken)
-            taken.add(name)
-            new[s.tensor.name] = replace(s.tensor, name=name)
-    return map_tensors(body, new)
 
 
 def _together(rows: Sequence[Stmt]) -> Stmt:

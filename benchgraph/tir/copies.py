@@ -1,0 +1,38 @@
+"""Iterations of a loop that stand side by side: copies of its body, and the loops over groups of them and over those left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from benchgraph.tir.build import add, constant, floordiv, mod, mul
+from benchgraph.tir.ir import Alloc, Expr, For, Seq, Stmt
+from benchgraph.tir.visit import fresh, map_tensors, substitute_all, walk
+
+
+def in_groups(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
+    """Groups of `count` iterations, each of which `together` makes of the bodies of its iterations, then those that are left over.
+
+    taken: names of tensors, which grows; variables: names of variables.
+    """
+    groups, rest = floordiv(loop.extent, count), mod(loop.extent, count)
+    copies = [_copied(loop, add(mul(loop.var, count), u), taken if u else None) for u in range(count)]
+    parts: list[Stmt] = [replace(loop, extent=groups, body=together(copies))]
+    if constant(rest) != 0:
+        var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
+        parts.append(For(var, rest, _copied(loop, add(mul(groups, count), var), taken)))
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+
+def _copied(loop: For, at: Expr, taken: set[str] | None) -> Stmt:
+    """The body for one iteration; with temporaries of names that are not taken yet, which grows, unless that is None."""
+    body = substitute_all(loop.body, {loop.var.name: at})
+    if taken is None:
+        return body
+    new = {}
+    for s in walk(body):
+        if isinstance(s, Alloc):
+            name = fresh(s.tensor.name, taken)
+            taken.add(name)
+            new[s.tensor.name] = replace(s.tensor, name=name)
+    return map_tensors(body, new)

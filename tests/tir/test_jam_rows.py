@@ -1,0 +1,92 @@
+"""jam-rows: rows that are folded into one row go several at a time where nobody can tell; the bits stay what they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
+from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
+from benchgraph.tir.passes.jam_rows import LONGEST, ROWS, jam_rows
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+
+
+def sums(rows: Expr | int, columns: int, *more: Stmt) -> Func:
+    """acc[j] = the sum over i of the square of x[i, j]."""
+    x, acc = param("x", 40, columns), param("acc", columns)
+    square = tensor("square", DType.f32, (), Scope.register)
+    body = loop(
+        j,
+        columns,
+        Alloc(square),
+        put(square, value=binary(BinOp.mul, at(x, i, j), at(x, i, j))),
+        put(acc, j, value=binary(BinOp.add, at(acc, j), at(square))),
+        *more,
+    )
+    return Func("sums", (x, acc, param("y", 40, columns)), seq(loop(j, columns, put(acc, j, value=f32(0.0))), loop(i, rows, body)))
+
+
+def jammed(f: Func) -> Func:
+    """What the pass makes of it computes the same."""
+    after = jam_rows(f, TARGET)
+    assert_same(after, f)
+    return after
+
+
+def test_a_columns_rows_are_one_sum(golden) -> None:
+    golden(print_tir(jammed(sums(2 * ROWS + 1, 20))))
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 3 * ROWS - 1, minimum(7, sub(40, 3))])
+def test_each_accumulator_is_stored_once_for_all_rows_of_a_group(rows: Expr | int) -> None:
+    after = jammed(sums(rows, 5))
+    stores = [s for s in walk(after.body) if isinstance(s, Store) and s.tensor.name == "acc"]
+    assert len(stores) == (2 if rows == ROWS else 3)  # to clear it, in groups, and for what is left
+
+
+def test_what_else_a_row_stores_is_stored() -> None:
+    x, y = param("x", 40, 9), param("y", 40, 9)
+    assert not stays(sums(9, 9, put(y, i, j, value=at(x, i, j))))
+
+
+def stays(f: Func) -> bool:
+    return jammed(f) is f
+
+
+def test_few_rows_and_long_rows_stay() -> None:
+    assert stays(sums(ROWS - 1, 8))
+    assert stays(sums(ROWS, LONGEST + 1))
+
+
+def test_rows_that_cost_a_function_stay() -> None:
+    assert stays(sums(9, 8, put(param("y", 40, 8), i, j, value=unary(UnOp.exp, at(param("x", 40, 8), i, j)))))
+
+
+def test_rows_that_read_what_is_folded_stay() -> None:
+    """Every row but the last would see another sum."""
+    acc, y = param("acc", 8), param("y", 40, 8)
+    assert stays(sums(9, 8, put(y, i, j, value=at(acc, j))))
+
+
+def test_a_row_that_reads_another_ones_result_stays() -> None:
+    y = param("y", 40, 8)
+    assert stays(sums(9, 8, put(y, add(i, 1), j, value=at(y, i, j))))
+
+
+def test_rows_that_all_elements_fold_into_one_place_stay() -> None:
+    x, y = param("x", 8, 8), param("y", 8)
+    body = loop(j, 8, put(y, 0, value=binary(BinOp.add, at(y, 0), at(x, i, j))))
+    assert stays(Func("all", (x, y), seq(put(y, 0, value=f32(0.0)), loop(i, 8, body))))
+
+
+def test_a_fold_into_a_place_of_the_row_stays() -> None:
+    x, y = param("x", 8, 8), param("y", 8, 8)
+    assert stays(Func("own", (x, y), loop(i, 8, loop(j, 8, put(y, i, j, value=binary(BinOp.max, at(y, i, j), at(x, i, j)))))))
+
+
+def test_rows_of_several_loops_stay() -> None:
+    x, acc = param("x", 8, 8), param("acc", 8)
+    fold = loop(j, 8, put(acc, j, value=binary(BinOp.max, at(acc, j), at(x, i, j))))
+    assert stays(Func("two", (x, acc), seq(loop(j, 8, put(acc, j, value=f32(0.0))), loop(i, 8, fold, fold))))
