@@ -129,16 +129,23 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     """Position i + p = s*q + r meets taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases.
 
     Only the q of positions that src has are computed, and only phases that a tap meets: a kernel shorter than the stride leaves zeros.
+    Where it costs no further tap or phase, zeros ahead of the kernel make p a multiple of s: then src begins with the first phase, and
+    nothing that was computed is cut off in front.
     """
     w, spatial = p.windows, len(p.kernel)
-    if max(w.dilations) > 1:
-        gaps = (*(dilation - 1 for dilation in w.dilations), 0, 0)
-        weights = d.op("_Pad", weights, attrs=pad_attrs((0,) * len(gaps), (0,) * len(gaps), gaps))
+    ahead = tuple(
+        -begin % s if -begin % s <= -reach % s and reach >= s else 0
+        for begin, reach, s in zip(w.pads_begin, w.reach, w.strides, strict=True)
+    )
+    gaps = tuple(dilation - 1 for dilation in w.dilations)
+    if any((*ahead, *gaps)):
+        weights = d.op("_Pad", weights, attrs=pad_attrs((*ahead, 0, 0), (0,) * (spatial + 2), (*gaps, 0, 0)))
+    begins = tuple(begin + more for begin, more in zip(w.pads_begin, ahead, strict=True))
     met = tuple(min(reach, stride) for reach, stride in zip(w.reach, w.strides, strict=True))
     phases = _exchanged(d, p, weights, met)
     taps = d.type(phases).shape[:spatial]
-    first = tuple(begin // s for begin, s in zip(w.pads_begin, w.strides, strict=True))
-    past = tuple(-(-(begin + i) // s) for begin, i, s in zip(w.pads_begin, p.src[1:-1], w.strides, strict=True))
+    first = tuple(begin // s for begin, s in zip(begins, w.strides, strict=True))
+    past = tuple(-(-(begin + i) // s) for begin, i, s in zip(begins, p.src[1:-1], w.strides, strict=True))
     steps = tuple(end - q for q, end in zip(first, past, strict=True))
     low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
     seen = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
@@ -150,7 +157,7 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     interleaved = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
     woven = _transposed(d, split, (0, *interleaved, 1 + spatial, 2 + 2 * spatial))
     whole = reshaped(d, woven, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
-    return _boxed(d, whole, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, w.pads_begin, strict=True)), 0), p.src)
+    return _boxed(d, whole, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, begins, strict=True)), 0), p.src)
 
 
 def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:

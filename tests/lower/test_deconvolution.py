@@ -70,3 +70,16 @@ def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: S
 def test_phases_that_no_tap_meets_are_not_multiplied(kernel: Shape, strides: Shape, phases: int) -> None:
     main = before_flattening(deconvolution(kernel, strides, (0, 0), (0, 0)))
     assert {s.n for s in walk(main.body) if isinstance(s, Brgemm)} == {phases * OUT}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "begin", "end", "windows", "taps"),
+    [(3, 1, 0, (9, 7), 2), (4, 1, 1, (10, 8), 2), (5, 2, 1, (9, 7), 3), (5, 1, 2, (9, 7), 3)],
+    ids=["an odd kernel", "an even one, where zeros ahead would cost a tap", "even padding", "more taps"],
+)
+def test_the_result_begins_with_the_first_phase_where_no_tap_pays_for_it(
+    kernel: int, begin: int, end: int, windows: Shape, taps: int
+) -> None:
+    """Of a result twice as large as src no more is computed than it has."""
+    main = before_flattening(deconvolution((kernel, kernel), (2, 2), (begin, begin), (end, end)))
+    assert multiplications(main.body) == prod(windows) * taps * taps * 4 * OUT * 16
