@@ -56,7 +56,7 @@ def _function(out: ir.Module, func: Func, target: Target, calls: Calls, *, runs_
     frame = Frame(builder, func, target, memories(out, func), function.args[0], calls, is_task=False, runs_once=runs_once)
     frame.load_bases(I64(0), func.body)
     _statement(frame, func.body)
-    builder.ret_void()
+    frame.finish()
 
 
 def _attributes(*, runs_once: bool) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def _statement(f: Frame, s: Stmt) -> None:
         case Store():
             base, stride, lanes = place(f, s.tensor, s.index)
             mask = None if s.mask is None else evaluate(f, s.mask)
-            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask)
+            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask, past_caches=s.past_caches)
         case Brgemm() | Pack():
             _call(f, f.calls[id(s)])
         case Prefetch():
@@ -210,7 +210,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)
     _loop(task, s, begin, end, is_entered=None)
-    builder.ret_void()
+    task.finish()
     return function
 
 

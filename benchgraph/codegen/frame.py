@@ -27,10 +27,10 @@ from benchgraph.codegen.intrinsics import (
     vector,
 )
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, on_line
-from benchgraph.tir.ir import CLOSE, Expr, Func, Scope, Stmt, Tensor
+from benchgraph.core.target import LINE_BYTES, Target, on_line
+from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
-from benchgraph.tir.widen import closest
+from benchgraph.tir.widen import CLOSE, closest
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
@@ -81,7 +81,7 @@ class Frame:
     argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. registers:
     their allocas. bases: parameter or arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch.
     is_task: inside a parallel loop, where a further parallel loop runs serially. runs_once: in the life of an executable, so that shorter
-    code is better than fast code.
+    code is better than fast code. is_streaming: whether something it stores goes past the caches.
     """
 
     builder: ir.IRBuilder
@@ -95,6 +95,7 @@ class Frame:
     variables: dict[str, ir.Value] = field(default_factory=dict)
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)
+    is_streaming: bool = False
 
     def load_bases(self, thread: ir.Value, body: Stmt) -> None:
         """Load the pointers of argv that this body may use, once, at the start of the function. Whether arenas are used the body's
@@ -163,8 +164,18 @@ class Frame:
         odds = self._load_packed(t, following, 2 * stride, lanes // 2, _every_other(b, mask, 1), None if odd is None else 1 - odd)
         return _interleaved(b, evens, odds)
 
-    def store(self, t: Tensor, index: ir.Value | None, stride: int, value: ir.Value, lanes: int, mask: ir.Value | None) -> None:
-        """The counterpart of load: lanes that the mask switches off keep what they hold."""
+    def store(
+        self,
+        t: Tensor,
+        index: ir.Value | None,
+        stride: int,
+        value: ir.Value,
+        lanes: int,
+        mask: ir.Value | None,
+        *,
+        past_caches: bool = False,
+    ) -> None:
+        """The counterpart of load: lanes that the mask switches off keep what they hold. past_caches: as in `tir.ir.Store`."""
         b = self.builder
         stored = to_memory(b, value, t.dtype)
         if index is None:
@@ -176,10 +187,28 @@ class Frame:
         if 1 < stride <= closest(t.dtype) and lanes > stride:
             stored, mask = _spread(b, stored, mask, stride)
             lanes, stride = lanes * stride, 1
-        if mask is None and (stride == 1 or lanes == 1):
+        if past_caches:
+            self._store_past_caches(t, at, stored)
+        elif mask is None and (stride == 1 or lanes == 1):
             b.store(stored, at, align=_align(t), memory=self.memory(t))
         else:
             self._masked_store(t, at, stride, stored, lanes, mask)
+
+    def _store_past_caches(self, t: Tensor, at: ir.Value, stored: ir.Value) -> None:
+        """The processor wants whole lines for it, and where a user's tensor begins is known when the code runs."""
+        b, self.is_streaming = self.builder, True
+        within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))
+        with b.if_else(b.icmp_signed("==", within, I64(0))) as (on_line, otherwise):
+            with on_line:
+                b.store(stored, at, align=LINE_BYTES, memory=self.memory(t), past_caches=True)
+            with otherwise:
+                b.store(stored, at, align=_align(t), memory=self.memory(t))
+
+    def finish(self) -> None:
+        """The end of the function. What went past the caches is in memory before anybody hears of it."""
+        if self.is_streaming:
+            call(self.builder, "llvm.x86.sse.sfence", VOID, [], ir.ANYWHERE)
+        self.builder.ret_void()
 
     def _masked_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
         type = ir.VectorType(memory_type(t.dtype), lanes)

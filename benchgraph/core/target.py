@@ -33,7 +33,8 @@ class Target:
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions (tests). shares_all: threads share loops that are too short for it as well (tests).
-    keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it fetches none of it ahead.
+    keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it fetches none of it ahead. llc_bytes:
+    of the last-level cache, which cores share; 0 where it is not known, and counts as holding everything.
     """
 
     isa: Isa
@@ -43,6 +44,7 @@ class Target:
     emulated: frozenset[DType] = frozenset()
     shares_all: bool = False
     keeps_up: bool = False
+    llc_bytes: int = 0
 
     @property
     def lanes(self) -> int:
@@ -132,7 +134,11 @@ def _cache_bytes(level: int, default: int) -> int:
 
 def last_level_bytes() -> int:
     """The largest cache of this machine; 32 MB where the system does not tell, which is more than most have."""
-    return max(_cache_bytes(level, 0) for level in (1, 2, 3, 4)) or 32 << 20
+    return _llc_bytes() or 32 << 20
+
+
+def _llc_bytes() -> int:
+    return max(_cache_bytes(level, 0) for level in (1, 2, 3, 4))
 
 
 @cache
@@ -141,7 +147,7 @@ def host() -> Target:
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     keeps_up = _cpu_info().get("vendor_id") in KEEPS_UP
-    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up)
+    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up, llc_bytes=_llc_bytes())
 
 
 def current() -> Target:

@@ -36,8 +36,9 @@ from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds
 from benchgraph.tir.build import add, binary, constant, f32, mul, seq
 from benchgraph.tir.index import simplify_expr
-from benchgraph.tir.ir import CLOSE, Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.visit import variables, walk_expr
+from benchgraph.tir.widen import CLOSE
 
 MOST_UNROLLED = 32  # taps in one expression: a kernel of 3 x 3 x 3, and the code still fits the smallest loop buffers
 

@@ -17,8 +17,6 @@ from benchgraph.core.tensor import Shape, dense_strides, reach
 from benchgraph.tir.groups import GROUPS, WEI_GROUPS, DTypes
 
 INDEX = DType.s64  # dtype of loop variables and indices
-CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
-CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which LLVM 22 stores too much of narrower ones (see vectorize)
 
 
 class Scope(Enum):
@@ -251,12 +249,15 @@ class Alloc:
 
 @dataclass(frozen=True)
 class Store:
-    """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents."""
+    """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents.
+
+    past_caches: it writes a whole line of memory, if the tensor begins where a line does, that nobody reads soon."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     value: Expr
     mask: Expr | None = None
+    past_caches: bool = False
 
 
 Axis: TypeAlias = tuple[int, int]  # (dim, step)
@@ -380,8 +381,7 @@ class Overwrite:
 class Func:
     """One compiled function.
 
-    params: in call order; separate memory, but for the pairs in `inplace`. shared_bytes, thread_bytes: the arenas plan-buffers laid out
-    (0 before it).
+    params: in call order; separate memory, but for the pairs in `inplace`. shared_bytes, thread_bytes: what plan-buffers laid out (else 0).
     """
 
     name: str

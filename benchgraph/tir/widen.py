@@ -10,8 +10,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
-    CLOSE,
-    CLOSE_BITS,
     INDEX,
     Alloc,
     Binary,
@@ -32,6 +30,8 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables
 from benchgraph.tir.work import steps
 
+CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
+CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which LLVM 22 stores too much of narrower ones (see vectorize)
 # Instructions of an iteration from which on its vectors are worth scattering. Measured on Cascade Lake at two threads: the gradient of an
 # attention whose dropout, 200 instructions, is stored across rows 42.6 ms in scalars, 13.5 in vectors; without it, conversions and
 # products that are stored so took 1 to 4 % longer with 1, 6 and 12 in its place than with 30.

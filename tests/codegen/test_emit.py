@@ -380,6 +380,21 @@ def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:
     assert (text.count('call <16 x float> @"llvm.masked.load'), text.count('call void @"llvm.masked.store')) == (1, 2)
 
 
+def test_what_goes_past_the_caches_arrives_wherever_memory_begins(run: Run, isa: Isa) -> None:
+    """On lines of memory and beside them; a fence is behind it."""
+    if not isa.needs:
+        pytest.skip("such stores are for machines that are known")
+    src, dst, lanes = param("src", F32, 64), param("dst", F32, 64), LINE_BYTES // 4
+    at = Ramp(mul(VAR_I, lanes), 1, lanes)
+    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, (at,), Load(src, (at,)), past_caches=True), LoopKind.parallel))
+    x = values(5, 64)
+    for shift in range(0, LINE_BYTES, 4):
+        np.testing.assert_array_equal(run(func, [x], isa=isa, threads=2, runtime="threadpool", shift=shift)[0], x)
+    text = assembly("".join(emit(Module(func), replace(host(), isa=isa))), isa)
+    body = text[text.index("main.i:") :]
+    assert body.index("movnt") < body.index("sfence") < body.index("ret")
+
+
 # ---- instruction sets ------------------------------------------------------------------------------------------------
 
 

@@ -14,8 +14,9 @@ from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
-from benchgraph.tir.ir import CLOSE, Module, Pack, Ramp, Stmt, Store
+from benchgraph.tir.ir import Module, Pack, Ramp, Stmt, Store
 from benchgraph.tir.visit import walk
+from benchgraph.tir.widen import CLOSE
 from tests.lower.test_meaning import TARGET, is_right, lowered
 
 CONVOLUTION = {

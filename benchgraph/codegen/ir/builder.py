@@ -93,8 +93,10 @@ class IRBuilder:
         """align: bytes; 0 for what the type has by itself."""
         return self._read(typ, _load(typ, pointer, align), memory)
 
-    def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE) -> None:
-        self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}", memory)
+    def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE, *, past_caches: bool = False) -> None:
+        """past_caches: unless `align` is less than the value has bytes."""
+        hint = ", !nontemporal !{i32 1}" if past_caches else ""
+        self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}{hint}", memory)
         self.block.reads(memory)[_load(value.type, pointer, align)] = value
 
     def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE, *, tail: bool = False) -> Value:
@@ -223,6 +225,9 @@ class IRBuilder:
 
     def bitcast(self, a: Value, type: Type) -> Value:
         return self._converted("bitcast", a, type)
+
+    def ptrtoint(self, a: Value, type: Type) -> Value:
+        return self._converted("ptrtoint", a, type)
 
     def neg(self, a: Value) -> Value:
         return self.sub(Constant(a.type, "zeroinitializer"), a)

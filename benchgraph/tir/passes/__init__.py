@@ -20,6 +20,7 @@ from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
+from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
@@ -54,6 +55,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("join-rows", _each(join_rows), needs=_FLAT | {"planned"}, switch="join"),
     Pass("simplify", _each(simplify)),
     Pass("attach-post-ops", _each(attach_post_ops), needs=_FLAT | {"planned"}, switch="attach"),
+    Pass("stream-stores", _each(stream_stores), needs=_FLAT, switch="stream"),
 )
 
 

@@ -1,0 +1,99 @@
+"""stream-stores: whole lines of results that no cache could keep go past them; nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq
+from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Module, Stmt, Store, Tensor
+from benchgraph.tir.passes import run
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+
+SMALL = replace(TARGET, llc_bytes=2 * 64 * 32 * 4)  # what two matrices of 64 by 32 take
+
+
+def streamed(f: Func, target: Target = SMALL) -> int:
+    """How many stores go past the caches, once it is in vectors."""
+    after = run(Module(f), target).main
+    assert_same(after, f)
+    return sum(isinstance(s, Store) and s.past_caches for s in walk(after.body))
+
+
+def doubled(*more: Expr, rows: int = 64, columns: int = 32, dtype: DType = DType.f32) -> Func:
+    """y[i, j] = 2 * x[i, j] and more."""
+    x, y = param("x", rows, columns), param("y", rows, columns, dtype=dtype)
+    value: Expr = binary(BinOp.mul, at(x, i, j), f32(2.0))
+    for term in more:
+        value = binary(BinOp.add, value, term)
+    body = loop(j, columns, put(y, i, j, value=cast(value, dtype)))
+    return Func("doubled", (x, y), For(i, loop(i, rows).extent, body, LoopKind.parallel))
+
+
+def test_what_exceeds_the_caches_goes_past_them(golden) -> None:
+    golden(print_tir(run(Module(doubled()), SMALL).main))
+
+
+@pytest.mark.parametrize(
+    ("target", "count"),
+    [
+        (SMALL, 1),
+        (replace(SMALL, llc_bytes=SMALL.llc_bytes + 1), 0),
+        (replace(SMALL, llc_bytes=0), 0),
+        (replace(SMALL, isa=ISAS["portable"]), 0),
+    ],
+    ids=["more than the cache holds", "as much", "of a cache that nothing is known of", "in vectors that are no whole lines"],
+)
+def test_it_depends_on_the_machine(target: Target, count: int) -> None:
+    assert streamed(doubled(), target) == count
+
+
+def test_it_depends_on_the_nest() -> None:
+    """Two nests that each fit are not one that does not."""
+    x, y = param("x", 64, 32), param("y", 64, 32)
+    half = [loop(i, 32, loop(j, 32, put(t, i, j, value=at(x, add(i, 32), j)))) for t in (y, param("z", 64, 32))]
+    f = Func("two", (x, y, param("z", 64, 32)), seq(*half))
+    assert streamed(f) == 2
+    assert streamed(f, replace(SMALL, llc_bytes=3 * 64 * 32 * 4)) == 0
+
+
+def test_rows_that_end_or_begin_within_a_line_stay() -> None:
+    large = replace(SMALL, llc_bytes=1)
+    assert streamed(doubled(columns=48), large) == 1
+    assert streamed(doubled(columns=40), large) == 0
+
+
+def test_half_lines_stay() -> None:
+    assert streamed(doubled(dtype=DType.bf16), replace(SMALL, llc_bytes=1)) == 0
+
+
+def test_what_is_read_again_stays() -> None:
+    x, y, z = (param(name, 64, 32) for name in "xyz")
+
+    def copied(src: Tensor, dst: Tensor) -> Stmt:
+        return loop(i, 64, loop(j, 32, put(dst, i, j, value=at(src, i, j))))
+
+    assert streamed(Func("chain", (x, y, z), seq(copied(x, y), copied(y, z)))) == 1
+
+
+def test_what_reads_much_more_than_it_writes_stays() -> None:
+    x, y = param("x", 70, 32), param("y", 64, 32)
+
+    def window(rows: int) -> Func:
+        value: Expr = at(x, i, j)
+        for k in range(1, rows):
+            value = binary(BinOp.max, value, at(x, add(i, k), j))
+        return Func("window", (x, y), loop(i, 64, loop(j, 32, put(y, i, j, value=value))))
+
+    assert [streamed(window(rows)) for rows in (4, 5)] == [1, 0]
+
+
+def test_lines_that_do_not_follow_each_other_stay() -> None:
+    x, y = param("x", 64, 16), param("y", 64 * 32)
+    body = loop(i, 64, loop(j, 16, put(y, add(mul(i, 32), j), value=at(x, i, j))))
+    assert streamed(Func("gaps", (x, y), body), replace(SMALL, llc_bytes=1)) == 0
