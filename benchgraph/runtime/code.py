@@ -14,7 +14,6 @@ them, GELU in bf16, takes a tenth longer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -26,7 +25,7 @@ import llvmlite.binding as llvm
 
 from benchgraph.codegen.intrinsics import BEST, described, machine
 from benchgraph.core.canonical import canonical
-from benchgraph.core.target import ISAS, Isa
+from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime import unlocked
 from benchgraph.runtime.disk import store
 
@@ -137,7 +136,7 @@ def kept(text: str, isa: Isa, opt: int = BEST) -> Unit:
 
 def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     """Each text `kept`, as soon as it is there: on other threads, side by side, while the next one is written."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(host().cores) as pool:
         waiting = [pool.submit(copy_context().run, kept, text, isa) for text in texts]
         return tuple(future.result() for future in waiting)
 
