@@ -9,9 +9,9 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
-from benchgraph.tir.build import add, binary, f32, seq, sub, unary
+from benchgraph.tir.build import add, binary, cast, f32, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.interleave_rows import LONGEST, ROWS, interleave_rows
+from benchgraph.tir.passes.interleave_rows import LONGEST, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -69,6 +69,29 @@ def stays(f: Func) -> bool:
 def test_few_rows_and_long_rows_stay() -> None:
     assert stays(softmax(ROWS - 1, 8))
     assert stays(softmax(ROWS, LONGEST + 1))
+
+
+def sums(rows: int, n: int, dtype: DType = DType.f32) -> Func:
+    """The sum of each row of x."""
+    x, y, total = param("x", rows, n, dtype=dtype), param("y", rows), tensor("total", DType.f32, (), Scope.register)
+    fold = loop(j, n, put(total, value=binary(BinOp.add, at(total), cast(at(x, i, j), DType.f32))))
+    return Func("sums", (x, y), loop(i, rows, Alloc(total), put(total, value=f32(0.0)), fold, put(y, i, value=at(total))))
+
+
+@pytest.mark.parametrize(
+    ("f", "goes_alone"),
+    [
+        (sums(64, STREAMED), True),
+        (sums(32, STREAMED), False),
+        (sums(8200, STREAMED), False),
+        (sums(96, STREAMED - 1), False),
+        (sums(128, STREAMED, DType.bf16), False),
+        (softmax(64, STREAMED), False),
+    ],
+    ids=["from L2", "from L1", "from beyond", "short rows", "conversions", "several folds"],
+)
+def test_long_rows_that_are_read_from_l2_stay(f: Func, goes_alone: bool) -> None:
+    assert (interleave_rows(f, replace(TARGET, cores=8)) is f) == goes_alone
 
 
 def test_rows_that_one_row_of_dst_gathers_stay() -> None:

@@ -18,36 +18,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names, children, map_children, tensor_names, walk
+from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
 ROWS = 4
 REGISTERS = 32  # from which on two rows' accumulators, their operands and the constants of an exponential fit
 LONGEST = 1024  # elements of a row beyond which its own vectors are enough to do
+# Elements of a row of f32 from which on that is so where it is all read from the second-level cache: hardware fetches one row ahead better
+# than four. Single rows' times over those of four, products by one column, two Zen 5 CPUs: 256 and 512 rows of 256 0.85, 256 rows of 512
+# 0.86, of 1024 0.61, 100 of 1000 0.72; 512 of 192 0.98, 1024 of 128 1.05; from L1, 32 of 256, 1.5; from L3, 4096 of 256, 1.13; in bf16, 256
+# of 512, 1.39.
+STREAMED = 256
 
 
 def interleave_rows(f: Func, target: Target) -> Func:
     if target.isa.registers < REGISTERS:
         return f
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _stmt(f.body, {}, taken, bound_names(f.body))
+    body = _stmt(f.body, {}, target, taken, bound_names(f.body))
     return f if body is f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, ranges: Ranges, taken: set[str], variables: frozenset[str]) -> Stmt:
+def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], variables: frozenset[str]) -> Stmt:
     if isinstance(s, For):
         within = inside(s, ranges)
-        if s.kind is LoopKind.serial and _folds_rows(s) and _are_independent(s, within):
+        if s.kind is LoopKind.serial and _folds_rows(s) and not _streams_from_l2(s, target) and _are_independent(s, within):
             return in_groups(s, ROWS, _together, taken, variables)
-        return map_children(s, lambda c: _stmt(c, within, taken, variables))
-    return map_children(s, lambda c: _stmt(c, ranges, taken, variables))
+        return map_children(s, lambda c: _stmt(c, within, target, taken, variables))
+    return map_children(s, lambda c: _stmt(c, ranges, target, taken, variables))
 
 
 def _folds_rows(loop: For) -> bool:
@@ -62,6 +68,17 @@ def _folds_rows(loop: For) -> bool:
     own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
     folds = any(isinstance(c, Store) and c.tensor.name in own for s in inner for c in walk(s.body))
     return is_short and folds
+
+
+def _streams_from_l2(loop: For, target: Target) -> bool:
+    """Whether all that a row does is to fold f32 that one parameter holds, which has its place in the second-level caches."""
+    folds = [s for s in walk(loop.body) if isinstance(s, For)]
+    if len(folds) > 1 or not isinstance(folds[0].body, Store) or (constant(folds[0].extent) or 0) < STREAMED:
+        return False
+    read = {load.tensor for load in loads(folds[0].body) if load.tensor.scope is not Scope.register}
+    large = max((t.nbytes for t in read), default=0)
+    is_given = all(t.scope is Scope.param and t.dtype is DType.f32 for t in read)
+    return is_given and target.l1_bytes < large <= target.cores * target.l2_bytes
 
 
 def _are_independent(loop: For, ranges: Ranges) -> bool:
