@@ -71,7 +71,7 @@ def _folds_rows(loop: For) -> bool:
 
 
 def _streams_from_l2(loop: For, target: Target) -> bool:
-    """Whether all that a row does is to fold f32 that one parameter holds, which has its place in the second-level caches."""
+    """Whether all that a row does is to fold f32 of parameters, the largest of which has its place in the second-level caches alone."""
     folds = [s for s in walk(loop.body) if isinstance(s, For)]
     if len(folds) > 1 or not isinstance(folds[0].body, Store) or (constant(folds[0].extent) or 0) < STREAMED:
         return False
