@@ -81,6 +81,14 @@ def test_rows_that_all_elements_fold_into_one_place_stay() -> None:
     assert stays(Func("all", (x, y), seq(put(y, 0, value=f32(0.0)), loop(i, 8, body))))
 
 
+def test_an_elements_own_fold_stays() -> None:
+    """Of one element, as where the folded axis has size 1: what is stored behind it reads it."""
+    x, y, total = param("x", 8, 8), param("y", 8, 8), tensor("total", DType.f32, (), Scope.register)
+    fold = put(total, value=binary(BinOp.add, at(total), at(x, i, j)))
+    body = loop(j, 8, Alloc(total), put(total, value=f32(0.0)), fold, put(y, i, j, value=at(total)))
+    assert stays(Func("single", (x, y), loop(i, 8, body)))
+
+
 def test_a_fold_into_a_place_of_the_row_stays() -> None:
     x, y = param("x", 8, 8), param("y", 8, 8)
     assert stays(Func("own", (x, y), loop(i, 8, loop(j, 8, put(y, i, j, value=binary(BinOp.max, at(y, i, j), at(x, i, j)))))))

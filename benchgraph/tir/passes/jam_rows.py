@@ -58,15 +58,15 @@ def _folds(loop: For) -> frozenset[str]:
     if not all(isinstance(s, Alloc | Store) for s in stmts) or sum(steps(s) for s in stmts if isinstance(s, Store)) >= FUNCTION:
         return frozenset()
     found = (r for s in stmts if isinstance(s, Store) and (r := reduction(s)) is not None)
-    return frozenset(r.store.tensor.name for r in found if not any(loop.var.name in variables(i) for i in r.store.index))
+    names = frozenset(r.store.tensor.name for r in found if not any(loop.var.name in variables(i) for i in r.store.index))
+    return names - _own(inner)
 
 
 def _may_change_turns(loop: For, folds: Collection[str], ranges: Ranges) -> bool:
     """Whether elements may have their rows one after the other: what is folded into is an element's own, other results are a row's."""
     inner = loop.body
     assert isinstance(inner, For)
-    own = {s.tensor.name for s in statements(inner.body) if isinstance(s, Alloc)}
-    stored = {s.tensor.name for s in statements(inner.body) if isinstance(s, Store)} - own
+    stored = {s.tensor.name for s in statements(inner.body) if isinstance(s, Store)} - _own(inner)
     for name in stored:
         if name in folds:
             found = list(accesses_of(name, inner.body, inside(inner, ranges)))
@@ -75,6 +75,11 @@ def _may_change_turns(loop: For, folds: Collection[str], ranges: Ranges) -> bool
         elif not is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner_names(loop)):
             return False
     return True
+
+
+def _own(loop: For) -> set[str]:
+    """Temporaries of one iteration."""
+    return {s.tensor.name for s in statements(loop.body) if isinstance(s, Alloc)}
 
 
 def _together(names: Collection[str], rows: Sequence[Stmt]) -> Stmt:
