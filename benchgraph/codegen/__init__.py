@@ -1,7 +1,7 @@
 """Tensor IR to LLVM IR.
 
 emit.py         functions, statements, parallel loops     expressions.py  expressions
-calls.py        kernels and packing, a module of their own
+calls.py        kernels and packing, modules of their own
 frame.py        one LLVM function: variables and memory   convert.py      data types and casts
 microkernel.py  the batch-reduce GEMM                     vmath.py        exp, log, tanh, erf, rounding
 ir/             LLVM IR as text: types, values, the builder

@@ -1,6 +1,6 @@
-"""The functions that products and packings call: microkernels and packing code, in an LLVM module of their own.
+"""The functions that products and packings call: microkernels and packing code, in LLVM modules of their own.
 
-LLVM takes about as long for them as for the functions around them, and compiles the two modules side by side (runtime/code.py). They are
+LLVM takes about as long for them as for the functions around them, and compiles the modules side by side (runtime/code.py). They are
 written first, because what they are follows from the statements alone.
 """
 
@@ -19,15 +19,14 @@ from benchgraph.tir.ir import Brgemm, Flat, Func, Pack, Slice
 from benchgraph.tir.visit import walk
 
 
-def define(module: ir.Module, func: Func, target: Target, *, runs_once: bool = False) -> Calls:
-    """What the statements of func call, defined in the module. runs_once: as in `pack.define`."""
-    calls: Calls = {}
-    for s in walk(func.body):
-        if isinstance(s, Brgemm):
-            calls[id(s)] = (_product(module, s, func, target),)
-        elif isinstance(s, Pack):
-            calls[id(s)] = tuple(_packing(module, s, target, runs_once=runs_once))
-    return calls
+def products(module: ir.Module, func: Func, target: Target) -> Calls:
+    """What the products of func call, defined in the module."""
+    return {id(s): (_product(module, s, func, target),) for s in walk(func.body) if isinstance(s, Brgemm)}
+
+
+def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) -> Calls:
+    """What the packings of func call, defined in the module. runs_once: as in `pack.define`."""
+    return {id(s): tuple(_packing(module, s, target, runs_once=runs_once)) for s in walk(func.body) if isinstance(s, Pack)}
 
 
 def _product(module: ir.Module, s: Brgemm, func: Func, target: Target) -> Call:

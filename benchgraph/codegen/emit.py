@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL, prefetch
-from benchgraph.codegen.calls import define
+from benchgraph.codegen.calls import packings, products
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
@@ -35,17 +35,22 @@ SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution 
 
 
 def emit(module: Module, target: Target) -> Iterator[str]:
-    """LLVM modules as text, each as soon as it is written: what products and packings call, if there are any, then the module's functions.
+    """LLVM modules as text, each as soon as it is written: what products call and what packings call, if there are any, then the module's
+    functions.
 
     Raises Unimplemented for a dtype that has no code generation yet.
     """
-    kernels, out = ir.Module(name=f"{module.main.name}.kernels"), ir.Module(name=module.main.name)
+    kernels, packing, out = (ir.Module(name=f"{module.main.name}{part}") for part in (".kernels", ".packing", ""))
     functions = [(func, func is module.init) for func in (module.main, module.init) if func is not None]
-    calls = [define(kernels, func, target, runs_once=runs_once) for func, runs_once in functions]
+    called = [products(kernels, func, target) for func, _ in functions]
     if kernels.functions:
         yield str(kernels)
-    for (func, runs_once), called in zip(functions, calls, strict=True):
-        _function(out, func, target, called, runs_once=runs_once)
+    for calls, (func, runs_once) in zip(called, functions, strict=True):
+        calls.update(packings(packing, func, target, runs_once=runs_once))
+    if packing.functions:
+        yield str(packing)
+    for calls, (func, runs_once) in zip(called, functions, strict=True):
+        _function(out, func, target, calls, runs_once=runs_once)
     yield str(out)
 
 

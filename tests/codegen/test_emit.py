@@ -487,12 +487,13 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
         assert len(re.findall(r"^define .*brgemm", text, re.MULTILINE)) == count
 
 
-def test_kernels_are_a_module_of_their_own_that_is_there_first() -> None:
-    """Before a function is written: the second module cannot be, for a store of half a byte."""
+def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> None:
+    """Before a function is written: the last module cannot be, for a store of half a byte."""
     src, wei, acc, half = param("src", F32, 16), param("wei", F32, 16), param("acc", F32, 16), param("half", DType.s4, 2)
     product = Brgemm(*(Flat(t, Const(0), (4, 1)) for t in (src, wei, acc)), 4, 4, 4)
-    units = emit(Module(Func("main", (src, wei, acc), product)), host())
-    assert [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text in units] == [["brgemm"], ["main"]]
+    packed = Pack(Flat(src, Const(0), (4, 1)), Flat(wei, Const(0), (4, 1)), k=4, n=4)
+    units = emit(Module(Func("main", (src, wei, acc), seq(packed, product))), host())
+    assert [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text in units] == [["brgemm"], ["pack"], ["main"]]
     refused = emit(Module(Func("main", (src, wei, acc, half), seq(product, Store(half, (Const(0),), Load(half, (Const(0),)))))), host())
     assert "@main" not in next(refused)
     with pytest.raises(Unimplemented):
