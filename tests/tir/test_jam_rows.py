@@ -89,6 +89,17 @@ def test_an_elements_own_fold_stays() -> None:
     assert stays(Func("single", (x, y), loop(i, 8, body)))
 
 
+def test_what_is_folded_and_then_written_stays() -> None:
+    """y is folded as it was, whether a row's or an element's own."""
+    acc, y = param("acc", 8), tensor("t", DType.f32, (9, 8), Scope.thread)
+    own = tensor("own", DType.f32, (), Scope.register)
+    start = seq(Alloc(y), loop(i, 9, loop(j, 8, put(y, i, j, value=f32(2.0)))), loop(j, 8, put(acc, j, value=f32(0.0))))
+    fold, again = put(acc, j, value=binary(BinOp.add, at(acc, j), at(y, i, j))), put(y, i, j, value=f32(1.0))
+    assert stays(Func("row", (acc,), seq(start, loop(i, 9, loop(j, 8, fold, again)))))
+    fold, again = put(acc, j, value=binary(BinOp.add, at(acc, j), at(own))), put(own, value=f32(1.0))
+    assert stays(Func("own", (acc,), seq(start, loop(i, 9, loop(j, 8, Alloc(own), put(own, value=at(y, i, j)), fold, again)))))
+
+
 def test_a_fold_into_a_place_of_the_row_stays() -> None:
     x, y = param("x", 8, 8), param("y", 8, 8)
     assert stays(Func("own", (x, y), loop(i, 8, loop(j, 8, put(y, i, j, value=binary(BinOp.max, at(y, i, j), at(x, i, j)))))))

@@ -21,7 +21,7 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
-from benchgraph.tir.visit import block, bound_names, map_children, statements, tensor_names, variables
+from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
 from benchgraph.tir.widen import reduction
 from benchgraph.tir.work import FUNCTION, steps
 
@@ -63,11 +63,16 @@ def _folds(loop: For) -> frozenset[str]:
 
 
 def _may_change_turns(loop: For, folds: Collection[str], ranges: Ranges) -> bool:
-    """Whether elements may have their rows one after the other: what is folded into is an element's own, other results are a row's."""
+    """Whether elements may have their rows one after the other: what is folded into is an element's own, other results are a row's, and
+    nothing that is folded is written again behind the fold, which comes last."""
     inner = loop.body
     assert isinstance(inner, For)
-    stored = {s.tensor.name for s in statements(inner.body) if isinstance(s, Store)} - _own(inner)
-    for name in stored:
+    stores = [s for s in statements(inner.body) if isinstance(s, Store)]
+    for at, s in enumerate(stores):
+        later = {other.tensor.name for other in stores[at + 1 :]}
+        if s.tensor.name in folds and any(load.tensor.name in later for load in loads(s)):
+            return False
+    for name in {s.tensor.name for s in stores} - _own(inner):
         if name in folds:
             found = list(accesses_of(name, inner.body, inside(inner, ranges)))
             if len(found) != 2 or not is_partitioned(found, inner.var.name, frozenset()):
