@@ -134,11 +134,7 @@ def _cache_bytes(level: int, default: int) -> int:
 
 def last_level_bytes() -> int:
     """The largest cache of this machine; 32 MB where the system does not tell, which is more than most have."""
-    return _llc_bytes() or 32 << 20
-
-
-def _llc_bytes() -> int:
-    return max(_cache_bytes(level, 0) for level in (1, 2, 3, 4))
+    return host().llc_bytes or 32 << 20
 
 
 @cache
@@ -147,7 +143,9 @@ def host() -> Target:
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     keeps_up = _cpu_info().get("vendor_id") in KEEPS_UP
-    return Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up, llc_bytes=_llc_bytes())
+    return Target(
+        isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up, llc_bytes=max(_caches().values(), default=0)
+    )
 
 
 def current() -> Target:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.remember import remembered
-from benchgraph.core.tensor import Shape
+from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.product import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
@@ -127,3 +127,10 @@ def aligned(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
     """The coordinates of an operand of this shape, numpy-broadcast to a result at coords: right-aligned, 0 along dims of size 1."""
     tail = coords[len(coords) - len(shape) :]
     return tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(shape, tail, strict=True))
+
+
+def along(axes: Sequence[int], extents: Shape, number: Expr) -> dict[int, Coord]:
+    """Where the element of this number is along each of the axes, which are run through as one, the last of them fastest."""
+    steps = dense_strides(tuple(extents[a] for a in axes))
+    quotients = {axis: floordiv(number, step) for axis, step in zip(axes, steps, strict=True)}
+    return {axis: Coord(q if axis == axes[0] else mod(q, extents[axis])) for axis, q in quotients.items()}

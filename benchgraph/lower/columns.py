@@ -15,14 +15,13 @@ from __future__ import annotations
 from math import prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Fused
-from benchgraph.lower.access import ZERO, Coord, Storage, aligned
+from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
-from benchgraph.tir.build import add, binary, cast, floordiv, minimum, mod, mul, seq, sub
+from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.work import FUNCTION, steps
 
@@ -64,11 +63,9 @@ class _Columns(Region):
         self.tasks = -(-self.total // self.rows)
         self.task, self.row, self.column = (storage.var(stem) for stem in ("t", "r", "i"))
         at = add(mul(self.task, self.rows), self.row)
-        coords = [Coord(ZERO)] * (len(extents) - 1) + [Coord(self.column)]
-        long = [axis for axis, extent in enumerate(extents[:-1]) if extent != 1]
-        for axis, step in zip(long, dense_strides(tuple(extents[a] for a in long)), strict=True):
-            coords[axis] = Coord(floordiv(at, step) if axis == long[0] else mod(floordiv(at, step), extents[axis]))
-        super().__init__(storage, domain, (Span(Const(1)),) * len(extents), tuple(coords))
+        found = along([axis for axis, extent in enumerate(extents[:-1]) if extent != 1], extents, at)
+        coords = (*(found.get(axis, Coord(ZERO)) for axis in range(len(extents) - 1)), Coord(self.column))
+        super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords)
         self.border = {*node.ins, *node.outs}
         self.maker = {v: op for op in node.ops for v in op.outs}
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: how a task's part of a fold starts, how it is added

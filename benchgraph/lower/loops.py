@@ -13,15 +13,14 @@ from __future__ import annotations
 from math import prod
 
 from benchgraph.core.target import LINE_BYTES
-from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
-from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.columns import folds_columns, lower_columns
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.lower.runs import folded_axis, folded_runs, is_even, run
-from benchgraph.tir.build import add, floordiv, minimum, mod, mul, seq, sub
+from benchgraph.tir.build import add, minimum, mul, seq, sub
 from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
@@ -114,10 +113,9 @@ class _LoopNest:
         chunk, i = self.storage.var("c"), self.storage.var("i")
         whole = self._chunk(total)
         flat = add(mul(chunk, whole), i)
-        coords = [Coord(loops.get(axis, ZERO)) for axis in range(len(extents))]
-        for axis, step in zip(merged, dense_strides(tuple(extents[a] for a in merged)), strict=True):
-            coords[axis] = Coord(floordiv(flat, step) if axis == merged[0] else mod(floordiv(flat, step), extents[axis]))
-        region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), tuple(coords))
+        found = along(merged, extents, flat)
+        coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
+        region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords)
         count = Const(whole) if total % whole == 0 else minimum(whole, sub(total, mul(chunk, whole)))
         body: Stmt = For(chunk, Const(-(-total // whole)), For(i, count, region.emit(self.node.ops)), self.kind)
         for axis in reversed(outer):

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
-from benchgraph.lower.access import ZERO, Coord, Storage, aligned
+from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
-from benchgraph.tir.build import binary, cast, floordiv, mod, seq
+from benchgraph.tir.build import binary, cast, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
 from benchgraph.tir.share import share
 
@@ -124,12 +123,10 @@ class Region:
         return result
 
     def _merge(self, axes: tuple[int, ...]) -> None:
-        extents, var = self.domain.extents, self.vars[axes[-1]]
+        var = self.vars[axes[-1]]
         assert var is not None
-        coords = list(self.coords)
-        for axis, step in zip(axes, dense_strides(tuple(extents[a] for a in axes)), strict=True):
-            coords[axis] = Coord(floordiv(var, step) if axis == axes[0] else mod(floordiv(var, step), extents[axis]))
-        self.coords = tuple(coords)
+        found = along(axes, self.domain.extents, var)
+        self.coords = tuple(found.get(axis, coord) for axis, coord in enumerate(self.coords))
 
     def _phase(self, number: int) -> _Phase:
         while len(self.phases) <= number:
