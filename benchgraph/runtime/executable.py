@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.codegen.frame import thread_stride
+from benchgraph.codegen.frame import thread_arenas
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import ISAS, LINE_BYTES, Isa, on_line
@@ -196,7 +196,7 @@ class Temporaries:
 
 def scratch_bytes(func: Func, threads: int) -> int:
     """Bytes of both arenas, from the start of a cache line on."""
-    return on_line(func.shared_bytes) + thread_stride(func) * threads
+    return on_line(func.shared_bytes) + thread_arenas(func, threads)
 
 
 class Bound:

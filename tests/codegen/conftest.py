@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import emit
-from benchgraph.codegen.frame import thread_stride
+from benchgraph.codegen.frame import thread_arenas
 from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host, missing
@@ -114,7 +114,7 @@ def _run(
     buffers = [np.full(GUARD * 2 + shift + t.nbytes, 0xA5, np.uint8) for t in outs]
     for t, raw in zip(outs, buffers, strict=True):
         raw[GUARD + shift : GUARD + shift + t.nbytes] = 0x5A
-    shared, private = np.empty(func.shared_bytes + 1, np.uint8), np.empty(thread_stride(func) * threads + 1, np.uint8)
+    shared, private = np.empty(func.shared_bytes + 1, np.uint8), np.empty(thread_arenas(func, threads) + 1, np.uint8)
     addresses = [*(a.ctypes.data for a in ins), *(b.ctypes.data + GUARD + shift for b in buffers), shared.ctypes.data, private.ctypes.data]
     argv = (ctypes.c_void_p * len(addresses))(*addresses)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(func.name))(ctypes.addressof(argv))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen import ir, microkernel
 from benchgraph.codegen.emit import emit
-from benchgraph.codegen.frame import thread_stride
+from benchgraph.codegen.frame import APART_BYTES, thread_arenas, thread_stride
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -265,16 +265,17 @@ def test_each_thread_counts_in_an_arena_of_its_own(runtime: str) -> None:
     func = Func("main", (), For(VAR_I, Const(tasks), count, LoopKind.parallel), shared_bytes=16, thread_bytes=16)
     target = replace(host(), cores=threads, shares_all=True)
     code = jit(emit(Module(func), target), target, runtime)
-    shared, private = np.zeros(2, np.int64), np.zeros((threads, LINE_BYTES // 8), np.int64)
+    shared, private = np.zeros(2, np.int64), np.zeros((threads, thread_stride(func) // 8), np.int64)
     argv = (ctypes.c_void_p * 2)(shared.ctypes.data, private.ctypes.data)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("main"))(ctypes.addressof(argv))
     np.testing.assert_array_equal(private[:, 1], tasks // threads)
     assert shared.sum() == 0
 
 
-def test_thread_arenas_start_on_lines_of_their_own() -> None:
-    assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES
-    assert thread_stride(replace(arena_copy(1), thread_bytes=0)) == 0
+def test_thread_arenas_start_on_lines_of_their_own_and_lie_apart() -> None:
+    assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES + APART_BYTES
+    assert thread_arenas(arena_copy(1), 3) == 2 * thread_stride(arena_copy(1)) + 2 * LINE_BYTES
+    assert thread_arenas(replace(arena_copy(1), thread_bytes=0), 3) == 0
 
 
 def test_a_parallel_loop_sees_outer_variables_and_registers_and_nests_serially(run: Run, same: Same) -> None:
