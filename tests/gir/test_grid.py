@@ -13,7 +13,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.grid import ALIKE, Grid, grid
+from benchgraph.gir.grid import ALIKE, SHORT_SUM, Grid, grid
 from benchgraph.gir.product import Product
 from benchgraph.gir.schedule import IDLE, column_block
 from benchgraph.gir.space import row_blocks
@@ -46,10 +46,21 @@ def test_few_rows_by_many_columns_are_one_block_whose_columns_are_spread(k: int,
     assert (found.mb, found.split_n) == (32, True)
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(32, 13, 512), (32, 256, 128), (512, 256, 128), (4096, 64, 64)])
+@pytest.mark.parametrize(("m", "k", "n"), [(32, 256, 128), (512, 256, 128), (4096, 64, 64)])
 def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
     """Nothing is fetched either way; whole rows then are written by one core."""
     assert chosen(m, k, n, usual=min(m // 2, 64)) is None
+
+
+@pytest.mark.parametrize(("usual", "rows"), [(64, 16), (32, 16), (22, 11)])
+def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int) -> None:
+    """Stores follow each other so fast there that what is fetched ahead of a tall block is taken from another core."""
+    found = chosen(512, 13, 512, usual=usual)
+    assert found is not None
+    assert (found.mb, found.split_n) == (rows, False)
+    assert chosen(512, 13, 512, usual=16) is None
+    assert chosen(512, 13, 512, replace(TARGET, cores=1), usual=usual) is None
+    assert chosen(512, SHORT_SUM + 1, 512, usual=usual) is None
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:
