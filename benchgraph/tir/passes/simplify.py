@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import bounds, inside
+from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import Simplifier, assume
 from benchgraph.tir.ir import Const, For, Func, If, LoopKind, Seq, Stmt, Unary, UnOp
@@ -22,6 +22,11 @@ from benchgraph.tir.visit import block, map_exprs, substitute_all, tensors
 def simplify(f: Func, target: Target) -> Func:
     body = _stmt(f.body, Simplifier({})) or Seq(())
     return f if body == f.body else replace(f, body=body)
+
+
+def simplified(s: Stmt, ranges: Ranges) -> Stmt:
+    """A statement as it is where these ranges are in force."""
+    return _stmt(s, Simplifier(ranges)) or Seq(())
 
 
 def _stmt(s: Stmt, simple: Simplifier) -> Stmt | None:
