@@ -89,6 +89,14 @@ class Product:
         entries = [at for at in self.at[:-2] if isinstance(at, Var)]
         return all(step(i, at) == 0 for i in self.operands[1] for at in entries)
 
+    @property
+    def sums_last(self) -> bool:
+        """K runs along the last dim of src and the last but one of wei, N along wei's last: groups of k can be brought together."""
+        src, wei = self.operands
+        along = [[step(i, K) for i in index] for index in (src, wei)]
+        rows, columns = ({dim - len(steps): by for dim, by in enumerate(steps) if by != 0} for steps in along)
+        return rows in ({}, {-1: 1}) and columns in ({}, {-2: 1}) and all(step(i, N) == 0 for i in wei[:-1])
+
     def _matches(self, index: Index, wanted: Index) -> bool:
         zero = Const(0)
         return len(self.batch) == 0 and len(index) == len(wanted) and all(i in (w, zero) for i, w in zip(index, wanted, strict=True))

@@ -34,7 +34,7 @@ from benchgraph.lower.runs import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds
-from benchgraph.tir.build import add, binary, constant, f32, mul, seq
+from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.visit import variables, walk_expr
@@ -58,7 +58,8 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
 
     def src(port: int, index: Indices) -> Expr:
         if port < len(op.ins):
-            return storage.load(op.ins[port], tuple(map(Coord, index)))
+            value = storage.load(op.ins[port], tuple(map(Coord, index)))
+            return cast(value, DType.f32) if g.value(op.ins[port]).dtype.is_integer else value
         return Load(made[port - len(op.ins)], index)
 
     def finish(at: Indices, value: Expr) -> Stmt:

@@ -3,7 +3,8 @@
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
 The machine's dot products take u8 times s8. An operand of the other kind is recentred: its stored value and its zero point both move by
-128. All sums are exact.
+128. All sums are exact. Zeros around and between the elements of src, as padding puts there, are no zero points: za * colsum(b) is then
+za * (ones x b), with ones where there are elements.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
 _Total      the sum of u8 or s8 along axes, in s32
@@ -11,7 +12,7 @@ _Total      the sum of u8 or s8 along axes, in s32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,11 +37,16 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 @dataclass(frozen=True)
 class Quantised:
     """An operand (stored - zero) * scale. stored: u8 or s8, as it goes into the product; zero (s32 or f32; None: 0) and scales (any
-    float dtype) broadcast against it and do not vary along the axis that is summed over."""
+    float dtype) broadcast against it and do not vary along the axis that is summed over.
+
+    ones: u8 of stored's shape but for one batch entry, 0 where zeros were put between the elements, which are 0 in stored too. None if
+    there are none, or no zero point.
+    """
 
     stored: int
     zero: int | None
     scales: tuple[int, ...]
+    ones: int | None = None
 
 
 def is_exact(k: int) -> bool:
@@ -48,20 +54,25 @@ def is_exact(k: int) -> bool:
     return k * 255 * MIDDLE < 2**31
 
 
-def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised) -> int:
-    """The product in f32, given the call of the f32 one, whose k is the last axis of src and the last but one of wei."""
-    a, za = _recentred(d, src, DType.u8)
+def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...]) -> int:
+    """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the axes of wei that are summed over, but
+    one if wei has zero points.
+    """
+    a, za = _recentred(d, src if src.ones is None else replace(src, zero=None), DType.u8)
     b, zb = _recentred(d, wei, DType.s8)
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
     if za is not None:
-        columns = _total(d, b, len(product.ins[1].shape) - 2)
+        columns = _total(d, b, over)
         if zb is not None:
             both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
             columns = d.op("Subtract", columns, both)
         acc = d.op("Subtract", acc, d.op("Multiply", columns, za))
+    if src.ones is not None and src.zero is not None:
+        seen = d.op(product.kind, src.ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
+        acc = d.op("Subtract", acc, d.op("Multiply", seen, as_dtype(d, src.zero, DType.s32)))
     if zb is not None:
-        rows = _total(d, a, len(product.ins[0].shape) - 1)
+        rows = _total(d, a, (len(product.ins[0].shape) - 1,))
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
     dst = as_dtype(d, acc, DType.f32)
     scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
@@ -82,9 +93,9 @@ def _recentred(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, i
     return d.op(RECENTRE, operand.stored, dtype=wanted), shift if zero is None else d.op("Add", zero, shift)
 
 
-def _total(d: Decomposer, value: int, axis: int) -> int:
-    """Over one axis, kept as 1."""
-    return d.op(TOTAL, value, attrs=Attrs(axes=(axis,), keep_dims=True), dtype=DType.s32)
+def _total(d: Decomposer, value: int, axes: tuple[int, ...]) -> int:
+    """Over axes, kept as 1."""
+    return d.op(TOTAL, value, attrs=Attrs(axes=axes, keep_dims=True), dtype=DType.s32)
 
 
 # ---- _Recentre -------------------------------------------------------------------------------------------------------

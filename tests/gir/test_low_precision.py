@@ -106,6 +106,69 @@ def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: 
     assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
 
 
+def conv(b: GraphBuilder, src, wei, groups: int = 1, pads: int = 1) -> None:
+    attrs = {"strides": [1, 1], "dilations": [1, 1], "pads_begin": [pads, pads], "pads_end": [pads, 0], "groups": groups}
+    b.op("Convolution", src, wei, **attrs, data_format="NXC", weights_format="XIO")
+
+
+INTEGERS, FLOATS = (DType.u8, DType.s8, DType.s32), (DType.f32, DType.f32, DType.f32)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("pads", [0, 1])
+def test_convolutions_of_bf16_are_products_of_bf16(groups: int, pads: int) -> None:
+    def build(b: GraphBuilder) -> None:
+        conv(b, b.input((2, 5, 5, 8), DType.bf16), b.constant((3, 3, 8 // groups, 4), DType.bf16), groups, pads)
+
+    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)]
+
+
+@pytest.mark.parametrize(
+    ("src", "zp", "pads", "wanted"),
+    [
+        (DType.u8, 0, 1, 1),
+        (DType.u8, 3, 0, 1),
+        (DType.s8, 0, 1, 1),
+        (DType.u8, 3, 1, 2),
+        (DType.s8, 3, 1, 2),
+    ],
+    ids=["no zero point", "no padding", "recentred behind the padding", "zeros are no zero points", "nor after recentring"],
+)
+def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int, pads: int, wanted: int) -> None:
+    """The second one is of ones, and tells how many of the weights meet elements that have a zero point."""
+
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.constant((3, 3, 8, 2), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=3)
+        conv(b, quantised(b, b.input((2, 5, 5, 8), src), 0.25, zp), wei, pads=pads)
+
+    assert products(up_to(gir(build), "dead-op")) == [INTEGERS] * wanted
+
+
+def test_zero_points_beside_padding(golden) -> None:
+    def build(b: GraphBuilder) -> None:
+        conv(b, quantised(b, b.input((2, 5, 5, 8), DType.s8), 0.25, 3), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 0))
+
+    golden(print_gir(up_to(gir(build), "dead-op")))
+
+
+def test_zero_points_of_a_convolutions_weights_leave_it_in_floats() -> None:
+    def build(b: GraphBuilder) -> None:
+        conv(b, quantised(b, b.input((2, 5, 5, 8), DType.u8), 0.25, 0), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 1))
+
+    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+
+
+def test_sums_over_places_stay_in_floats() -> None:
+    """What is summed over does not lie side by side there, so that no groups of it can be brought together."""
+
+    def build(b: GraphBuilder) -> None:
+        src, dst = b.input((2, 5, 5, 8), DType.bf16), b.input((2, 5, 5, 4), DType.bf16)
+        attrs = {name: [1, 1] for name in ("strides", "dilations", "pads_begin", "pads_end")}
+        b.op("ConvolutionBackwardWeights", src, dst, **attrs, weights_shape=[3, 3, 8, 4], data_format="NXC", weights_format="XIO")
+
+    assert set(products(up_to(gir(build), "dead-op"))) == {FLOATS}
+
+
 def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
     """A second reader of the scores would keep attention's division before the product with V, and whole rows of scores with it."""
 

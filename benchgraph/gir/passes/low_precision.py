@@ -6,15 +6,20 @@
 
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
 
-Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions and reshapes
-between an operand and its product stay where they are, on stored values. A cast to bf16 between scaling and product is left out: what it
-rounds off is not in the result as a whole number of steps. ops/quantised_product.py has the arithmetic. What was read in f32 by these
-products alone is gone afterwards: as a second reader it would keep other passes from what made it.
+Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
+between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype. Convolutions are products too, of windows,
+if what they sum over lies side by side; zero points of their weights would meet sums over windows of src, which nothing makes. A cast to
+bf16 between scaling and product is left out: what it rounds off is not in the result as a whole number of steps. What was read in f32 by
+these products alone is gone afterwards: as a second reader it would keep other passes from what made it. ops/quantised_product.py has the
+arithmetic.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -27,7 +32,7 @@ from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
-from benchgraph.ops.spec import Computes, Movement
+from benchgraph.ops.spec import Computes, Movement, Role
 from benchgraph.ops.steps import reshaped
 from benchgraph.tir.groups import WEI_GROUPS
 
@@ -55,13 +60,15 @@ def low_precision(g: Graph, target: Target) -> Graph:
 def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     """The product's result, made by the builder's nodes, the last of which makes it; None where it stays as it is."""
     p = product(g, op)
-    if not (p.is_row_wise and p.has_wei_per_batch):
+    if not p.sums_last:
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
-    if target.multiplies(DType.u8) and is_exact(p.reduced[-1]) and _pays(g, p, src.stored, wei.stored):
+    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and _pays(g, p, src.stored, wei.stored):
+        is_plain = p.is_row_wise and p.has_wei_per_batch
         a, b = _quantised(g, d, src, k=-1), _quantised(g, d, wei, k=-2)
-        if a is not None and b is not None:
-            return multiply(d, p.call, a, b)
+        if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
+            rank = len(p.call.ins[1].shape)
+            return multiply(d, p.call, a, b, (rank - 2,) if is_plain else tuple(range(rank - 1)))
         d.nodes.clear()
     if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and _pays(g, p, src.bf16, wei.bf16):
         ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
@@ -109,7 +116,7 @@ def _keeps_last(g: Graph, moves: Moves) -> bool:
         before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
         return unit_steps(move.kind, move.attrs, before, after, inverse=False)[-1] == len(before) - 1
 
-    return all(map(keeps, moves))
+    return all(_adds_zeros(move) or keeps(move) for move in moves)
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
@@ -134,7 +141,7 @@ def _peeled(g: Graph, id: int) -> _Operand:
     found, moves = _Operand(), tuple[Op, ...]()
     while isinstance(maker := g.producer.get(id), Op):
         row, value = spec(maker.kind), g.value(id)
-        if isinstance(row.lower, Movement) and len(maker.ins) == 1:
+        if row.role is Role.movement and len(maker.ins) == 1:
             moves += (maker,)
         elif row.is_product and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
             found.scales += ((maker.ins[1], moves),)
@@ -165,13 +172,41 @@ def _quantised(g: Graph, d: Builder, operand: _Operand, k: int) -> Quantised | N
     """k: the axis that is summed over, counted from behind. Builds nothing when there is none."""
     if operand.stored is None:
         return None
+    ones = None
+    if operand.zero is not None and any(map(_adds_zeros, operand.zero[1])):
+        ones = _ones(g, d, operand.zero[1])
+        if ones is None:
+            return None
     factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
     shapes = [_shape_of_factor(g, *factor) for factor in factors]
     if any(shape is None or (len(shape) >= -k and shape[k] != 1) for shape in shapes):
         return None
     values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
-    return Quantised(_moved(g, d, *operand.stored), values[-1] if operand.zero is not None else None, scales)
+    return Quantised(_moved(g, d, *operand.stored), values[-1] if operand.zero is not None else None, scales, ones)
+
+
+def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
+    """One batch entry of ones after the movements; None where batch entries do not stay what they are."""
+    if not all(_adds_zeros(move) or _permutes(g, move) for move in moves):
+        return None
+    first = g.value(moves[-1].ins[0]).shape
+    id = d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
+    for move in reversed(moves):
+        id = d.op(move.kind, id, attrs=move.attrs)
+    return id if d.type(id).shape == (1, *g.value(moves[0].outs[0]).shape[1:]) else None
+
+
+def _permutes(g: Graph, move: Op) -> bool:
+    """Exchanges dims other than the first."""
+    before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+    steps = unit_steps(move.kind, move.attrs, before, after, inverse=False)
+    return steps[:1] == (0,) and set(steps) == set(range(len(before)))
+
+
+def _adds_zeros(move: Op) -> bool:
+    """Whether it puts zeros between the elements. Those are no zero points, but zeros of whatever dtype and scale."""
+    return not isinstance(spec(move.kind).lower, Movement)
 
 
 def _moved(g: Graph, d: Builder, id: int, moves: Moves) -> int:
@@ -188,7 +223,7 @@ def _shape_of_factor(g: Graph, id: int, moves: Moves) -> Shape | None:
     long = [axis - len(shape) for axis, extent in enumerate(shape) if extent != 1]
     if not long or not moves:
         return shape if long else ()
-    if len(long) > 1:
+    if len(long) > 1 or any(map(_adds_zeros, moves)):
         return None
     extent = shape[long[0]]
     for move in reversed(moves):
