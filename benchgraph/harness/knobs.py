@@ -135,7 +135,7 @@ class Globals:
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
         "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, convert-weights, defer, hoist, inplace, interleave, "
         "jam, join, low-precision, merge-quantisation, merge-scaling, share-operands, shrink, sink, split-heads, stream, "
-        "vectorize, widen",
+        "unroll, vectorize, widen",
         group=RUN,
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)

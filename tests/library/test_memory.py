@@ -213,7 +213,7 @@ def test_bad_scratchpads_are_refused() -> None:
         f"{size - 1} contiguous bytes; give {size} contiguous bytes": np.zeros(size - 1, np.uint8),
         "scattered bytes; give": np.zeros(2 * size, np.uint8)[::2],
         "read-only bytes; give": fixed,
-        "it overlaps tensor 0; give it memory of its own": np.concatenate([src.reshape(-1)] * 9).view(np.uint8),
+        "it overlaps tensor 0; give it memory of its own": np.concatenate([src.reshape(-1)] * (size // src.nbytes + 1)).view(np.uint8),
     }
     for says, memory in bad.items():
         described = LogicalTensor(9, DType.u8, memory.shape, memory.strides)
