@@ -144,6 +144,13 @@ def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int, 
     assert products(up_to(gir(build), "dead-op")) == [INTEGERS] * wanted
 
 
+def test_groups_of_one_channel_stay_in_floats() -> None:
+    def build(b: GraphBuilder) -> None:
+        conv(b, b.input((2, 5, 5, 4), DType.bf16), b.constant((3, 3, 1, 8), DType.bf16), groups=4)
+
+    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+
+
 def test_zero_points_beside_padding(golden) -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, quantised(b, b.input((2, 5, 5, 8), DType.s8), 0.25, 3), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 0))
