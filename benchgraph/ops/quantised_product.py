@@ -37,7 +37,7 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 @dataclass(frozen=True)
 class Quantised:
     """An operand (stored - zero) * scale. stored: u8 or s8, as it goes into the product; zero (s32 or f32; None: 0) and scales (any
-    float dtype) broadcast against it and do not vary along the axis that is summed over.
+    float dtype) broadcast against it and do not vary along what is summed over.
 
     ones: u8 of stored's shape but for one batch entry, 0 where zeros were put between the elements, which are 0 in stored too. None if
     there are none, or no zero point.
@@ -55,8 +55,8 @@ def is_exact(k: int) -> bool:
 
 
 def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...]) -> int:
-    """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the axes of wei that are summed over, but
-    one if wei has zero points.
+    """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the axes of wei that are summed over,
+    counted from behind; k alone if wei has zero points.
     """
     a, za = _recentred(d, src if src.ones is None else replace(src, zero=None), DType.u8)
     b, zb = _recentred(d, wei, DType.s8)
@@ -72,7 +72,7 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
         seen = d.op(product.kind, src.ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
         acc = d.op("Subtract", acc, d.op("Multiply", seen, as_dtype(d, src.zero, DType.s32)))
     if zb is not None:
-        rows = _total(d, a, (len(product.ins[0].shape) - 1,))
+        rows = _total(d, a, (-1,))
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
     dst = as_dtype(d, acc, DType.f32)
     scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
@@ -93,9 +93,10 @@ def _recentred(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, i
     return d.op(RECENTRE, operand.stored, dtype=wanted), shift if zero is None else d.op("Add", zero, shift)
 
 
-def _total(d: Decomposer, value: int, axes: tuple[int, ...]) -> int:
-    """Over axes, kept as 1."""
-    return d.op(TOTAL, value, attrs=Attrs(axes=axes, keep_dims=True), dtype=DType.s32)
+def _total(d: Decomposer, value: int, over: tuple[int, ...]) -> int:
+    """Over axes, counted from behind, which are kept as 1."""
+    rank = len(d.type(value).shape)
+    return d.op(TOTAL, value, attrs=Attrs(axes=tuple(rank + axis for axis in over), keep_dims=True), dtype=DType.s32)
 
 
 # ---- _Recentre -------------------------------------------------------------------------------------------------------

@@ -144,6 +144,19 @@ def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int, 
     assert products(up_to(gir(build), "dead-op")) == [INTEGERS] * wanted
 
 
+@pytest.mark.parametrize(("src_axis", "wei_axis"), [(2, None), (None, 0), (None, 2)])
+def test_scales_that_vary_within_a_window_leave_a_convolution_in_floats(src_axis: int | None, wei_axis: int | None) -> None:
+    def scaled(b: GraphBuilder, x, n: int, axis: int | None):
+        attrs = {"qtype": "per_tensor"} if axis is None else {"qtype": "per_channel", "axis": axis}
+        count = 1 if axis is None else n
+        return b.op("Dequantize", x, scales=[0.5 + i for i in range(count)], zps=[0] * count, **attrs)
+
+    def build(b: GraphBuilder) -> None:
+        conv(b, scaled(b, b.input((2, 3, 3, 3), DType.u8), 3, src_axis), scaled(b, b.constant((3, 3, 3, 2), DType.s8), 3, wei_axis), pads=0)
+
+    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+
+
 def test_groups_of_one_channel_stay_in_floats() -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, b.input((2, 5, 5, 4), DType.bf16), b.constant((3, 3, 1, 8), DType.bf16), groups=4)

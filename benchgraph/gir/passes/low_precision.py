@@ -65,10 +65,11 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     src, wei = (_peeled(g, v) for v in op.ins)
     if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and _pays(g, p, src.stored, wei.stored):
         is_plain = p.is_row_wise and p.has_wei_per_batch
-        a, b = _quantised(g, d, src, k=-1), _quantised(g, d, wei, k=-2)
+        rank = len(p.call.ins[1].shape)
+        over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
+        a, b = _quantised(g, d, src, (-1,) if is_plain else (*over, -1)), _quantised(g, d, wei, over)
         if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
-            rank = len(p.call.ins[1].shape)
-            return multiply(d, p.call, a, b, (rank - 2,) if is_plain else tuple(range(rank - 1)))
+            return multiply(d, p.call, a, b, over)
         d.nodes.clear()
     if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and _pays(g, p, src.bf16, wei.bf16):
         ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
@@ -175,8 +176,8 @@ def _broadcasts(g: Graph, op: Op) -> bool:
     return g.value(op.ins[0]).shape == g.value(op.outs[0]).shape
 
 
-def _quantised(g: Graph, d: Builder, operand: _Operand, k: int) -> Quantised | None:
-    """k: the axis that is summed over, counted from behind. Builds nothing when there is none."""
+def _quantised(g: Graph, d: Builder, operand: _Operand, over: tuple[int, ...]) -> Quantised | None:
+    """over: the axes that are summed over, counted from behind. Builds nothing when there is none."""
     if operand.stored is None:
         return None
     ones = None
@@ -186,7 +187,7 @@ def _quantised(g: Graph, d: Builder, operand: _Operand, k: int) -> Quantised | N
             return None
     factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
     shapes = [_shape_of_factor(g, *factor) for factor in factors]
-    if any(shape is None or (len(shape) >= -k and shape[k] != 1) for shape in shapes):
+    if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
         return None
     values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
