@@ -32,8 +32,8 @@ from benchgraph.tir.visit import block, bound_names, exprs, map_children, tensor
 from benchgraph.tir.widen import loop_of
 from benchgraph.tir.work import steps
 
-# Of the straight code. It makes a first compilation longer, of a trilinear interpolation to 12 columns 135 ms to 186, of a nearest one 36 to
-# 39, of the gradient of one to 32 columns 33 to 40 (benchgraph compile-times, --policy=fused:no-unroll and fused).
+# Of the straight code. It makes a first compilation longer: of a trilinear interpolation to 12 columns 135 ms became 186, of a nearest one
+# 36 became 39, of the gradient of one to 32 columns 33 became 40 (benchgraph compile-times, --policy=fused:no-unroll and fused).
 MOST_STORES, MOST_STEPS = 64, 4096
 _DIGITS = frozenset({BinOp.floordiv, BinOp.mod})
 
