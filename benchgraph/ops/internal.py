@@ -172,6 +172,8 @@ SPECS = (
             Sample(((4, 6),), pad_attrs((0, 0), (1, 0)), why="one axis only"),
             Sample(((2, 0, 3),), pad_attrs((0, 1, 1), (0, 1, 0)), why="no elements, only padding"),
             Sample(((2, 5, 3),), pad_attrs((0, 1, 0), (0, 1, 0)), (DType.bf16,), why="bf16"),
+            Sample(((2, 3, 5, 17),), pad_attrs((0, 1, 2, 0), (0, 0, 1, 0)), (DType.u8,), why="u8, a tail"),
+            Sample(((3, 2, 21),), pad_attrs((0, 1, 0), (0, 0, 3), (1, 0, 0)), (DType.s8,), why="s8, gaps between the elements"),
             Sample(((2, 4, 20, 3),), pad_attrs((0, 1, 1, 0), (0, 1, 1, 0)), (DType.bf16,), (DType.f32,), "bf16 in, f32 out"),
             Sample(((64, 40, 3, 17),), pad_attrs((0, 1, 0, 0), (0, 0, 1, 0)), why="enough for several threads"),
         ),
