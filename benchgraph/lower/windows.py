@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import pairwise, product
-from math import ceil, floor, gcd, inf, lcm, prod
+from math import ceil, floor, inf, lcm, prod
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -33,7 +33,7 @@ from benchgraph.lower.region import Region, Span
 from benchgraph.lower.runs import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
-from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds
+from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds, period
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, LoopKind, Seq, Stmt, Store, Tensor, Var
@@ -121,12 +121,12 @@ class _Nest:
         """How far apart two x must be for the quotients and remainders of x that the taps take to move evenly; 1 if it is far."""
         x = self.outer[self.along] if self.outer else Var("x")
         tap = self.tap(self.outer, tuple(self.storage.var("k") for _ in self.taps))
-        period = 1
+        found = 1
         for e in (p for whole in (tap.value, *tap.when) for p in walk_expr(whole)):
             match e:
-                case Binary(BinOp.floordiv | BinOp.mod, a, Const(value=divisor)) if step := linear(a).terms.get(x, 0):
-                    period = lcm(period, int(divisor) // gcd(int(divisor), step))
-        return period if period <= CLOSE else 1
+                case Binary(BinOp.floordiv | BinOp.mod, _, Const()):
+                    found = lcm(found, period(e, x))
+        return found if found <= CLOSE else 1
 
 
 @dataclass(frozen=True)

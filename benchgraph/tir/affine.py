@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, isinf
+from math import gcd, inf, isinf
 from typing import TypeAlias
 
 from benchgraph.core.remember import remembered
@@ -67,6 +67,13 @@ def linear(e: Expr) -> Linear:
             if not y.terms:
                 return x.times(y.constant)
     return Linear({e: 1})
+
+
+def period(digit: Binary, var: Var) -> int:
+    """After how many steps of a variable a quotient or remainder by a number has moved evenly, as far as its dividend is linear in it."""
+    assert isinstance(digit.b, Const)
+    divisor = int(digit.b.value)
+    return divisor // gcd(divisor, linear(digit.a).terms.get(var, 0))
 
 
 def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:

@@ -180,15 +180,15 @@ def _quantised(g: Graph, d: Builder, operand: _Operand, over: tuple[int, ...]) -
     """over: the axes that are summed over, counted from behind. Builds nothing when there is none."""
     if operand.stored is None:
         return None
+    factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
+    shapes = [_shape_of_factor(g, *factor) for factor in factors]
+    if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
+        return None
     ones = None
     if operand.zero is not None and any(map(_adds_zeros, operand.zero[1])):
         ones = _ones(g, d, operand.zero[1])
         if ones is None:
             return None
-    factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
-    shapes = [_shape_of_factor(g, *factor) for factor in factors]
-    if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
-        return None
     values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
     return Quantised(_moved(g, d, *operand.stored), values[-1] if operand.zero is not None else None, scales, ones)

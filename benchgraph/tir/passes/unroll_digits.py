@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import gcd, lcm
+from math import lcm
 
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import Ranges, inside, linear
+from benchgraph.tir.affine import Ranges, inside, linear, period
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Stmt, Store
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Stmt, Store, Var
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.visit import block, bound_names, exprs, map_children, tensor_names, variables, walk, walk_expr
 from benchgraph.tir.widen import loop_of
@@ -90,15 +90,11 @@ class _Unroller:
         if any(s.var.name in variables(d) for c in stores for i in c.index for d in _digits(i)):
             return 0  # it lays out anew what it writes
         most = min(MOST_STORES // max(len(stores), 1), MOST_STEPS // max(sum(map(steps, stores)), 1))
-        period = reduce(lcm, (_period(d, s.var.name) for c in walk(s.body) for e in exprs(c) for d in _digits(e)), 1)
-        return extent if extent <= most else period if 1 < period <= most else 0
+        repeats = reduce(lcm, (_period(d, s.var) for c in walk(s.body) for e in exprs(c) for d in _digits(e)), 1)
+        return extent if extent <= most else repeats if 1 < repeats <= most else 0
 
 
-def _period(digit: Binary, name: str) -> int:
-    """After how many iterations it has moved by a whole number: 0, and so never, where that is not known."""
-    form = linear(digit.a)
-    inner = [d for atom in form.terms for d in _digits(atom) if name in variables(d)]
-    if inner or not isinstance(digit.b, Const):
-        return 0
-    own = sum(k for atom, k in form.terms.items() if name in variables(atom))
-    return int(digit.b.value) // gcd(int(digit.b.value), own)
+def _period(digit: Binary, var: Var) -> int:
+    """As `affine.period`; 0, and so never, where the variable comes in otherwise than linearly."""
+    bent = any(atom != var and var.name in variables(atom) for atom in linear(digit.a).terms)
+    return 0 if bent or not isinstance(digit.b, Const) else period(digit, var)
