@@ -86,27 +86,22 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
-from typing import TypeAlias
 
-from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import FIRST_LEVEL, SECOND_LEVEL, advanced, affine, begun, load_first, loop, prefetch, store_first
+from benchgraph.codegen import amx, ir
+from benchgraph.codegen.blocks import FIRST_LEVEL, begun, load_first, loop, prefetch, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
-from benchgraph.codegen.intrinsics import I8, I32, I64, constant, splat, vector
-from benchgraph.codegen.kernel import Ahead, BatchAxis, Kernel, canonical
+from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
+from benchgraph.codegen.kernel import Kernel, canonical
 from benchgraph.codegen.post_ops import Writer
+from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.target import LINE_BYTES, Target
 
-# (src, wei, carried) -> carried: where the streams are that are fetched ahead, then the sums
-Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
-
-SRC, WEI, ACC = 0, 1, 2
-ACC_BYTES = 4
 AHEAD = 8  # rows of wei that are fetched ahead
 MOST_LINES = 4  # of a stream in one step of the K loop
 
@@ -121,9 +116,13 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     if kernel.batch:
         builder.call(_shared(module, kernel, target), [*function.args, *map(I64, kernel.batch[0])], tail=True)
     else:
-        _Emitter(builder, kernel, target).emit(function.args)
+        _emitter(kernel, target)(builder, kernel, target).emit(function.args)
     builder.ret_void()
     return function
+
+
+def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
+    return amx.Tiles if amx.multiplies(kernel.dtypes, target) else _Vectors
 
 
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
@@ -136,6 +135,8 @@ def steps(kernel: Kernel, target: Target) -> int:
     """How many steps of K loops a call of the kernel takes."""
     kernel = canonical(kernel)
     entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
+    if amx.multiplies(kernel.dtypes, target):
+        return entries * amx.steps(kernel)
     tiles = ((panels, panels.count * count) for panels in _panels(kernel, target) for count, _ in even_split(kernel.m, panels.rows))
     return sum(count * entries * (groups // _unrolled(kernel, panels, target)) for panels, count in tiles)
 
@@ -157,7 +158,7 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
         return known
     function, builder = _begun(module, name, kernel, I64, I64, I64)
     operands, axis = function.args[:-3], function.args[-3:]
-    _Emitter(builder, kernel, target, axis).emit(operands)
+    _emitter(kernel, target)(builder, kernel, target, axis).emit(operands)
     builder.ret_void()
     return function
 
@@ -179,22 +180,13 @@ def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tupl
     return begun(module, name, [*kernel.arguments, *more], ("src", "wei", "acc"))
 
 
-@dataclass(frozen=True)
-class _Emitter:
-    """first: extent and strides of the first axis of the batch, if it has one. after: writes the kernel's post-ops."""
-
-    builder: ir.IRBuilder
-    kernel: Kernel
-    target: Target
-    first: Sequence[ir.Value] = ()
-    after: Writer | None = None
+class _Vectors(Reduction):
+    """Sums in vector registers."""
 
     def emit(self, arguments: Sequence[ir.Value]) -> None:
         """arguments: those of the kernel."""
         kernel, column = self.kernel, 0
-        (src, wei, acc), (*streams,), given = arguments[:3], arguments[3 : 3 + len(kernel.ahead)], arguments[3 + len(kernel.ahead) :]
-        if kernel.post_ops is not None:
-            self = replace(self, after=Writer(self.builder, kernel.post_ops, self.target, given))
+        self, (src, wei, acc), streams = self.opened(arguments)
         for panels in _panels(kernel, self.target):
             streams = loop(self.builder, panels.count, streams, partial(self.panel, panels, column, src, wei, acc))
             column += panels.count * panels.columns
@@ -252,18 +244,6 @@ class _Emitter:
             for r, total in enumerate(sums[v :: panels.vectors]):
                 after.write(total, self.builder.add(row, I64(r)), self.builder.add(first, I64(v)))
 
-    def batch(self, axes: Sequence[BatchAxis], tile: Reduce, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        """All entries along these axes of the batch, by `tile` each."""
-        if not axes:
-            return tile(src, wei, carried)
-        extent, *strides = self.first if len(axes) == len(self.kernel.batch) else map(I64, axes[0])
-
-        def entry(b: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            at_src, at_wei = (self.builder.mul(b, stride) for stride in strides)
-            return self.batch(axes[1:], tile, self.element(SRC, src, at_src), self.element(WEI, wei, at_wei), carried)
-
-        return loop(self.builder, extent, carried, entry)
-
     def reduce(self, panels: Panels, rows: int, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
         kernel, group = self.kernel, self.kernel.group
@@ -284,22 +264,13 @@ class _Emitter:
             return sums
 
         def fetching(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            at = [self.fetched(*stream) for stream in zip(kernel.ahead, carried[:streams_at], strict=True)]
-            return [*at, *steps([group] * unroll, i, carried[streams_at:])]
+            return [*self.fetched(carried[:streams_at]), *steps([group] * unroll, i, carried[streams_at:])]
 
         whole, odd = divmod(groups, unroll) if groups else (0, 0)
         if whole:
             carried = loop(self.builder, whole, carried, fetching)
         sums = steps([group] * odd + [rest] * bool(rest), I64(whole), carried[streams_at:])
         return [*carried[:streams_at], *sums]
-
-    def fetched(self, ahead: Ahead, at: ir.Value) -> ir.Value:
-        """One step of a stream; where it is then. What lies beyond its end is harmless."""
-        lines = ceil(ahead.pace / LINE_BYTES)
-        for line in range(lines):
-            where = self.builder.gep(at, [I64(line * ahead.pace // lines)], source_etype=I8)
-            prefetch(self.builder, where, SECOND_LEVEL, is_store=ahead.is_store)
-        return self.builder.gep(at, [I64(ahead.pace)], source_etype=I8)
 
     def prefetch(self, panels: Panels, wei: ir.Value) -> None:
         """The row of wei that comes AHEAD of this one, into the first-level cache; beyond the last it is harmless."""
@@ -338,16 +309,3 @@ class _Emitter:
     def used(self, panels: Panels, v: int) -> int:
         """Lanes of the panel's vector v that hold columns."""
         return min(self.target.lanes, panels.columns - v * self.target.lanes)
-
-    def affine(self, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:
-        return affine(self.builder, index, scale, offset)
-
-    def columns(self, count: ir.Value | int) -> ir.Value | int:
-        """How many elements of wei so many columns are."""
-        if self.kernel.group == 1:
-            return count
-        return count * self.kernel.group if isinstance(count, int) else self.builder.mul(count, I64(self.kernel.group))
-
-    def element(self, operand: int, pointer: ir.Value, offset: ir.Value | int) -> ir.Value:
-        """The address this many elements of the operand further on."""
-        return advanced(self.builder, pointer, offset, memory_type(self.kernel.dtypes[operand]))

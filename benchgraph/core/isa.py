@@ -34,15 +34,22 @@ class Isa:
         """vdpbf16ps: sums of two products of bf16, added to f32."""
         return "avx512bf16" in self.needs
 
+    @property
+    def has_amx(self) -> bool:
+        """Tile registers, and sums of products of bf16, and of u8 and s8, of whole tiles."""
+        return "amx-tile" in self.needs
+
 
 _CORE = ("avx512f", "avx512bw", "avx512vl", "avx512dq")  # oneDNN's avx512_core: what Skylake servers have
 _VNNI = (*_CORE, "avx512vnni")
 _BF16 = (*_VNNI, "avx512bf16")
+_AMX = (*_BF16, "amx-tile", "amx-bf16", "amx-int8")
 
 # Highest first. Conversions of f16 are in avx512f already; its arithmetic (avx512fp16) is not used.
 ISAS = {
     isa.name: isa
     for isa in (
+        Isa("avx512_core_amx", lanes=16, registers=32, needs=_AMX, without=("avx512fp16",)),
         Isa("avx512_core_bf16", lanes=16, registers=32, needs=_BF16, without=("avx512fp16",)),
         Isa("avx512_core_vnni", lanes=16, registers=32, needs=_VNNI, without=("avx512bf16", "avx512fp16")),
         Isa("avx512_core", lanes=16, registers=32, needs=_CORE, without=("avx512vnni", "avxvnni", "avx512bf16", "avx512fp16")),

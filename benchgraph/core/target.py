@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Mapping
@@ -85,7 +86,14 @@ class Target:
 KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
 
 # LLVM's names of features, where Linux has another.
-_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
+_LINUX_NAMES = {
+    "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16",
+    "avxvnni": "avx_vnni",
+    "amx-tile": "amx_tile",
+    "amx-bf16": "amx_bf16",
+    "amx-int8": "amx_int8",
+}
 
 
 def missing(isa: Isa) -> tuple[str, ...]:
@@ -102,8 +110,17 @@ def _cpu_info() -> Mapping[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
 
 
+@cache
 def _cpu_flags() -> frozenset[str]:
-    return frozenset(_cpu_info().get("flags", "").split())
+    """What this CPU has, by Linux's names, and this process may use."""
+    flags = frozenset(_cpu_info().get("flags", "").split())
+    return flags if "amx_tile" not in flags or _may_use_tiles() else flags - {"amx_tile", "amx_bf16", "amx_int8"}
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for tile registers, which a process and all that it forks have to ask for before they use them."""
+    arch_prctl, ask, tile_data = 158, 0x1023, 18  # on x86-64; Documentation/arch/x86/xstate.rst
+    return int(ctypes.CDLL(None).syscall(arch_prctl, ask, tile_data)) == 0
 
 
 def cpu_name() -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 
-from benchgraph.codegen import ir, microkernel
-from benchgraph.codegen.blocks import advanced
+from benchgraph.codegen import amx, ir, microkernel
+from benchgraph.codegen.blocks import advanced, repeat
 from benchgraph.codegen.convert import memory_type, value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
+from benchgraph.codegen.intrinsics import F32, I8, I32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -29,6 +29,7 @@ ARITHMETIC: dict[str, DTypes] = {
 _ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1}  # as it is stored
 _FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101}  # lanes of what is multiplied: halves, or bytes of 1
 _LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
+_SUMS = range(6)  # tile registers: the latency of a step is 52 cycles, one begins every 16
 _SAMPLE_S, _SAMPLES = 10e-3, 5
 _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a second-level cache
 
@@ -89,24 +90,30 @@ def kernel_probe(target: Target, arithmetic: str = "f32") -> KernelProbe:
 
 def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: str) -> tuple[Code, int]:
     """(code of `run(turns, threads)`, operations of one turn on one thread)."""
-    dtypes = ARITHMETIC[arithmetic if is_native(ARITHMETIC[arithmetic], target.isa) else "f32"]
-    products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step
-    accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
     module = ir.Module(name="peak")
-    burst = _burst(module, target, dtypes, accumulators)
+    burst, flops = _burst(module, target, arithmetic)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "run")
     b = ir.IRBuilder(run.append_basic_block())
     at = stack(b, I64)
     b.store(run.args[0], at)
     b.call(declare(module, PARALLEL, VOID, [PTR, PTR, I64]), [burst, at, run.args[1]])
     b.ret_void()
-    return jit([str(module)], replace(target, cores=threads), runtime), 2 * products * accumulators * target.lanes
+    return jit([str(module)], replace(target, cores=threads), runtime), flops
 
 
-def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
-    """The task: so many turns for each of its shares, in each of which every accumulator takes one step.
+def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Function, int]:
+    """The task: so many turns for each of its shares, in each of which every accumulator takes one step; operations of a turn."""
+    wanted = ARITHMETIC[arithmetic]
+    if amx.multiplies(wanted, target):
+        return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * amx.TILE_ROWS * amx.LANES**2
+    dtypes = wanted if is_native(wanted, target.isa) else ARITHMETIC["f32"]
+    products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step
+    accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
+    return _burst_of_vectors(module, target, dtypes, accumulators), 2 * products * accumulators * target.lanes
 
-    f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
+
+def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
+    """f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
     they are no constants; a global holds the results, so they are needed.
     """
     lanes = target.lanes
@@ -133,6 +140,29 @@ def _burst(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int)
     b.position_at_end(done)
     for i, x in enumerate(steps):
         b.store(x, advanced(b, sink, i, total))
+    b.ret_void()
+    return function
+
+
+def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
+    """Sums of products of two tiles."""
+    factor = ir.GlobalVariable(module, constant(vector(I32, amx.LANES), _FACTOR[dtypes[0]]), "factor")
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
+    function.linkage = "internal"
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    amx.configure(b, [(amx.TILE_ROWS, amx.LANES)] * (len(_SUMS) + 2))
+    operands = [I8(len(_SUMS) + i) for i in range(2)]
+    for register in operands:
+        amx.do(b, "tileloadd64", register, factor, I64(0))
+    for i in _SUMS:
+        amx.do(b, "tilezero", I8(i))
+
+    def turn(_: ir.Value) -> None:
+        for i in _SUMS:
+            amx.do(b, amx.STEPS[dtypes[0]], I8(i), *operands)
+
+    repeat(b, b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1])), turn)
+    amx.do(b, "tilerelease")
     b.ret_void()
     return function
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from benchgraph.codegen import convert, dot, expressions, ir, microkernel, pack
+from benchgraph.codegen import amx, convert, dot, expressions, ir, microkernel, pack
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
@@ -82,8 +82,10 @@ def microkernel_rows_one_too_few(module: ir.Module, kernel: Kernel, target: obje
 
 
 if host().isa.has_vnni:  # else quantised products are computed in f32
+    # tile registers have an instruction of their own
+    _on_vectors = ("--isa=avx512_core_bf16",) if host().isa.has_amx else ()
 
-    @in_place_of("benchgraph.codegen.microkernel.dot", "pattern/quantised_matmul_relu.json")
+    @in_place_of("benchgraph.codegen.microkernel.dot", "pattern/quantised_matmul_relu.json", options=_on_vectors)
     def signs_of_bytes_taken_for_each_other(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
         """src as signed bytes, wei as unsigned ones."""
         return dot.dot(builder, b, a, acc, isa)
@@ -94,6 +96,18 @@ if host().isa.has_vnni:  # else quantised products are computed in f32
     def groups_packed_backwards(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
         """The last row of a group comes first."""
         return _grouped(builder, rows[::-1], lanes)
+
+
+if host().isa.has_amx:
+    _do, _plan = amx.do, amx.plan
+
+    @in_place_of("benchgraph.codegen.amx.do", "pattern/quantised_matmul_relu.json")
+    def signs_of_tiles_taken_for_each_other(builder: ir.IRBuilder, what: str, *args: ir.Value) -> None:
+        _do(builder, "tdpbsud" if what == "tdpbusd" else what, *args)
+
+    @in_place_of("benchgraph.codegen.amx.plan", "op/matmul_batched.json", options=("--dt=bf16",))
+    def tiles_without_the_rest_of_k(kernel: Kernel) -> amx.Plan:
+        return replace(_plan(kernel), rest=0)
 
 
 if host().isa.registers >= REGISTERS:  # else rows go one by one

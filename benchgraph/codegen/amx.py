@@ -1,0 +1,317 @@
+"""The microkernel on tile registers (AMX): eight of them, each of up to 16 rows of 64 bytes.
+
+    for each run of column tiles, for each run of row tiles      one loop each, of blocks of up to four acc tiles
+        acc tiles <- zeros, or memory
+        for b in batch: for each 64 bytes of k: load src tiles and wei tiles, add the products of each pair
+        acc tiles -> memory, or to a buffer from where post-ops take them, row by row
+
+A tile of src is 16 rows as they lie, of 64 bytes along k; a tile of wei is 16 groups of k by 16 columns, as panels hold them: nothing is
+repacked. One step (tdpbf16ps, tdpbusd) adds a tile of products to an acc tile, in as many cycles as src has rows; a load takes about eight.
+So acc tiles stand in a square where they can, each operand's tile serves two of them, and loads take half as long as steps.
+
+Rows are cut evenly, so that the tiles of a run have one shape, and k is, where it comes out even. What is left of k otherwise is copied,
+with zeros after it, and multiplied like the rest: nothing beyond k is read. Shapes of tiles are a register too (ldtilecfg). It is set where
+they change, and given back at the end: a thread that has tiles in use is slower to switch to and from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from benchgraph.codegen import ir
+from benchgraph.codegen.blocks import advanced, loop, repeat
+from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, VOID, call, constant, mangled, stack, vector
+from benchgraph.codegen.kernel import Kernel
+from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction
+from benchgraph.codegen.tiles import even_split
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.tir.groups import DTypes
+
+TILE_ROWS, ROW_BYTES = 16, 64
+UNIT_BYTES = 4  # of a group of k, and of an element of acc
+LANES = ROW_BYTES // UNIT_BYTES
+ACC_TILES = range(4)
+STEPS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
+ROW = vector(I8, ROW_BYTES)
+
+
+def multiplies(dtypes: DTypes, target: Target) -> bool:
+    """Whether tile registers do the work of kernels for these dtypes."""
+    return target.isa.has_amx and dtypes[SRC] in STEPS
+
+
+def do(builder: ir.IRBuilder, what: str, *args: ir.Value) -> None:
+    """An instruction on tile registers, of which LLVM is told that it may write anywhere."""
+    call(builder, f"llvm.x86.{what}", VOID, args, ir.ANYWHERE)
+
+
+def configure(builder: ir.IRBuilder, shapes: Sequence[tuple[int, int]]) -> None:
+    """Give the tile registers their rows and the units of each row."""
+    wide = [byte for _, units in shapes for byte in (units * UNIT_BYTES, 0)]
+    high = [rows for rows, _ in shapes]
+    # palette 1; 15 bytes of zeros; bytes of a row of each of 16 registers, in two bytes; rows of each, in one
+    bytes = [1, *[0] * 15, *wide, *[0] * (32 - len(wide)), *high, *[0] * (16 - len(high))]
+    name, module = "_".join(["tiles", *(f"{rows}x{units}" for rows, units in shapes)]), builder.module
+    known = module.variables.get(name)
+    do(builder, "ldtilecfg", known if known is not None else ir.GlobalVariable(module, ir.Constant(ROW, bytes), name))
+
+
+@dataclass(frozen=True)
+class Run:
+    """`count` blocks one after the other, from `first` on, each of `tiles` tiles side by side that have `size` rows or columns."""
+
+    first: int
+    count: int
+    tiles: int
+    size: int
+
+
+def runs(sizes: Sequence[tuple[int, int]], most: int) -> tuple[Run, ...]:
+    """Tiles, given as runs of (count, size), in blocks of at most `most`.
+
+    >>> runs(((3, 16),), 2)
+    (Run(first=0, count=1, tiles=2, size=16), Run(first=32, count=1, tiles=1, size=16))
+    """
+    found, first = list[Run](), 0
+    for count, size in sizes:
+        for blocks, tiles in ((count // most, most), (1, count % most)):
+            if blocks and tiles:
+                found.append(Run(first, blocks, tiles, size))
+                first += blocks * tiles * size
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Blocks of acc along rows and columns; the tile registers that operands pass through; k in `steps` steps of `groups` groups, and the
+    elements that are left."""
+
+    rows: tuple[Run, ...]
+    columns: tuple[Run, ...]
+    src: range
+    wei: range
+    groups: int
+    steps: int
+    rest: int
+
+
+def plan(kernel: Kernel) -> Plan:
+    rows = even_split(kernel.m, TILE_ROWS)
+    columns = tuple(part for part in ((kernel.n // LANES, LANES), (1, kernel.n % LANES)) if all(part))
+    high, wide = (sum(count for count, _ in sizes) for sizes in (rows, columns))
+    most, src = ((1, 4), range(4, 5)) if high == 1 else ((4, 1), range(4, 7)) if wide == 1 else ((2, 2), range(4, 6))
+    whole, odd = divmod(kernel.k, kernel.group)
+    steps = ceil(whole / TILE_ROWS)
+    groups = TILE_ROWS if odd or whole % steps else whole // steps
+    steps = whole // groups
+    return Plan(
+        runs(rows, most[0]), runs(columns, most[1]), src, range(src.stop, 8), groups, steps, kernel.k - steps * groups * kernel.group
+    )
+
+
+def steps(kernel: Kernel) -> int:
+    """Steps of K loops that one entry of the batch takes."""
+    p = plan(kernel)
+    return (p.steps + bool(p.rest)) * sum(row.count for row in p.rows) * sum(column.count for column in p.columns)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A rectangle of acc tiles."""
+
+    rows: Run
+    columns: Run
+
+    @property
+    def acc(self) -> dict[tuple[int, int], int]:
+        """The register of the tile in each row and column of tiles."""
+        places = [(r, c) for r in range(self.rows.tiles) for c in range(self.columns.tiles)]
+        return dict(zip(places, ACC_TILES, strict=False))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of its acc tiles."""
+        return self.rows.size, self.columns.size
+
+
+@dataclass(frozen=True)
+class Tiles(Reduction):
+    """Sums in tile registers. results: memory for the acc tiles that post-ops take. rest: for the rest of k, of src and of wei."""
+
+    results: tuple[ir.Value, ...] = ()
+    rest: tuple[ir.Value, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        return plan(self.kernel)
+
+    def emit(self, arguments: Sequence[ir.Value]) -> None:
+        """arguments: those of the kernel."""
+        opened, (src, wei, acc), streams = self.opened(arguments)
+        blocks = [Block(row, column) for column in self.plan.columns for row in self.plan.rows]
+        self = opened.with_memory(blocks)
+        held: tuple[int, int] | None = None
+        for block in blocks:
+            if block.shape != held:
+                self.configure(block)
+            held = block.shape
+            streams = loop(self.builder, block.columns.count, streams, partial(self.column, block, src, wei, acc))
+        self.do("tilerelease")
+
+    def with_memory(self, blocks: Sequence[Block]) -> Tiles:
+        """What these blocks need of it, with zeros where the rest of k does not come."""
+        if self.after is not None:
+            self = replace(self, results=(self.memory(max(len(block.acc) for block in blocks)),))
+        if not self.plan.rest:
+            return self
+        high, wide = max(block.rows.tiles for block in blocks), max(block.columns.tiles for block in blocks)
+        src, wei = self.memory(high), self.memory(wide)
+        repeat(self.builder, wide * TILE_ROWS, lambda i: self.builder.store(constant(ROW, 0), advanced(self.builder, wei, i, ROW)))
+        return replace(self, rest=(src, wei))
+
+    def memory(self, tiles: int) -> ir.Value:
+        return stack(self.builder, ir.ArrayType(ROW, tiles * TILE_ROWS))
+
+    def configure(self, block: Block) -> None:
+        """Tiles of one operand have one shape in a block."""
+        rows, columns = block.shape
+        p = self.plan
+        shapes = [(rows, columns) for _ in ACC_TILES] + [(rows, p.groups) for _ in p.src] + [(p.groups, columns) for _ in p.wei]
+        configure(self.builder, shapes)
+
+    def column(self, block: Block, src: ir.Value, wei: ir.Value, acc: ir.Value, j: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
+        """All rows of the j-th column of blocks of a run; where the streams are then."""
+        column = self.affine(j, block.columns.tiles * block.columns.size, block.columns.first)
+        place = src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column)
+        return loop(self.builder, block.rows.count, streams, partial(self.block, block, column, *place))
+
+    def block(
+        self, block: Block, column: ir.Value, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value, streams: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The i-th block of a run of rows, all of batch and K. column: where it starts."""
+        kernel, rows = self.kernel, block.rows
+        row = self.affine(i, rows.tiles * rows.size, rows.first)
+        src = self.element(SRC, src, self.affine(row, kernel.src_row_stride))
+        acc = self.element(ACC, acc, self.affine(row, kernel.acc_row_stride))
+        places = {at: self.element(ACC, acc, at[0] * rows.size * kernel.acc_row_stride + at[1] * LANES) for at in block.acc}
+        for at, register in block.acc.items():
+            if kernel.accumulate:
+                self.do("tileloadd64", I8(register), places[at], I64(kernel.acc_row_stride * ACC_BYTES))
+            else:
+                self.do("tilezero", I8(register))
+        streams = self.batch(kernel.batch, partial(self.reduce, block), src, wei, streams)
+        if self.after is not None:
+            self.finish(block, row, column)
+            return streams
+        for at, register in block.acc.items():
+            self.do("tilestored64", I8(register), places[at], I64(kernel.acc_row_stride * ACC_BYTES))
+        return streams
+
+    def finish(self, block: Block, row: ir.Value, column: ir.Value) -> None:
+        """The post-ops of a block: row by row, for every tile of acc."""
+        b, after, (results,) = self.builder, self.after, self.results
+        assert after is not None
+        for register in block.acc.values():
+            self.do("tilestored64", I8(register), advanced(b, results, register * TILE_ROWS, ROW), I64(ROW_BYTES))
+        first, type = b.lshr(column, I64(LANES.bit_length() - 1)), vector(memory_type(self.kernel.dtypes[ACC]), LANES)
+
+        def one_row(i: ir.Value) -> None:
+            for (r, c), register in block.acc.items():
+                at = advanced(b, results, self.affine(i, 1, register * TILE_ROWS), ROW)
+                total = b.load(at, typ=type)
+                after.write(total, b.add(self.affine(i, 1, r * block.rows.size), row), b.add(first, I64(c)))
+
+        repeat(b, block.rows.size, one_row)
+
+    def reduce(self, block: Block, src: ir.Value, wei: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
+        """One batch entry: all of K."""
+        kernel, p = self.kernel, self.plan
+        strides = kernel.dtypes[SRC].nbytes(kernel.src_row_stride), kernel.dtypes[WEI].nbytes(kernel.wei_row_stride)
+
+        def place(i: ir.Value) -> tuple[ir.Value, ir.Value]:
+            by = p.groups * kernel.group, p.groups * kernel.wei_row_stride
+            return self.element(SRC, src, self.affine(i, by[0])), self.element(WEI, wei, self.affine(i, by[1]))
+
+        def step(i: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
+            self.step(block, *place(i), strides)
+            return self.fetched(streams)
+
+        if p.steps:
+            streams = loop(self.builder, p.steps, streams, step)
+        if p.rest:
+            self.copy_rest(block, *place(I64(p.steps)))
+            at_src, at_wei = self.rest
+            self.step(block, at_src, at_wei, (ROW_BYTES, ROW_BYTES), is_rest=True)
+            streams = self.fetched(streams)
+        return streams
+
+    def step(self, block: Block, src: ir.Value, wei: ir.Value, strides: tuple[int, int], *, is_rest: bool = False) -> None:
+        """All products of one step of k. strides: from row to row, in bytes. is_rest: tile after tile in memory."""
+        b, p = self.builder, self.plan
+        columns = TILE_ROWS * ROW_BYTES if is_rest else ROW_BYTES
+
+        def load_src(r: int) -> int:
+            register = p.src[r % len(p.src)]
+            at = b.gep(src, [I64(r * block.rows.size * strides[0])], source_etype=I8)
+            self.do("tileloadd64", I8(register), at, I64(strides[0]))
+            return register
+
+        def load_wei(c: int) -> int:
+            register = p.wei[c % len(p.wei)]
+            self.do("tileloadd64", I8(register), b.gep(wei, [I64(c * columns)], source_etype=I8), I64(strides[1]))
+            return register
+
+        def add(r: int, c: int, at_src: int, at_wei: int) -> None:
+            self.do(STEPS[self.kernel.dtypes[SRC]], *map(I8, (block.acc[r, c], at_src, at_wei)))
+
+        if block.rows.tiles <= len(p.src):
+            kept = [load_src(r) for r in range(block.rows.tiles)]
+            for c in range(block.columns.tiles):
+                passing = load_wei(c)
+                for r, register in enumerate(kept):
+                    add(r, c, register, passing)
+        else:
+            only = load_wei(0)
+            for r in range(block.rows.tiles):
+                add(r, 0, load_src(r), only)
+
+    def copy_rest(self, block: Block, src: ir.Value, wei: ir.Value) -> None:
+        """The rest of k of a block's rows and columns, where `step` finds it: as whole tiles, with zeros after it."""
+        b, kernel, rest, (at_src, at_wei) = self.builder, self.kernel, self.plan.rest, self.rest
+        nbytes = kernel.dtypes[SRC].nbytes(rest)
+
+        def row(i: ir.Value) -> None:
+            found = self.first_bytes(self.element(SRC, src, self.affine(i, kernel.src_row_stride)), nbytes)
+            b.store(found, advanced(b, at_src, i, ROW))
+
+        repeat(b, block.rows.tiles * block.rows.size, row)
+        whole, odd = divmod(rest, kernel.group)
+        for c in range(block.columns.tiles):
+
+            def group(g: ir.Value, c: int = c) -> ir.Value:
+                at = self.element(WEI, wei, self.affine(g, kernel.wei_row_stride, c * LANES * kernel.group))
+                return self.first_bytes(at, block.columns.size * UNIT_BYTES)
+
+            def copied(g: ir.Value, c: int = c) -> None:
+                b.store(group(g, c), advanced(b, at_wei, self.affine(g, 1, c * TILE_ROWS), ROW))
+
+            if whole:
+                repeat(b, whole, copied)
+            if odd:
+                units = b.bitcast(group(I64(whole)), vector(I32, LANES))
+                counted = constant(units.type, (1 << odd * kernel.dtypes[WEI].bits) - 1)  # the others may be NaN
+                b.store(b.and_(units, counted), advanced(b, at_wei, c * TILE_ROWS + whole, ROW))
+
+    def first_bytes(self, at: ir.Value, count: int) -> ir.Value:
+        """The first `count` bytes from there on, and zeros."""
+        mask = ir.Constant(vector(I1, ROW_BYTES), [int(i < count) for i in range(ROW_BYTES)])
+        args = [at, I32(1), mask, constant(ROW, 0)]
+        return call(self.builder, f"llvm.masked.load.{mangled(ROW)}.p0", ROW, args, ir.ANYWHERE)
+
+    def do(self, what: str, *args: ir.Value) -> None:
+        do(self.builder, what, *args)

@@ -1,0 +1,94 @@
+"""How a microkernel is cut into tiles, which any processor can tell; that the results are right shows test_microkernel.py."""
+
+from __future__ import annotations
+
+import ctypes
+import doctest
+from collections.abc import Iterator
+
+import pytest
+
+from benchgraph.codegen import amx, ir
+from benchgraph.codegen.kernel import Kernel
+from benchgraph.codegen.microkernel import define
+from benchgraph.core import target
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.tir.groups import DTypes
+from tests.table import all_hold
+
+BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
+EXTENTS = (1, 2, 13, 16, 17, 31, 32, 33, 48, 64, 65, 100, 479)
+
+
+def kernel(m: int, n: int, k: int, dtypes: DTypes = BF16) -> Kernel:
+    group = 2 if dtypes is BF16 else 4
+    return Kernel(m, n, k, src_row_stride=k, wei_row_stride=n * group, acc_row_stride=n, dtypes=dtypes)
+
+
+def covered(runs: tuple[amx.Run, ...]) -> Iterator[int]:
+    for run in runs:
+        yield from range(run.first, run.first + run.count * run.tiles * run.size)
+
+
+def test_examples_of_the_docstrings() -> None:
+    assert doctest.testmod(amx).failed == 0
+
+
+def test_blocks_cover_acc_once_and_fit_the_registers() -> None:
+    def check(m: int, n: int) -> None:
+        plan = amx.plan(kernel(m, n, 64))
+        assert list(covered(plan.rows)) == list(range(m))
+        assert list(covered(plan.columns)) == list(range(n))
+        for run in (*plan.rows, *plan.columns):
+            assert 1 <= run.size <= amx.TILE_ROWS
+        for row in plan.rows:
+            for column in plan.columns:
+                assert row.tiles * column.tiles <= len(amx.ACC_TILES), "each tile has a register of its own"
+                assert row.tiles <= len(plan.src) or column.tiles == 1, "what passes through meets all that stays"
+        assert sorted((*amx.ACC_TILES, *plan.src, *plan.wei)) == list(range(8))
+
+    all_hold(check, {f"{m} x {n}": (m, n) for m in EXTENTS for n in EXTENTS})
+
+
+@pytest.mark.parametrize("dtypes", [BF16, U8_S8], ids=["bf16", "u8"])
+def test_steps_and_the_rest_are_all_of_k(dtypes: DTypes) -> None:
+    def check(k: int) -> None:
+        one = kernel(16, 16, k, dtypes)
+        plan = amx.plan(one)
+        assert plan.steps * plan.groups * one.group + plan.rest == k
+        assert 1 <= plan.groups <= amx.TILE_ROWS
+        assert plan.rest < amx.ROW_BYTES // dtypes[0].nbytes(1)
+
+    all_hold(check, {str(k): (k,) for k in range(1, 300)})
+
+
+def test_a_single_row_of_tiles_takes_four_columns_by_one_tile_of_src() -> None:
+    assert [(run.count, run.tiles) for run in amx.plan(kernel(13, 128, 64)).columns] == [(2, 4)]
+    assert [(run.count, run.tiles) for run in amx.plan(kernel(64, 16, 64)).rows] == [(1, 4)]
+    assert [(run.count, run.tiles) for run in amx.plan(kernel(64, 64, 64)).rows] == [(2, 2)]
+
+
+def count(instruction: str, one: Kernel) -> int:
+    module = ir.Module()
+    define(module, one, Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 1))
+    return str(module).count(f'call void @"llvm.x86.{instruction}"')
+
+
+def test_shapes_of_tiles_are_set_only_where_they_change() -> None:
+    assert count("ldtilecfg", kernel(64, 64, 64)) == 1
+    assert count("ldtilecfg", kernel(64, 72, 64)) == 2
+    assert count("ldtilecfg", kernel(33, 64, 64)) == 1, "three tiles of eleven rows"
+
+
+def test_tiles_are_given_back() -> None:
+    assert count("tilerelease", kernel(33, 72, 13)) == 1
+
+
+def test_a_process_that_may_not_use_tiles_stays_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux refuses where a signal stack of the process is too small for them, and hypervisors may."""
+    tiles = {"amx_tile", "amx_bf16", "amx_int8"}
+    monkeypatch.setattr(target, "_cpu_info", lambda: {"flags": " ".join(("avx2", *tiles))})
+    for granted in (0, -1):
+        monkeypatch.setattr(ctypes, "CDLL", lambda _, granted=granted: type("Libc", (), {"syscall": lambda self, *args: granted})())
+        assert target._cpu_flags.__wrapped__() == {"avx2", *(tiles if granted == 0 else ())}
