@@ -36,6 +36,7 @@ TILE_ROWS, ROW_BYTES = 16, 64
 UNIT_BYTES = 4  # of a group of k, and of an element of acc
 LANES = ROW_BYTES // UNIT_BYTES
 ACC_TILES = range(4)
+MOST_COPIED = 2048  # bytes of a row of src: two tiles of rows are 64 KiB of stack
 STEPS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
 ROW = vector(I8, ROW_BYTES)
 
@@ -89,7 +90,7 @@ def runs(sizes: Sequence[tuple[int, int]], most: int) -> tuple[Run, ...]:
 @dataclass(frozen=True)
 class Plan:
     """Blocks of acc along rows and columns; the tile registers that operands pass through; k in `steps` steps of `groups` groups, and the
-    elements that are left."""
+    elements that are left; cache lines of a row of src in a copy that a block makes first, 0 where it makes none."""
 
     rows: tuple[Run, ...]
     columns: tuple[Run, ...]
@@ -98,6 +99,7 @@ class Plan:
     groups: int
     steps: int
     rest: int
+    lines: int
 
 
 def plan(kernel: Kernel) -> Plan:
@@ -109,9 +111,11 @@ def plan(kernel: Kernel) -> Plan:
     steps = ceil(whole / TILE_ROWS)
     groups = TILE_ROWS if odd or whole % steps else whole // steps
     steps = whole // groups
-    return Plan(
-        runs(rows, most[0]), runs(columns, most[1]), src, range(src.stop, 8), groups, steps, kernel.k - steps * groups * kernel.group
-    )
+    nbytes = kernel.dtypes[SRC].nbytes
+    is_apart = nbytes(kernel.src_row_stride) % ROW_BYTES and wide > most[1] and not kernel.batch
+    lines = ceil(nbytes(kernel.k) / ROW_BYTES) if is_apart and nbytes(kernel.k) <= MOST_COPIED else 0
+    rest = kernel.k - steps * groups * kernel.group
+    return Plan(runs(rows, most[0]), runs(columns, most[1]), src, range(src.stop, 8), groups, steps, rest, lines)
 
 
 def steps(kernel: Kernel) -> int:
@@ -141,9 +145,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Tiles(Reduction):
-    """Sums in tile registers. results: memory for the acc tiles that post-ops take. rest: for the rest of k, of src and of wei."""
+    """Sums in tile registers.
+
+    results: memory for the acc tiles that post-ops take. copy: for a block's rows of src. rest: for the rest of k, of src and of wei.
+    """
 
     results: tuple[ir.Value, ...] = ()
+    copy: tuple[ir.Value, ...] = ()
     rest: tuple[ir.Value, ...] = ()
 
     @property
@@ -152,30 +160,29 @@ class Tiles(Reduction):
 
     def emit(self, arguments: Sequence[ir.Value]) -> None:
         """arguments: those of the kernel."""
-        opened, (src, wei, acc), streams = self.opened(arguments)
-        blocks = [Block(row, column) for column in self.plan.columns for row in self.plan.rows]
-        self = opened.with_memory(blocks)
-        held: tuple[int, int] | None = None
-        for block in blocks:
-            if block.shape != held:
-                self.configure(block)
-            held = block.shape
-            streams = loop(self.builder, block.columns.count, streams, partial(self.column, block, src, wei, acc))
+        opened, operands, streams = self.opened(arguments)
+        self = opened.with_memory()
+        shapes = {Block(row, column).shape: Block(row, column) for row in self.plan.rows for column in self.plan.columns}
+        if len(shapes) == 1:
+            self.configure(*shapes.values())
+        for rows in self.plan.rows:
+            streams = loop(self.builder, rows.count, streams, partial(self.rows, rows, [*operands], keeps_shape=len(shapes) == 1))
         self.do("tilerelease")
 
-    def with_memory(self, blocks: Sequence[Block]) -> Tiles:
-        """What these blocks need of it, with zeros where the rest of k does not come."""
-        if self.after is not None:
-            self = replace(self, results=(self.memory(max(len(block.acc) for block in blocks)),))
-        if not self.plan.rest:
-            return self
-        high, wide = max(block.rows.tiles for block in blocks), max(block.columns.tiles for block in blocks)
-        src, wei = self.memory(high), self.memory(wide)
-        repeat(self.builder, wide * TILE_ROWS, lambda i: self.builder.store(constant(ROW, 0), advanced(self.builder, wei, i, ROW)))
-        return replace(self, rest=(src, wei))
+    def with_memory(self) -> Tiles:
+        """What the blocks need of it, with zeros where the rest of k of wei does not come."""
+        b, p = self.builder, self.plan
+        high, wide = (max(run.tiles for run in runs) for runs in (p.rows, p.columns))
+        results = () if self.after is None else (self.memory(high * wide * TILE_ROWS),)
+        copy = (self.memory(high * TILE_ROWS * p.lines),) if p.lines else ()
+        if not p.rest:
+            return replace(self, results=results, copy=copy)
+        wei = self.memory(wide * TILE_ROWS)
+        repeat(b, wide * TILE_ROWS, lambda i: b.store(constant(ROW, 0), advanced(b, wei, i, ROW)))
+        return replace(self, results=results, copy=copy, rest=(self.memory(high * TILE_ROWS), wei))
 
-    def memory(self, tiles: int) -> ir.Value:
-        return stack(self.builder, ir.ArrayType(ROW, tiles * TILE_ROWS))
+    def memory(self, rows: int) -> ir.Value:
+        return stack(self.builder, ir.ArrayType(ROW, rows))
 
     def configure(self, block: Block) -> None:
         """Tiles of one operand have one shape in a block."""
@@ -184,20 +191,46 @@ class Tiles(Reduction):
         shapes = [(rows, columns) for _ in ACC_TILES] + [(rows, p.groups) for _ in p.src] + [(p.groups, columns) for _ in p.wei]
         configure(self.builder, shapes)
 
-    def column(self, block: Block, src: ir.Value, wei: ir.Value, acc: ir.Value, j: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
-        """All rows of the j-th column of blocks of a run; where the streams are then."""
-        column = self.affine(j, block.columns.tiles * block.columns.size, block.columns.first)
-        place = src, self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column)
-        return loop(self.builder, block.rows.count, streams, partial(self.block, block, column, *place))
-
-    def block(
-        self, block: Block, column: ir.Value, src: ir.Value, wei: ir.Value, acc: ir.Value, i: ir.Value, streams: list[ir.Value]
-    ) -> list[ir.Value]:
-        """The i-th block of a run of rows, all of batch and K. column: where it starts."""
-        kernel, rows = self.kernel, block.rows
+    def rows(self, rows: Run, operands: Sequence[ir.Value], i: ir.Value, streams: list[ir.Value], *, keeps_shape: bool) -> list[ir.Value]:
+        """All columns of the i-th block of a run of rows; where the streams are then."""
+        (src, wei, acc), kernel = operands, self.kernel
         row = self.affine(i, rows.tiles * rows.size, rows.first)
         src = self.element(SRC, src, self.affine(row, kernel.src_row_stride))
         acc = self.element(ACC, acc, self.affine(row, kernel.acc_row_stride))
+        if self.copy:
+            src = self.copied(rows, src)
+        for columns in self.plan.columns:
+            block = Block(rows, columns)
+            if not keeps_shape:
+                self.configure(block)
+            streams = loop(self.builder, columns.count, streams, partial(self.block, block, row, src, wei, acc))
+        return streams
+
+    def copied(self, rows: Run, src: ir.Value) -> ir.Value:
+        """A block's rows of src, each from a cache line on, with zeros up to its end."""
+        b, kernel, lines, (copy,) = self.builder, self.kernel, self.plan.lines, self.copy
+        last = kernel.dtypes[SRC].nbytes(kernel.k) - (lines - 1) * ROW_BYTES
+
+        def row(i: ir.Value) -> None:
+            start, begin = self.element(SRC, src, self.affine(i, kernel.src_row_stride)), self.affine(i, lines)
+
+            def line(j: ir.Value, count: int = ROW_BYTES) -> None:
+                b.store(self.first_bytes(advanced(b, start, j, ROW), count), advanced(b, copy, b.add(begin, j), ROW))
+
+            if lines > 1:
+                repeat(b, lines - 1, line)
+            line(I64(lines - 1), last)
+
+        repeat(b, rows.tiles * rows.size, row)
+        return copy
+
+    def block(
+        self, block: Block, row: ir.Value, src: ir.Value, wei: ir.Value, acc: ir.Value, j: ir.Value, streams: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The j-th block of a run of columns, all of batch and K. row: where it starts."""
+        kernel, rows = self.kernel, block.rows
+        column = self.affine(j, block.columns.tiles * block.columns.size, block.columns.first)
+        wei, acc = self.element(WEI, wei, self.columns(column)), self.element(ACC, acc, column)
         places = {at: self.element(ACC, acc, at[0] * rows.size * kernel.acc_row_stride + at[1] * LANES) for at in block.acc}
         for at, register in block.acc.items():
             if kernel.accumulate:
@@ -231,7 +264,7 @@ class Tiles(Reduction):
     def reduce(self, block: Block, src: ir.Value, wei: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
         kernel, p = self.kernel, self.plan
-        strides = kernel.dtypes[SRC].nbytes(kernel.src_row_stride), kernel.dtypes[WEI].nbytes(kernel.wei_row_stride)
+        strides = p.lines * ROW_BYTES or kernel.dtypes[SRC].nbytes(kernel.src_row_stride), kernel.dtypes[WEI].nbytes(kernel.wei_row_stride)
 
         def place(i: ir.Value) -> tuple[ir.Value, ir.Value]:
             by = p.groups * kernel.group, p.groups * kernel.wei_row_stride
@@ -244,14 +277,16 @@ class Tiles(Reduction):
         if p.steps:
             streams = loop(self.builder, p.steps, streams, step)
         if p.rest:
-            self.copy_rest(block, *place(I64(p.steps)))
-            at_src, at_wei = self.rest
-            self.step(block, at_src, at_wei, (ROW_BYTES, ROW_BYTES), is_rest=True)
+            at_src, at_wei = place(I64(p.steps))
+            self.copy_wei_rest(block, at_wei)
+            if not p.lines:
+                at_src = self.copied_rest(block, at_src)
+            self.step(block, at_src, self.rest[WEI], (strides[SRC] if p.lines else ROW_BYTES, ROW_BYTES), is_rest=True)
             streams = self.fetched(streams)
         return streams
 
     def step(self, block: Block, src: ir.Value, wei: ir.Value, strides: tuple[int, int], *, is_rest: bool = False) -> None:
-        """All products of one step of k. strides: from row to row, in bytes. is_rest: tile after tile in memory."""
+        """All products of one step of k. strides: from row to row, in bytes. is_rest: wei is there tile after tile."""
         b, p = self.builder, self.plan
         columns = TILE_ROWS * ROW_BYTES if is_rest else ROW_BYTES
 
@@ -280,16 +315,21 @@ class Tiles(Reduction):
             for r in range(block.rows.tiles):
                 add(r, 0, load_src(r), only)
 
-    def copy_rest(self, block: Block, src: ir.Value, wei: ir.Value) -> None:
-        """The rest of k of a block's rows and columns, where `step` finds it: as whole tiles, with zeros after it."""
-        b, kernel, rest, (at_src, at_wei) = self.builder, self.kernel, self.plan.rest, self.rest
-        nbytes = kernel.dtypes[SRC].nbytes(rest)
+    def copied_rest(self, block: Block, src: ir.Value) -> ir.Value:
+        """The rest of k of a block's rows, with zeros after it."""
+        b, kernel, at = self.builder, self.kernel, self.rest[SRC]
+        nbytes = kernel.dtypes[SRC].nbytes(self.plan.rest)
 
         def row(i: ir.Value) -> None:
             found = self.first_bytes(self.element(SRC, src, self.affine(i, kernel.src_row_stride)), nbytes)
-            b.store(found, advanced(b, at_src, i, ROW))
+            b.store(found, advanced(b, at, i, ROW))
 
         repeat(b, block.rows.tiles * block.rows.size, row)
+        return at
+
+    def copy_wei_rest(self, block: Block, wei: ir.Value) -> None:
+        """The rest of k of a block's columns, tile after tile; zeros come after it already."""
+        b, kernel, rest, at_wei = self.builder, self.kernel, self.plan.rest, self.rest[WEI]
         whole, odd = divmod(rest, kernel.group)
         for c in range(block.columns.tiles):
 
