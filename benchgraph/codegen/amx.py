@@ -11,7 +11,8 @@ So acc tiles stand in a square where they can, each operand's tile serves two of
 
 Rows are cut evenly, so that the tiles of a run have one shape, and k is, where it comes out even. What is left of k otherwise is copied,
 with zeros after it, and multiplied like the rest: nothing beyond k is read. Shapes of tiles are a register too (ldtilecfg). It is set where
-they change, and given back at the end: a thread that has tiles in use is slower to switch to and from.
+they change, and given back at the end: a thread that has tiles in use is slower to switch to and from. It takes 45 ns, as two steps of four
+products and their loads do, so a task sets it once for all kernels in it that can do with the same (calls.py).
 """
 
 from __future__ import annotations
@@ -24,42 +25,23 @@ from math import ceil
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, loop, repeat
 from benchgraph.codegen.convert import memory_type
-from benchgraph.codegen.intrinsics import I1, I8, I32, I64, VOID, call, constant, mangled, stack, vector
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, call, constant, mangled, stack, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction
+from benchgraph.codegen.tile_registers import LANES, ROW, ROW_BYTES, TILE_ROWS, UNIT_BYTES, Shapes, configure, do
 from benchgraph.codegen.tiles import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.tir.groups import DTypes
 
-TILE_ROWS, ROW_BYTES = 16, 64
-UNIT_BYTES = 4  # of a group of k, and of an element of acc
-LANES = ROW_BYTES // UNIT_BYTES
 ACC_TILES = range(4)
 MOST_COPIED = 2048  # bytes of a row of src: two tiles of rows are 64 KiB of stack
 STEPS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
-ROW = vector(I8, ROW_BYTES)
 
 
 def multiplies(dtypes: DTypes, target: Target) -> bool:
     """Whether tile registers do the work of kernels for these dtypes."""
     return target.isa.has_amx and dtypes[SRC] in STEPS
-
-
-def do(builder: ir.IRBuilder, what: str, *args: ir.Value) -> None:
-    """An instruction on tile registers, of which LLVM is told that it may write anywhere."""
-    call(builder, f"llvm.x86.{what}", VOID, args, ir.ANYWHERE)
-
-
-def configure(builder: ir.IRBuilder, shapes: Sequence[tuple[int, int]]) -> None:
-    """Give the tile registers their rows and the units of each row."""
-    wide = [byte for _, units in shapes for byte in (units * UNIT_BYTES, 0)]
-    high = [rows for rows, _ in shapes]
-    # palette 1; 15 bytes of zeros; bytes of a row of each of 16 registers, in two bytes; rows of each, in one
-    bytes = [1, *[0] * 15, *wide, *[0] * (32 - len(wide)), *high, *[0] * (16 - len(high))]
-    name, module = "_".join(["tiles", *(f"{rows}x{units}" for rows, units in shapes)]), builder.module
-    known = module.variables.get(name)
-    do(builder, "ldtilecfg", known if known is not None else ir.GlobalVariable(module, ir.Constant(ROW, bytes), name))
 
 
 @dataclass(frozen=True)
@@ -118,6 +100,19 @@ def plan(kernel: Kernel) -> Plan:
     return Plan(runs(rows, most[0]), runs(columns, most[1]), src, range(src.stop, 8), groups, steps, rest, lines)
 
 
+def shapes(kernel: Kernel) -> Shapes | None:
+    """What the tile registers are to be like all the time, None where they change."""
+    p = plan(kernel)
+    found = {block_shapes(p, Block(row, column)) for row in p.rows for column in p.columns}
+    return found.pop() if len(found) == 1 else None
+
+
+def block_shapes(p: Plan, block: Block) -> Shapes:
+    """Tiles of one operand have one shape in a block."""
+    rows, columns = block.rows.size, block.columns.size
+    return (*((rows, columns) for _ in ACC_TILES), *((rows, p.groups) for _ in p.src), *((p.groups, columns) for _ in p.wei))
+
+
 def steps(kernel: Kernel) -> int:
     """Steps of K loops that one entry of the batch takes."""
     p = plan(kernel)
@@ -136,11 +131,6 @@ class Block:
         """The register of the tile in each row and column of tiles."""
         places = [(r, c) for r in range(self.rows.tiles) for c in range(self.columns.tiles)]
         return dict(zip(places, ACC_TILES, strict=False))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of its acc tiles."""
-        return self.rows.size, self.columns.size
 
 
 @dataclass(frozen=True)
@@ -162,12 +152,12 @@ class Tiles(Reduction):
         """arguments: those of the kernel."""
         opened, operands, streams = self.opened(arguments)
         self = opened.with_memory()
-        shapes = {Block(row, column).shape: Block(row, column) for row in self.plan.rows for column in self.plan.columns}
-        if len(shapes) == 1:
-            self.configure(*shapes.values())
+        if not self.kernel.is_configured and (common := shapes(self.kernel)) is not None:
+            configure(self.builder, common)
         for rows in self.plan.rows:
-            streams = loop(self.builder, rows.count, streams, partial(self.rows, rows, [*operands], keeps_shape=len(shapes) == 1))
-        self.do("tilerelease")
+            streams = loop(self.builder, rows.count, streams, partial(self.rows, rows, [*operands]))
+        if not self.kernel.is_configured:
+            self.do("tilerelease")
 
     def with_memory(self) -> Tiles:
         """What the blocks need of it, with zeros where the rest of k of wei does not come."""
@@ -184,14 +174,7 @@ class Tiles(Reduction):
     def memory(self, rows: int) -> ir.Value:
         return stack(self.builder, ir.ArrayType(ROW, rows))
 
-    def configure(self, block: Block) -> None:
-        """Tiles of one operand have one shape in a block."""
-        rows, columns = block.shape
-        p = self.plan
-        shapes = [(rows, columns) for _ in ACC_TILES] + [(rows, p.groups) for _ in p.src] + [(p.groups, columns) for _ in p.wei]
-        configure(self.builder, shapes)
-
-    def rows(self, rows: Run, operands: Sequence[ir.Value], i: ir.Value, streams: list[ir.Value], *, keeps_shape: bool) -> list[ir.Value]:
+    def rows(self, rows: Run, operands: Sequence[ir.Value], i: ir.Value, streams: list[ir.Value]) -> list[ir.Value]:
         """All columns of the i-th block of a run of rows; where the streams are then."""
         (src, wei, acc), kernel = operands, self.kernel
         row = self.affine(i, rows.tiles * rows.size, rows.first)
@@ -201,8 +184,8 @@ class Tiles(Reduction):
             src = self.copied(rows, src)
         for columns in self.plan.columns:
             block = Block(rows, columns)
-            if not keeps_shape:
-                self.configure(block)
+            if shapes(kernel) is None:
+                configure(self.builder, block_shapes(self.plan, block))
             streams = loop(self.builder, columns.count, streams, partial(self.block, block, row, src, wei, acc))
         return streams
 

@@ -7,21 +7,39 @@ written first, because what they are follows from the statements alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from benchgraph.codegen import ir, microkernel, pack
+from benchgraph.codegen import amx, ir, microkernel, pack
 from benchgraph.codegen.frame import Call, Calls
 from benchgraph.codegen.kernel import Ahead, Kernel
-from benchgraph.codegen.post_ops import taken_out
+from benchgraph.codegen.post_ops import Given, taken_out
+from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
 from benchgraph.tir.build import add
-from benchgraph.tir.ir import Brgemm, Flat, Func, Pack, Slice
-from benchgraph.tir.visit import walk
+from benchgraph.tir.ir import Brgemm, Expr, Flat, For, Func, LoopKind, Pack, Slice, Stmt, Tensor
+from benchgraph.tir.visit import children, walk
 
 
 def products(module: ir.Module, func: Func, target: Target) -> Calls:
     """What the products of func call, defined in the module."""
-    return {id(s): (_product(module, s, func, target),) for s in walk(func.body) if isinstance(s, Brgemm)}
+    kernels = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
+    shared = dict[int, Shapes]()
+    for task in tasks(func.body):
+        within = [id(s) for s in walk(task) if isinstance(s, Brgemm)]
+        shapes = {amx.shapes(kernels[i].kernel) for i in within if amx.multiplies(kernels[i].kernel.dtypes, target)}
+        common = shapes.pop() if len(shapes) == 1 else None
+        if common is not None:
+            shared.update((i, common) for i in within if amx.multiplies(kernels[i].kernel.dtypes, target))
+    return {i: (product.called(module, target, shared.get(i)),) for i, product in kernels.items()}
+
+
+def tasks(s: Stmt) -> Iterator[For]:
+    """The outermost parallel loops."""
+    if isinstance(s, For) and s.kind is LoopKind.parallel:
+        yield s
+    else:
+        for inner in children(s):
+            yield from tasks(inner)
 
 
 def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) -> Calls:
@@ -29,7 +47,23 @@ def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) 
     return {id(s): tuple(_packing(module, s, target, runs_once=runs_once)) for s in walk(func.body) if isinstance(s, Pack)}
 
 
-def _product(module: ir.Module, s: Brgemm, func: Func, target: Target) -> Call:
+@dataclass(frozen=True)
+class Product:
+    """A kernel, and what it is given: as in `Call`."""
+
+    kernel: Kernel
+    places: tuple[tuple[Tensor, Expr], ...]
+    given: Given | None
+
+    def called(self, module: ir.Module, target: Target, shapes: Shapes | None) -> Call:
+        """The call of the kernel, defined in the module. shapes: what tile registers are like when it is called, if that is known."""
+        function = microkernel.define(module, replace(self.kernel, is_configured=shapes is not None), target)
+        if self.given is None:
+            return Call(function, self.places, shapes=shapes)
+        return Call(function, (*self.places, *self.given.places), self.given.steps, self.given.held, shapes)
+
+
+def _product(s: Brgemm, func: Func, target: Target) -> Product:
     src, wei, acc = _flat(s.src, s.wei, s.acc)
     kernel = Kernel(
         m=s.m,
@@ -49,9 +83,9 @@ def _product(module: ir.Module, s: Brgemm, func: Func, target: Target) -> Call:
         kernel = replace(kernel, post_ops=post_ops)
     streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, target))]
     kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
-    function = microkernel.define(module, kernel, target)
-    places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
-    return Call(function, places) if given is None else Call(function, (*places, *given.places), given.steps, given.held)
+    return Product(
+        kernel, (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams)), given
+    )
 
 
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:

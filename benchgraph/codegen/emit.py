@@ -24,6 +24,7 @@ from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
+from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Stmt, Store
@@ -214,7 +215,12 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)
+    shapes = next((call.shapes for inner in walk(s.body) for call in f.calls.get(id(inner), ()) if call.shapes is not None), None)
+    if shapes is not None:
+        configure(builder, shapes)
     _loop(task, s, begin, end, is_entered=None)
+    if shapes is not None:
+        release(builder)
     task.finish()
     return function
 

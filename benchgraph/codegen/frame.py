@@ -26,6 +26,7 @@ from benchgraph.codegen.intrinsics import (
     stack,
     vector,
 )
+from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor
@@ -75,12 +76,13 @@ def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:
 
 @dataclass(frozen=True)
 class Call:
-    """function(addresses of these elements, numbers, what the registers hold)."""
+    """function(addresses of these elements, numbers, what the registers hold). shapes: of tile registers, if a task is to see to them."""
 
     function: ir.Function
     places: tuple[tuple[Tensor, Expr], ...]
     numbers: tuple[int, ...] = ()
     held: tuple[Tensor, ...] = ()
+    shapes: Shapes | None = None
 
 
 Calls: TypeAlias = dict[int, tuple[Call, ...]]  # of a statement, by its id(): what it does, in this order

@@ -6,6 +6,7 @@ import ctypes
 from dataclasses import replace
 
 from benchgraph.codegen import amx, ir, microkernel
+from benchgraph.codegen import tile_registers as tiles
 from benchgraph.codegen.blocks import advanced, repeat
 from benchgraph.codegen.convert import memory_type, value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
@@ -105,7 +106,7 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
     """The task: so many turns for each of its shares, in each of which every accumulator takes one step; operations of a turn."""
     wanted = ARITHMETIC[arithmetic]
     if amx.multiplies(wanted, target):
-        return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * amx.TILE_ROWS * amx.LANES**2
+        return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
     dtypes = wanted if is_native(wanted, target.isa) else ARITHMETIC["f32"]
     products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step
     accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
@@ -146,23 +147,23 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
 
 def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
     """Sums of products of two tiles."""
-    factor = ir.GlobalVariable(module, constant(vector(I32, amx.LANES), _FACTOR[dtypes[0]]), "factor")
+    factor = ir.GlobalVariable(module, constant(vector(I32, tiles.LANES), _FACTOR[dtypes[0]]), "factor")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
     function.linkage = "internal"
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    amx.configure(b, [(amx.TILE_ROWS, amx.LANES)] * (len(_SUMS) + 2))
+    tiles.configure(b, ((tiles.TILE_ROWS, tiles.LANES),) * (len(_SUMS) + 2))
     operands = [I8(len(_SUMS) + i) for i in range(2)]
     for register in operands:
-        amx.do(b, "tileloadd64", register, factor, I64(0))
+        tiles.do(b, "tileloadd64", register, factor, I64(0))
     for i in _SUMS:
-        amx.do(b, "tilezero", I8(i))
+        tiles.do(b, "tilezero", I8(i))
 
     def turn(_: ir.Value) -> None:
         for i in _SUMS:
-            amx.do(b, amx.STEPS[dtypes[0]], I8(i), *operands)
+            tiles.do(b, amx.STEPS[dtypes[0]], I8(i), *operands)
 
     repeat(b, b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1])), turn)
-    amx.do(b, "tilerelease")
+    tiles.release(b)
     b.ret_void()
     return function
 
