@@ -41,7 +41,7 @@ STEPS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
 
 def multiplies(dtypes: DTypes, target: Target) -> bool:
     """Whether tile registers do the work of kernels for these dtypes."""
-    return target.isa.has_amx and dtypes[SRC] in STEPS
+    return target.in_tiles(dtypes[SRC])
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,10 @@ class Target:
         has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16}
         return has[dtype] or dtype in self.emulated
 
+    def in_tiles(self, src: DType) -> bool:
+        """Whether tile registers multiply src of this dtype."""
+        return self.isa.has_amx and src in (DType.bf16, DType.u8)
+
     def rows_in_l1(self, apart: int, nbytes: int = LINE_BYTES) -> int:
         """How many rows of so many bytes L1 holds when they begin so many bytes apart."""
         sets = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)

@@ -11,17 +11,27 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import Target
+from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
-F32_BYTES = 4
+F32_BYTES, BF16_BYTES = 4, 2
 # Rows of a task beyond which nothing is gained. Measured on a Zen 4 core: MLP_2 at batch 128 runs alike with 16 to 128 rows (a longer
 # task streams the weights less often), MHA_1 at batch 32 in 8.24, 8.36, 8.33 ms with 32, 64, 128 (32 rows of scores stay in L1).
 MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
+
+# On tile registers products take a tenth of the time, and what they read takes as long as ever: more rows go past weights that are there,
+# and between products there are at most 16 bits for an element. Two Granite Rapids cores (L2 2 MiB), MLP_2, times with 256 rows and 16 bits
+# over those with 64 and 32, minima (medians) of 3: bf16 at batch 128, 256, 512 0.99 (0.97), 0.81 (0.81), 0.75 (0.75), int8 1.05 (1.03),
+# 0.87 (0.84), 0.73 (0.72); MLP_1 0.94 to 1.05 (0.96 to 1.02). Attention gains nothing by more than 32: 0.97 to 1.02.
+MOST_ROWS_OF_TILES = 256
+# Columns of a microkernel call whose rows of src, of more bytes than this, begin within cache lines: it copies them first. The same, k = 479,
+# times with 256 columns over those with 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95). MLP_1, k = 13: 1.02 to
+# 1.09.
+COLUMNS_PER_COPY, COPIED_BYTES = 256, 256
 
 # Rows that leave the time to fetch the next panel of weights into L2 while one is multiplied. Measured on Cascade Lake cores, f32 weights
 # of 8.4 MB (MLP_2), times with it over those without, medians (minima) of 80 turns:
@@ -40,6 +50,9 @@ ROWS_FOR_A_PANEL = 24
 #     MLP_2 int8, weights that change                            0.84 (0.71)                                         2.01 (1.45)
 #     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
+# On tile registers, for weights of more than one L2. Two Granite Rapids cores, MLP_2, a nest for each product over one or two, minima:
+# tasks of 16, 32, 64 rows, bf16 0.78, 0.96, 1.11; int8 0.83, 1.10, 1.11.
+ROWS_FOR_ALL_WEIGHTS_OF_TILES = 24
 # Where the entries of a batch go past one panel after the other: the share of L2 that a panel may take, beside rows and results; vectors of
 # columns without which a microkernel call waits for its loads; how many times less must be fetched. 3x3 convolutions of f32 with as many
 # channels out as in, in turns, times over those of all weights past each row of windows, minima, one thread (two) of a Cascade Lake:
@@ -51,15 +64,22 @@ HELD, FEWEST_VECTORS, FETCHED_LESS = 0.75, 2, 4
 TIMES_L2 = 2  # so many times what L2 holds is kept well enough: MLP_2 int8, two products of which have 1.5 times, gains nothing above
 
 
-def panel(n: int, target: Target) -> int:
-    """Columns of one packed weight panel: at most the target's preferred width, whole vectors, panels as even as that allows.
+def panel(n: int, target: Target, most: int = 0) -> int:
+    """Columns of one packed weight panel: at most so many, or the target's preferred width, whole vectors, panels as even as that allows.
 
     >>> panel(96, avx512_core), panel(1024, avx512_core), panel(13, avx512_core)
     (48, 64, 13)
     """
     lanes = target.lanes
-    count = ceil(n / target.panel_width)
+    count = ceil(n / (most or target.panel_width))
     return min(n, ceil(n / count / lanes) * lanes)
+
+
+def copies_rows(p: Product, target: Target) -> bool:
+    """Whether the microkernel is to bring rows of src to cache lines."""
+    src = p.call.ins[0]
+    nbytes = src.dtype.nbytes(src.shape[-1])
+    return target.in_tiles(src.dtype) and p.is_row_wise and nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
 
 
 def column_blocked(rank: int, block: int) -> Layout:
@@ -103,7 +123,7 @@ def column_block(p: Product, target: Target) -> int:
     n = p.columns
     if held := held_columns(p, target):
         return held
-    block = panel(n, target)
+    block = panel(n, target, COLUMNS_PER_COPY if copies_rows(p, target) else 0)
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
@@ -124,14 +144,15 @@ class Rows:
     why: str
 
 
-def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool) -> Rows:
+def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool, in_tiles: bool = False) -> Rows:
     """As many rows as keep what a task holds at a time within half of L2, evenly over the cores, but no more than pays.
 
     batch: batch entries, which are tasks of their own. columns: f32 columns of one row that are live together. works_on_rows: there are
-    ops between the products that go over whole rows.
+    ops between the products that go over whole rows. in_tiles: the products are for tile registers.
     """
-    fits = max(1, target.l2_bytes // 2 // (F32_BYTES * columns))
-    enough = MOST_ROWS_WORKED_ON if works_on_rows else MOST_ROWS
+    is_narrow = in_tiles and not works_on_rows
+    fits = max(1, target.l2_bytes // 2 // ((BF16_BYTES if is_narrow else F32_BYTES) * columns))
+    enough = MOST_ROWS_WORKED_ON if works_on_rows else MOST_ROWS_OF_TILES if in_tiles else MOST_ROWS
     most = min(m, enough, fits)
     why = f"all {m} rows" if most == m else f"more than {enough} gain nothing" if most == enough else f"{most} rows fill half of L2"
     tasks = ceil(m / most)
@@ -224,6 +245,11 @@ def columns_at_a_time(rows: int, n: int, heads: int, nb: int, target: Target, *,
     )
 
 
+def are_in_tiles(g: Graph, products: Sequence[Op], target: Target) -> bool:
+    """Whether all of these products are for tile registers."""
+    return all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+
+
 def columns_at_once(g: Graph, products: Sequence[Op]) -> int:
     """Columns that one row of a task holds in cache at a time: the operand and the result of its widest product."""
     return max(g.value(op.ins[0]).shape[-1] + g.value(op.outs[0]).shape[-1] for op in products)
@@ -251,15 +277,18 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
 
     products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]
-    if sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= TIMES_L2 * target.l2_bytes:
+    in_tiles = are_in_tiles(g, kernels, target)
+    if sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= (1 if in_tiles else TIMES_L2) * target.l2_bytes:
         return 0
 
     def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
-        return rows_per_task(prod(rows[:-1]), rows[-1], columns_at_once(g, some), target, works_on_rows=works_on_rows).mb
+        columns = columns_at_once(g, some)
+        return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, in_tiles=in_tiles).mb
 
     few = mb(kernels, works_on_rows=any(has_folds))
     apart = [mb(own, works_on_rows=True) if folds else rows[-1] for own, folds in zip(products, has_folds, strict=True) if own]
-    return few if few < min(max(apart), ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS) else 0
+    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if in_tiles else ROWS_FOR_ALL_WEIGHTS
+    return few if few < min(max(apart), enough) else 0
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:

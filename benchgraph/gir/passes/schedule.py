@@ -24,6 +24,7 @@ from benchgraph.gir.schedule import (
     ROWS_FOR_A_PANEL,
     Rows,
     Step,
+    are_in_tiles,
     columns_at_a_time,
     columns_at_once,
     columns_per_call,
@@ -56,7 +57,14 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     in_pieces = online(g, node)
     step = None if in_pieces is None else _step(g, in_pieces, rows, target)
     columns = columns_at_once(g, [stage.ops[0] for stage in kernels]) if step is None else step.held
-    found = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows and not sums)
+    found = rows_per_task(
+        prod(rows[:-1]),
+        rows[-1],
+        columns,
+        target,
+        works_on_rows=works_on_rows and not sums,
+        in_tiles=are_in_tiles(g, [stage.ops[0] for stage in kernels], target),
+    )
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
