@@ -7,7 +7,8 @@
 
 A tile of src is 16 rows as they lie, of 64 bytes along k; a tile of wei is 16 groups of k by 16 columns, as panels hold them: nothing is
 repacked. One step (tdpbf16ps, tdpbusd) adds a tile of products to an acc tile, in as many cycles as src has rows; a load takes about eight.
-So acc tiles stand in a square where they can, each operand's tile serves two of them, and loads take half as long as steps.
+So acc tiles stand in a square where they can, each operand's tile serves two of them, and loads take half as long as steps. What is loaded
+from L2 takes longer than the steps do. Wei that is more than L1 can keep is loaded past it (tileloaddt1), for src to stay.
 
 Rows are cut evenly, so that the tiles of a run have one shape, and k is, where it comes out even. What is left of k otherwise is copied,
 with zeros after it, and multiplied like the rest: nothing beyond k is read. Shapes of tiles are a register too (ldtilecfg). It is set where
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
+from math import ceil, prod
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, loop, repeat
@@ -35,6 +36,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.groups import DTypes
 
 ACC_TILES = range(4)
+MOST_LINES = 16  # of a stream in one step of the K loop, in which 64 lines are loaded
 MOST_COPIED = 2048  # bytes of a row of src: two tiles of rows are 64 KiB of stack
 STEPS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
 
@@ -111,6 +113,12 @@ def block_shapes(p: Plan, block: Block) -> Shapes:
     """Tiles of one operand have one shape in a block."""
     rows, columns = block.rows.size, block.columns.size
     return (*((rows, columns) for _ in ACC_TILES), *((rows, p.groups) for _ in p.src), *((p.groups, columns) for _ in p.wei))
+
+
+def streams_wei(kernel: Kernel, target: Target) -> bool:
+    """Whether wei, half of L1 or more, is kept out of it, for src to stay there until it has met all columns."""
+    elements = kernel.k * kernel.n * prod(extent for extent, _, _ in kernel.batch)
+    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
 
 
 def steps(kernel: Kernel) -> int:
@@ -271,32 +279,30 @@ class Tiles(Reduction):
     def step(self, block: Block, src: ir.Value, wei: ir.Value, strides: tuple[int, int], *, is_rest: bool = False) -> None:
         """All products of one step of k. strides: from row to row, in bytes. is_rest: wei is there tile after tile."""
         b, p = self.builder, self.plan
-        columns = TILE_ROWS * ROW_BYTES if is_rest else ROW_BYTES
+        apart = {SRC: block.rows.size * strides[SRC], WEI: TILE_ROWS * ROW_BYTES if is_rest else ROW_BYTES}
+        begin, registers = {SRC: src, WEI: wei}, {SRC: p.src, WEI: p.wei}
+        loads = {SRC: "tileloadd64", WEI: "tileloaddt164" if streams_wei(self.kernel, self.target) and not is_rest else "tileloadd64"}
 
-        def load_src(r: int) -> int:
-            register = p.src[r % len(p.src)]
-            at = b.gep(src, [I64(r * block.rows.size * strides[0])], source_etype=I8)
-            self.do("tileloadd64", I8(register), at, I64(strides[0]))
-            return register
-
-        def load_wei(c: int) -> int:
-            register = p.wei[c % len(p.wei)]
-            self.do("tileloadd64", I8(register), b.gep(wei, [I64(c * columns)], source_etype=I8), I64(strides[1]))
+        def load(operand: int, i: int) -> int:
+            register = registers[operand][i % len(registers[operand])]
+            at = b.gep(begin[operand], [I64(i * apart[operand])], source_etype=I8)
+            self.do(loads[operand], I8(register), at, I64(strides[operand]))
             return register
 
         def add(r: int, c: int, at_src: int, at_wei: int) -> None:
             self.do(STEPS[self.kernel.dtypes[SRC]], *map(I8, (block.acc[r, c], at_src, at_wei)))
 
-        if block.rows.tiles <= len(p.src):
-            kept = [load_src(r) for r in range(block.rows.tiles)]
-            for c in range(block.columns.tiles):
-                passing = load_wei(c)
-                for r, register in enumerate(kept):
-                    add(r, c, register, passing)
+        high, wide = block.rows.tiles, block.columns.tiles
+        if wide <= len(p.wei):
+            columns = [load(WEI, c) for c in range(wide)]
+            rows = (load(SRC, r) for r in range(high))
+            for r, at_src in enumerate(rows if wide == 1 else [*rows]):
+                for c, at_wei in enumerate(columns):
+                    add(r, c, at_src, at_wei)
         else:
-            only = load_wei(0)
-            for r in range(block.rows.tiles):
-                add(r, 0, load_src(r), only)
+            only = load(SRC, 0)
+            for c in range(wide):
+                add(0, c, only, load(WEI, c))
 
     def copied_rest(self, block: Block, src: ir.Value) -> ir.Value:
         """The rest of k of a block's rows, with zeros after it."""

@@ -128,7 +128,8 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
     """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
     at_hand = steps(kernel, target)
-    return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * MOST_LINES else 0
+    most = amx.MOST_LINES if amx.multiplies(kernel.dtypes, target) else MOST_LINES
+    return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0
 
 
 def steps(kernel: Kernel, target: Target) -> int:
@@ -151,7 +152,10 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
-    streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
+    if amx.multiplies(kernel.dtypes, target):
+        streamed = "p" * amx.streams_wei(kernel, target)
+    else:
+        streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
     name = f"{replace(kernel, batch=kernel.batch[1:]).name}_bn_{streamed}"
     known = module.functions.get(name)
     if known is not None:

@@ -23,14 +23,13 @@ F32_BYTES, BF16_BYTES = 4, 2
 # task streams the weights less often), MHA_1 at batch 32 in 8.24, 8.36, 8.33 ms with 32, 64, 128 (32 rows of scores stay in L1).
 MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 
-# On tile registers products take a tenth of the time, and what they read takes as long as ever: more rows go past weights that are there,
-# and between products there are at most 16 bits for an element. Two Granite Rapids cores (L2 2 MiB), MLP_2, times with 256 rows and 16 bits
-# over those with 64 and 32, minima (medians) of 3: bf16 at batch 128, 256, 512 0.99 (0.97), 0.81 (0.81), 0.75 (0.75), int8 1.05 (1.03),
-# 0.87 (0.84), 0.73 (0.72); MLP_1 0.94 to 1.05 (0.96 to 1.02). Attention gains nothing by more than 32: 0.97 to 1.02.
+# On tile registers products take a tenth of the time, and what they read takes as long as ever: more rows go past weights of more than one
+# L2, and between products there are at most 16 bits for an element. Two Granite Rapids cores (L2 2 MiB), MLP_2, times with 256 rows and 16
+# bits over those with 64 and 32, minima (medians): bf16 at batch 128, 256, 512 0.99 (0.97), 0.81 (0.81), 0.75 (0.75), int8 1.05 (1.03),
+# 0.87 (0.84), 0.73 (0.72). With weights that L2 keeps: MLP_1 0.94 to 1.05 (0.96 to 1.02), 512 x 512 x 256 1.28. Attention: 0.97 to 1.02.
 MOST_ROWS_OF_TILES = 256
-# Columns of a microkernel call whose rows of src, of more bytes than this, begin within cache lines: it copies them first. The same, k = 479,
-# times with 256 columns over those with 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95). MLP_1, k = 13: 1.02 to
-# 1.09.
+# Columns of a call whose rows of src, of more bytes than this, begin within cache lines: it copies them first. The same, k = 479, times of
+# 256 columns over those of 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95). MLP_1, k = 13: 1.02 to 1.09.
 COLUMNS_PER_COPY, COPIED_BYTES = 256, 256
 
 # Rows that leave the time to fetch the next panel of weights into L2 while one is multiplied. Measured on Cascade Lake cores, f32 weights
@@ -51,7 +50,7 @@ ROWS_FOR_A_PANEL = 24
 #     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
 # On tile registers, for weights of more than one L2. Two Granite Rapids cores, MLP_2, a nest for each product over one or two, minima:
-# tasks of 16, 32, 64 rows, bf16 0.78, 0.96, 1.11; int8 0.83, 1.10, 1.11.
+# tasks of 16, 32, 64 rows, bf16 0.78, 0.96, 1.11, int8 0.83, 1.10, 1.11.
 ROWS_FOR_ALL_WEIGHTS_OF_TILES = 24
 # Where the entries of a batch go past one panel after the other: the share of L2 that a panel may take, beside rows and results; vectors of
 # columns without which a microkernel call waits for its loads; how many times less must be fetched. 3x3 convolutions of f32 with as many
@@ -144,15 +143,16 @@ class Rows:
     why: str
 
 
-def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool, in_tiles: bool = False) -> Rows:
+def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool, waits: bool = False) -> Rows:
     """As many rows as keep what a task holds at a time within half of L2, evenly over the cores, but no more than pays.
 
     batch: batch entries, which are tasks of their own. columns: f32 columns of one row that are live together. works_on_rows: there are
-    ops between the products that go over whole rows. in_tiles: the products are for tile registers.
+    ops between the products that go over whole rows. waits: the products wait for their weights.
     """
-    is_narrow = in_tiles and not works_on_rows
-    fits = max(1, target.l2_bytes // 2 // ((BF16_BYTES if is_narrow else F32_BYTES) * columns))
-    enough = MOST_ROWS_WORKED_ON if works_on_rows else MOST_ROWS_OF_TILES if in_tiles else MOST_ROWS
+    nbytes, enough = (BF16_BYTES, MOST_ROWS_OF_TILES) if waits else (F32_BYTES, MOST_ROWS)
+    if works_on_rows:
+        nbytes, enough = F32_BYTES, MOST_ROWS_WORKED_ON
+    fits = max(1, target.l2_bytes // 2 // (nbytes * columns))
     most = min(m, enough, fits)
     why = f"all {m} rows" if most == m else f"more than {enough} gain nothing" if most == enough else f"{most} rows fill half of L2"
     tasks = ceil(m / most)
@@ -245,9 +245,10 @@ def columns_at_a_time(rows: int, n: int, heads: int, nb: int, target: Target, *,
     )
 
 
-def are_in_tiles(g: Graph, products: Sequence[Op], target: Target) -> bool:
-    """Whether all of these products are for tile registers."""
-    return all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+def wait_for_weights(g: Graph, products: Sequence[Op], target: Target) -> bool:
+    """Whether all of these products are for tile registers, and L2 does not keep their weights."""
+    in_tiles = all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+    return in_tiles and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products}) > target.l2_bytes
 
 
 def columns_at_once(g: Graph, products: Sequence[Op]) -> int:
@@ -277,17 +278,17 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
 
     products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]
-    in_tiles = are_in_tiles(g, kernels, target)
-    if sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= (1 if in_tiles else TIMES_L2) * target.l2_bytes:
+    waits = wait_for_weights(g, kernels, target)
+    if not waits and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= TIMES_L2 * target.l2_bytes:
         return 0
 
     def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
         columns = columns_at_once(g, some)
-        return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, in_tiles=in_tiles).mb
+        return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, waits=waits).mb
 
     few = mb(kernels, works_on_rows=any(has_folds))
     apart = [mb(own, works_on_rows=True) if folds else rows[-1] for own, folds in zip(products, has_folds, strict=True) if own]
-    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if in_tiles else ROWS_FOR_ALL_WEIGHTS
+    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if waits else ROWS_FOR_ALL_WEIGHTS
     return few if few < min(max(apart), enough) else 0
 
 

@@ -24,7 +24,6 @@ from benchgraph.gir.schedule import (
     ROWS_FOR_A_PANEL,
     Rows,
     Step,
-    are_in_tiles,
     columns_at_a_time,
     columns_at_once,
     columns_per_call,
@@ -34,6 +33,7 @@ from benchgraph.gir.schedule import (
     held_columns,
     piece,
     rows_per_task,
+    wait_for_weights,
 )
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
@@ -63,7 +63,7 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         columns,
         target,
         works_on_rows=works_on_rows and not sums,
-        in_tiles=are_in_tiles(g, [stage.ops[0] for stage in kernels], target),
+        waits=wait_for_weights(g, [stage.ops[0] for stage in kernels], target),
     )
     chosen = found if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
