@@ -21,16 +21,16 @@ from benchgraph.tir.visit import children, walk
 
 
 def products(module: ir.Module, func: Func, target: Target) -> Calls:
-    """What the products of func call, defined in the module."""
-    kernels = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
+    """What the products of func call, defined in the module. Where all tiles of a task have the same shapes, it is the task that sets them."""
+    found = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
     shared = dict[int, Shapes]()
     for task in tasks(func.body):
-        within = [id(s) for s in walk(task) if isinstance(s, Brgemm)]
-        shapes = {amx.shapes(kernels[i].kernel) for i in within if amx.multiplies(kernels[i].kernel.dtypes, target)}
+        tiled = [i for i in map(id, walk(task)) if i in found and amx.takes(found[i].kernel, target)]
+        shapes = {amx.shapes(found[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
         if common is not None:
-            shared.update((i, common) for i in within if amx.multiplies(kernels[i].kernel.dtypes, target))
-    return {i: (product.called(module, target, shared.get(i)),) for i, product in kernels.items()}
+            shared.update((i, common) for i in tiled)
+    return {i: (product.called(module, target, shared.get(i)),) for i, product in found.items()}
 
 
 def tasks(s: Stmt) -> Iterator[For]:
@@ -49,7 +49,7 @@ def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) 
 
 @dataclass(frozen=True)
 class Product:
-    """A kernel, and what it is given: as in `Call`."""
+    """A canonical kernel, and what it is given, as in `Call`."""
 
     kernel: Kernel
     places: tuple[tuple[Tensor, Expr], ...]

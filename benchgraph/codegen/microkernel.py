@@ -122,13 +122,13 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
 
 def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
-    return amx.Tiles if amx.multiplies(kernel.dtypes, target) else _Vectors
+    return amx.Tiles if amx.takes(kernel, target) else _Vectors
 
 
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
     """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
     at_hand = steps(kernel, target)
-    most = amx.MOST_LINES if amx.multiplies(kernel.dtypes, target) else MOST_LINES
+    most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
     return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0
 
 
@@ -136,7 +136,7 @@ def steps(kernel: Kernel, target: Target) -> int:
     """How many steps of K loops a call of the kernel takes."""
     kernel = canonical(kernel)
     entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
-    if amx.multiplies(kernel.dtypes, target):
+    if amx.takes(kernel, target):
         return entries * amx.steps(kernel)
     tiles = ((panels, panels.count * count) for panels in _panels(kernel, target) for count, _ in even_split(kernel.m, panels.rows))
     return sum(count * entries * (groups // _unrolled(kernel, panels, target)) for panels, count in tiles)
@@ -152,7 +152,7 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
-    if amx.multiplies(kernel.dtypes, target):
+    if amx.takes(kernel, target):
         streamed = "p" * amx.streams_wei(kernel, target)
     else:
         streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))

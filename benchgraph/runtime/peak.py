@@ -105,7 +105,7 @@ def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: st
 def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Function, int]:
     """The task: so many turns for each of its shares, in each of which every accumulator takes one step; operations of a turn."""
     wanted = ARITHMETIC[arithmetic]
-    if amx.multiplies(wanted, target):
+    if target.in_tiles(wanted[0]):
         return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
     dtypes = wanted if is_native(wanted, target.isa) else ARITHMETIC["f32"]
     products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.codegen import amx, ir
+from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.kernel import F32, Ahead, Kernel
@@ -53,7 +53,7 @@ TARGETS = supported()
 
 def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
     """How a target multiplies such operands."""
-    return target.lanes, is_native(dtypes, target.isa), amx.multiplies(dtypes, target)
+    return target.lanes, is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
 
 
 def levels(dtypes: DTypes) -> dict[str, Target]:
@@ -224,7 +224,7 @@ def test_src_and_wei_may_be_one_buffer() -> None:
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 3])
 def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, missing: int, dtypes: DTypes, target: Target) -> None:
-    if amx.multiplies(dtypes, target):
+    if target.in_tiles(dtypes[0]):
         pytest.skip("its sums are in tile registers, which LLVM does not allocate")
     kernel = dense(53, vectors * target.lanes - missing, 64, accumulate=True, dtypes=dtypes)
     text = assembly(text_of(kernel, target), target.isa)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.codegen import amx
 from benchgraph.codegen.intrinsics import has_fma
 from benchgraph.core.target import ISAS, host, missing
 from benchgraph.runtime import peak
@@ -20,7 +19,7 @@ def test_a_turn_is_nothing_but_multiply_adds_in_registers(name: str, arithmetic:
         pytest.skip(f"this processor has no {name}")
     code, flops = peak._peak_code(1, replace(host(), isa=isa), "seq", arithmetic)
     lines = [line.strip() for line in code.assembly().splitlines()]
-    if amx.multiplies(ARITHMETIC[arithmetic], replace(host(), isa=isa)):
+    if replace(host(), isa=isa).in_tiles(ARITHMETIC[arithmetic][0]):
         steps = [line for line in lines if line.startswith("tdp")]
         assert len(steps) * 2 * 16 * 16 * 64 // ARITHMETIC[arithmetic][0].nbytes(1) == flops, "tiles are 16 rows of 64 bytes"
         return
