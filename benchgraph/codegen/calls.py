@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from benchgraph.codegen import amx, ir, microkernel, pack
 from benchgraph.codegen.frame import Call, Calls
-from benchgraph.codegen.kernel import Ahead, Kernel
+from benchgraph.codegen.kernel import Ahead, Kernel, canonical
 from benchgraph.codegen.post_ops import Given, taken_out
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
@@ -21,7 +21,7 @@ from benchgraph.tir.visit import children, walk
 
 
 def products(module: ir.Module, func: Func, target: Target) -> Calls:
-    """What the products of func call, defined in the module. Where all tiles of a task have the same shapes, it is the task that sets them."""
+    """What the products of func call, defined in the module. Where all tiles of a task have the same shapes, the task sets them."""
     found = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
     shared = dict[int, Shapes]()
     for task in tasks(func.body):
@@ -83,9 +83,8 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
         kernel = replace(kernel, post_ops=post_ops)
     streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, target))]
     kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
-    return Product(
-        kernel, (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams)), given
-    )
+    places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
+    return Product(canonical(kernel), places, given)
 
 
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import doctest
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from benchgraph.codegen import amx, ir
+from benchgraph.codegen.emit import emit
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel import define
 from benchgraph.core import target
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
+from benchgraph.tir.build import seq
 from benchgraph.tir.groups import DTypes
+from benchgraph.tir.ir import Brgemm, Const, Flat, For, Func, LoopKind, Module, Scope, Stmt, Tensor, Var, tensor
 from tests.table import all_hold
 
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
@@ -92,3 +96,36 @@ def test_a_process_that_may_not_use_tiles_stays_below(monkeypatch: pytest.Monkey
     for granted in (0, -1):
         monkeypatch.setattr(ctypes, "CDLL", lambda _, granted=granted: type("Libc", (), {"syscall": lambda self, *args: granted})())
         assert target._cpu_flags.__wrapped__() == {"avx2", *(tiles if granted == 0 else ())}
+
+
+def task(*products: tuple[int, int, int]) -> str:
+    """LLVM IR of a parallel loop of products of bf16, each a batch of so many entries along k: (m, k of an entry, entries)."""
+    i, statements = Var("i"), list[Stmt]()
+    params = list[Tensor]()
+    for number, (m, k, entries) in enumerate(products):
+        src, wei, acc = (
+            tensor(f"{name}{number}", dtype, (size,), Scope.param)
+            for name, dtype, size in zip("swa", BF16, (m * k * entries, k * entries * 16, m * 16), strict=True)
+        )
+        params += [src, wei, acc]
+        pieces = Flat(src, Const(0), (k * entries, 1, k)), Flat(wei, Const(0), (32, 1, k * 16)), Flat(acc, Const(0), (16, 1))
+        statements.append(Brgemm(*pieces, m, 16, k, (entries,)))
+    body = For(i, Const(2), seq(*statements), LoopKind.parallel)
+    return "".join(emit(Module(Func("main", tuple(params), body)), Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 2)))
+
+
+def shapes_set(text: str) -> list[str]:
+    return re.findall(r'ldtilecfg"\(ptr @"tiles_(\w+)"\)', text)
+
+
+def test_a_task_sets_the_shapes_once_for_all_its_kernels() -> None:
+    """Of the kernels as they are compiled: 3 entries of 8 along k are 24, 12 groups deep."""
+    text = task((14, 8, 3), (14, 8, 3), (28, 8, 3))
+    assert shapes_set(text) == ["_".join(["14x16"] * 4 + ["14x12"] * 1 + ["12x16"] * 3)]
+    assert text.count('call void @"llvm.x86.tilerelease"') == 1
+
+
+def test_kernels_of_different_shapes_set_their_own() -> None:
+    text = task((14, 8, 3), (13, 24, 1))
+    assert len(shapes_set(text)) == 2
+    assert text.count('call void @"llvm.x86.tilerelease"') == 2
