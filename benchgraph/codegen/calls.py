@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from benchgraph.codegen import amx, ir, microkernel, pack
+from benchgraph.codegen import amx, ir, microkernel, pack, turn
 from benchgraph.codegen.frame import Call, Calls
 from benchgraph.codegen.kernel import Ahead, Kernel, canonical
 from benchgraph.codegen.post_ops import Given, taken_out
@@ -89,6 +89,10 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
 
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:
     src, dst = _flat(s.src, s.dst)
+    if s.turns:
+        turning = turn.Turning(s.k, s.n, src.tensor.dtype, src.strides[1], dst.strides[0])
+        yield Call(turn.define(module, turning, target), ((src.tensor, src.offset), (dst.tensor, dst.offset)))
+        return
     packing = pack.Packing(
         s.k,
         s.n,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
@@ -16,23 +16,23 @@ def in_groups(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt],
     taken: names of tensors, which grows; variables: names of variables.
     """
     groups, rest = floordiv(loop.extent, count), mod(loop.extent, count)
-    copies = [_copied(loop, add(mul(loop.var, count), u), taken if u else None) for u in range(count)]
+    copies = [copied(loop.body, {loop.var.name: add(mul(loop.var, count), u)}, taken if u else None) for u in range(count)]
     parts: list[Stmt] = [replace(loop, extent=groups, body=together(copies))]
     if constant(rest) != 0:
         var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
-        parts.append(For(var, rest, _copied(loop, add(mul(groups, count), var), taken)))
+        parts.append(For(var, rest, copied(loop.body, {loop.var.name: add(mul(groups, count), var)}, taken)))
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 
-def _copied(loop: For, at: Expr, taken: set[str] | None) -> Stmt:
-    """The body for one iteration; with temporaries of names that are not taken yet, which grows, unless that is None."""
-    body = substitute_all(loop.body, {loop.var.name: at})
+def copied(s: Stmt, values: Mapping[str, Expr], taken: set[str] | None) -> Stmt:
+    """It with values for variables, and temporaries of names that are not taken yet, which grows, unless that is None."""
+    body = substitute_all(s, values)
     if taken is None:
         return body
     new = {}
-    for s in walk(body):
-        if isinstance(s, Alloc):
-            name = fresh(s.tensor.name, taken)
+    for inner in walk(body):
+        if isinstance(inner, Alloc):
+            name = fresh(inner.tensor.name, taken)
             taken.add(name)
-            new[s.tensor.name] = replace(s.tensor, name=name)
+            new[inner.tensor.name] = replace(inner.tensor, name=name)
     return map_tensors(body, new)

@@ -314,9 +314,8 @@ class PostOps:
 class Brgemm:
     """acc[m, n] (+)= sum over batch b and k of src_b[m, k] * wei_b[k, n]: the batch-reduce GEMM microkernel call.
 
-    batch: the extents of its axes; () is a plain GEMM. Extents are numbers: one call, one kernel. accumulate False overwrites acc, whose
-    slice has no batch. Columns of acc are unit stride. Products of bf16 are exact and summed in f32, where subnormal numbers may count
-    as zero; sums in s32 wrap around.
+    batch: the extents of its axes; () is a plain GEMM. accumulate False overwrites acc, whose slice has no batch. Columns of acc are unit
+    stride. Products of bf16 are exact and summed in f32, where subnormal numbers may count as zero; sums in s32 wrap around.
 
     The dtypes of the tensors are a key of GROUPS. In groups of one, columns of wei are unit stride. Else k of src is, and wei lies in
     groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
@@ -351,19 +350,20 @@ class Brgemm:
 class Pack:
     """wei[k // g][n][k % g] = convert(src[k, n]): a matrix as Brgemm reads wei of dst's dtype, in groups of g along k.
 
-    src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Neither has a batch. The last group
-    is filled up with zeros. To floats convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM.
+    src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Zeros fill the last group. To floats
+    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. turns: dst[k, n] = src[k, n], src with unit stride along k.
     """
 
     src: Slice | Flat
     dst: Slice | Flat
     k: int
     n: int
+    turns: bool = False
 
     @property
     def group(self) -> int:
         """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
-        return WEI_GROUPS.get(self.dst.tensor.dtype, 1)
+        return 1 if self.turns else WEI_GROUPS.get(self.dst.tensor.dtype, 1)
 
 
 Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch

@@ -340,7 +340,9 @@ def _pack(s: Pack, scope: Visible) -> None:
     if min(s.k, s.n) < 1:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
-    if source not in PACKED_FROM.get(dtype, ()):
+    if s.turns and source is not dtype:
+        fail(s, scope, f"{source.value} is turned to {dtype.value}, which is another dtype")
+    if not s.turns and source not in PACKED_FROM.get(dtype, ()):
         fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
     _operands(s, scope)
     src, dst = operands(s)
@@ -348,6 +350,8 @@ def _pack(s: Pack, scope: Visible) -> None:
         fail(s, scope, f"the columns of {s.dst.tensor.name} have stride {dst.stride(1)}, not {s.group}")
     if 1 not in (src.stride(0), src.stride(1)):
         fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
+    if s.turns and src.stride(0) != 1:
+        fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}, and what is turned 1")
 
 
 def _operands(s: Brgemm | Pack, scope: Visible) -> None:

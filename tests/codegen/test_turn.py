@@ -1,0 +1,49 @@
+"""Turned matrices, at the sizes that hurt, on every ISA this CPU has."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from benchgraph.codegen import ir, turn
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.runtime.code import load
+from tests.codegen.test_microkernel import TARGETS
+from tests.fence import fenced
+
+STORED = {DType.u8: np.uint8, DType.bf16: np.uint16, DType.f32: np.uint32}
+ROWS, COLUMNS = (1, 3, 15, 16, 17, 33, 56), (1, 3, 4, 5, 16, 31, 33, 64, 65, 100)
+
+
+@pytest.mark.parametrize("dtype", STORED, ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_every_element_changes_places_and_nothing_else_is_touched(target: Target, dtype: DType) -> None:
+    """Columns of src and rows of dst have gaps between them; both end beside pages that nobody may touch."""
+    rng = np.random.default_rng(0)
+    sizes = [(ROWS[i % len(ROWS)], n) for i, n in enumerate(COLUMNS)] + [(k, COLUMNS[-2 - i]) for i, k in enumerate(ROWS)]
+    module = ir.Module()
+    functions = {}
+    for k, n in sizes:
+        functions[k, n] = turn.define(module, turn.Turning(k, n, dtype, k + 3, n + 5), target)
+        functions[k, n].linkage = ""
+    code = load(str(module), target.isa, {})
+    for (k, n), function in functions.items():
+        src = rng.integers(0, 256, n * (k + 3) - 3).astype(STORED[dtype])
+        dst = np.full(k * (n + 5) - 5, 77, STORED[dtype])
+        at_src = np.arange(k)[:, None] + np.arange(n) * (k + 3)
+        at_dst = np.arange(k)[:, None] * (n + 5) + np.arange(n)
+        want = dst.copy()
+        want[at_dst] = src[at_src]
+        given, got = fenced(src), fenced(dst)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address(function.name))(given.ctypes.data, got.ctypes.data)
+        np.testing.assert_array_equal(got, want, err_msg=f"{k} x {n}")
+
+
+def test_a_turning_is_defined_once_per_module() -> None:
+    module, target = ir.Module(), next(iter(TARGETS.values()))
+    one = turn.Turning(16, 64, DType.u8, 100, 64)
+    assert turn.define(module, one, target) is turn.define(module, one, target)
+    assert turn.define(module, turn.Turning(16, 64, DType.s8, 100, 64), target) is not turn.define(module, one, target)

@@ -1,0 +1,133 @@
+"""turn-copies: copies between dense columns and dense rows become one statement; all else stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, cast, f32, mul, sub
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
+from benchgraph.tir.passes.turn_copies import turn_copies
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+
+BF16 = DType.bf16
+
+
+def copy(
+    rows: int = 6, columns: int = 20, *, dtype: DType = BF16, step: int = 1, apart: int = 7, row: int = 24, kind: LoopKind = LoopKind.serial
+) -> Func:
+    """y[i, j] = x[j, i], 3 of these side by side; step: of x along i, apart: along j, row: of y along i."""
+    x, y = param("x", 600, dtype=dtype), param("y", 600, dtype=dtype)
+    value = at(x, add(add(mul(k, 150), mul(i, step)), mul(j, apart)))
+    line = loop(j, columns, put(y, add(add(mul(k, 150), mul(i, row)), j), value=value))
+    return Func("copy", (x, y), loop(k, 3, For(i, Const(rows), line, kind)))
+
+
+def padded(condition: Expr, *, first: int = 1) -> Func:
+    """y[i, j] = x[j, i - first] where the condition holds, 0 elsewhere, for 4 matrices."""
+    x, y = param("x", 600, dtype=BF16), param("y", 4 * 8 * 20, dtype=BF16)
+    where = add(add(mul(k, 160), mul(i, 20)), j)
+    taken = loop(j, 20, put(y, where, value=at(x, sub(add(add(mul(k, 6), i), mul(j, 24)), first))))
+    pad = loop(j, 20, put(y, where, value=cast(f32(0.0), BF16)))
+    return Func("padded", (x, y), loop(k, 4, loop(i, 8, If(condition, taken, pad))))
+
+
+def turned(f: Func) -> Func:
+    """What the pass makes of it computes the same."""
+    after = turn_copies(f, TARGET)
+    assert_same(after, f)
+    return after
+
+
+def turns(f: Func) -> list[Pack]:
+    return [s for s in walk(turned(f).body) if isinstance(s, Pack)]
+
+
+def both(*conditions: Expr) -> Expr:
+    first, *rest = conditions
+    for c in rest:
+        first = binary(BinOp.and_, first, c)
+    return first
+
+
+WITHIN = binary(BinOp.ge, i, Const(1)), binary(BinOp.lt, i, Const(7))
+
+
+def test_a_copy_is_one_statement(golden) -> None:
+    golden(print_tir(turned(copy())))
+
+
+def test_borders_are_told_apart(golden) -> None:
+    golden(print_tir(turned(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
+
+
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
+def test_of_8_16_and_32_bits(dtype: DType) -> None:
+    (found,) = turns(copy(dtype=dtype))
+    assert (found.k, found.n, found.turns, found.group) == (6, 20, True, 1)
+
+
+def test_the_outer_loop_may_be_the_dense_one_of_dst() -> None:
+    x, y = param("x", 600, dtype=BF16), param("y", 600, dtype=BF16)
+    (found,) = turns(Func("copy", (x, y), loop(i, 20, loop(j, 6, put(y, add(i, mul(j, 24)), value=at(x, add(mul(i, 7), j)))))))
+    assert (found.k, found.n) == (6, 20)
+
+
+def test_f32_in_between_changes_nothing() -> None:
+    f = copy()
+    through = next(s for s in walk(f.body) if isinstance(s, Store))
+    x, y = f.params
+    there = put(y, *through.index, value=cast(cast(through.value, DType.f32), BF16))
+    (found,) = turns(Func("copy", (x, y), loop(k, 3, loop(i, 6, loop(j, 20, there)))))
+    assert found.src.tensor is x
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "rows"), [(both(*WITHIN), 1, 6), (WITHIN[0], 1, 7), (WITHIN[1], 0, 7)], ids=["between", "behind", "before"]
+)
+def test_as_many_borders_as_there_are(condition: Expr, first: int, rows: int) -> None:
+    (found,) = turns(padded(condition, first=first))
+    assert found.k == rows
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        copy(step=2),
+        copy(columns=7),
+        copy(rows=3),
+        copy(row=13, columns=20),
+        copy(kind=LoopKind.parallel),
+        padded(binary(BinOp.ge, mul(i, k), Const(1))),
+        padded(binary(BinOp.eq, i, Const(1))),
+    ],
+    ids=["rows step by two", "short rows", "few rows", "rows overlap", "in parallel", "no bounds", "one of them"],
+)
+def test_all_else_stays(f: Func) -> None:
+    assert turned(f) is f
+
+
+def test_what_may_lie_over_each_other_stays() -> None:
+    f = copy()
+    over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
+    assert turn_copies(over, TARGET) is over
+
+
+def test_what_is_converted_or_masked_stays() -> None:
+    x, y = param("x", 600, dtype=DType.f16), param("y", 600, dtype=BF16)
+    value = cast(cast(at(x, add(i, mul(j, 7))), DType.f32), BF16)
+    f = Func("convert", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))
+    assert turned(f) is f
+    z = param("z", 600, dtype=BF16)
+    masked = Load(y, (add(i, mul(j, 7)),), binary(BinOp.lt, j, Const(3)))
+    g = Func("masked", (y, z), loop(i, 6, loop(j, 20, put(z, add(mul(i, 24), j), value=masked))))
+    assert turn_copies(g, TARGET) is g
+
+
+def test_a_lossy_way_there_and_back_stays() -> None:
+    x, y = param("x", 600), param("y", 600)
+    value = cast(cast(at(x, add(i, mul(j, 7))), DType.s32), DType.f32)
+    f = Func("lossy", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))
+    assert turned(f) is f
