@@ -90,7 +90,7 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:
     src, dst = _flat(s.src, s.dst)
     if s.turns:
-        turning = turn.Turning(s.k, s.n, src.tensor.dtype, src.strides[1], dst.strides[0])
+        turning = turn.Turning(s.k, s.n, src.tensor.dtype, dst.tensor.dtype, src.strides[1], dst.strides[0])
         yield Call(turn.define(module, turning, target), ((src.tensor, src.offset), (dst.tensor, dst.offset)))
         return
     packing = pack.Packing(

@@ -1,4 +1,4 @@
-"""A matrix turned: dst[k, n] = src[k, n], where src has unit stride along k and dst along n.
+"""A matrix turned: dst[k, n] = src[k, n], where src has unit stride along k and dst along n; s8 as u8, 128 more.
 
     for each vector of k, for each vector of units of n (as many elements as fill 32 bits):
         load the columns of each unit, interleave them          a vector of k: of each its unit
@@ -27,20 +27,21 @@ class Turning:
 
     k: int
     n: int
-    dtype: DType
+    src: DType
+    dst: DType
     src_col_stride: int
     dst_row_stride: int
 
     @property
     def unit(self) -> int:
         """Elements in 32 bits."""
-        return I32.width // self.dtype.bits
+        return I32.width // self.dst.bits
 
 
 def define(module: ir.Module, turning: Turning, target: Target) -> ir.Function:
     """The function void (src, dst), defined in the module on first use."""
     t = turning
-    name = f"turn_{t.dtype.value}_{t.k}x{t.n}_s{t.src_col_stride}_d{t.dst_row_stride}".replace("-", "m")
+    name = f"turn_{t.src.value}_{t.dst.value}_{t.k}x{t.n}_s{t.src_col_stride}_d{t.dst_row_stride}".replace("-", "m")
     known = module.functions.get(name)
     if known is not None:
         return known
@@ -68,7 +69,7 @@ def _tile(
     b: ir.IRBuilder, t: Turning, target: Target, src: ir.Value, dst: ir.Value, k: ir.Value, n: ir.Value, high: int, wide: int
 ) -> None:
     """The first `high` of k and `wide` of n, from k and n on."""
-    lanes, element, align = target.lanes, memory_type(t.dtype), t.dtype.bits // 8
+    lanes, element, align = target.lanes, memory_type(t.dst), t.dst.bits // 8
     column, units = vector(element, lanes), vector(I32, lanes)
     first = advanced(b, advanced(b, src, b.mul(n, I64(t.src_col_stride)), element), k, element)
 
@@ -78,6 +79,8 @@ def _tile(
         return load_first(b, column, advanced(b, first, at * t.src_col_stride, element), high, align)
 
     tile = [b.bitcast(interleaved(b, [part(at + i) for i in range(t.unit)]), units) for at in range(0, wide, t.unit)]
+    if t.src is not t.dst:
+        tile = [b.xor(unit, constant(units, 0x80808080)) for unit in tile]
     into = advanced(b, advanced(b, dst, b.mul(k, I64(t.dst_row_stride)), element), n, element)
     for i, row in enumerate(transposed(b, [*tile, *[poison(units)] * (lanes - len(tile))])[:high]):
         at = advanced(b, into, i * t.dst_row_stride, element)

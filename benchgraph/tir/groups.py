@@ -24,3 +24,6 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.s8: frozenset({DType.s8, DType.u8}),
     DType.s32: frozenset({DType.s32}),
 }
+
+# What is turned into another dtype, beside each into itself.
+TURNED = {(DType.s8, DType.u8)}

@@ -351,7 +351,7 @@ class Pack:
     """wei[k // g][n][k % g] = convert(src[k, n]): a matrix as Brgemm reads wei of dst's dtype, in groups of g along k.
 
     src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Zeros fill the last group. To floats
-    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. turns: dst[k, n] = src[k, n], src with unit stride along k.
+    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. turns: dst[k, n] = src[k, n], s8 as u8 128 more.
     """
 
     src: Slice | Flat

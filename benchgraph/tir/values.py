@@ -210,7 +210,8 @@ def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulat
 def pack(src: Piece, dst: Piece, dtype: DType) -> None:
     """Zeros fill the last group."""
     matrix, out = src(()), dst(())
-    values = cast(matrix.astype(np.int16) - 128 if matrix.dtype == np.uint8 and dtype is DType.s8 else matrix, dtype)
+    moved = {(np.dtype(np.uint8), DType.s8): -128, (np.dtype(np.int8), DType.u8): 128}.get((matrix.dtype, dtype), 0)
+    values = cast(matrix.astype(np.int16) + moved if moved else matrix, dtype)
     padding = out.size // values.shape[1] - values.shape[0]
     out[...] = np.pad(values, ((0, padding), (0, 0))).reshape(out.shape)
 

@@ -13,7 +13,7 @@ from math import inf
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.groups import GROUPS, PACKED_FROM
+from benchgraph.tir.groups import GROUPS, PACKED_FROM, TURNED
 from benchgraph.tir.ir import (
     INDEX,
     Alloc,
@@ -340,7 +340,7 @@ def _pack(s: Pack, scope: Visible) -> None:
     if min(s.k, s.n) < 1:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
-    if s.turns and source is not dtype:
+    if s.turns and source is not dtype and (source, dtype) not in TURNED:
         fail(s, scope, f"{source.value} is turned to {dtype.value}, which is another dtype")
     if not s.turns and source not in PACKED_FROM.get(dtype, ()):
         fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")

@@ -27,7 +27,7 @@ def test_every_element_changes_places_and_nothing_else_is_touched(target: Target
     module = ir.Module()
     functions = {}
     for k, n in sizes:
-        functions[k, n] = turn.define(module, turn.Turning(k, n, dtype, k + 3, n + 5), target)
+        functions[k, n] = turn.define(module, turn.Turning(k, n, dtype, dtype, k + 3, n + 5), target)
         functions[k, n].linkage = ""
     code = load(str(module), target.isa, {})
     for (k, n), function in functions.items():
@@ -44,6 +44,18 @@ def test_every_element_changes_places_and_nothing_else_is_touched(target: Target
 
 def test_a_turning_is_defined_once_per_module() -> None:
     module, target = ir.Module(), next(iter(TARGETS.values()))
-    one = turn.Turning(16, 64, DType.u8, 100, 64)
+    one = turn.Turning(16, 64, DType.u8, DType.u8, 100, 64)
     assert turn.define(module, one, target) is turn.define(module, one, target)
-    assert turn.define(module, turn.Turning(16, 64, DType.s8, 100, 64), target) is not turn.define(module, one, target)
+    assert turn.define(module, turn.Turning(16, 64, DType.s8, DType.u8, 100, 64), target) is not turn.define(module, one, target)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_s8_becomes_u8_128_more(target: Target) -> None:
+    module = ir.Module()
+    function = turn.define(module, turn.Turning(17, 70, DType.s8, DType.u8, 17, 70), target)
+    function.linkage = ""
+    code = load(str(module), target.isa, {})
+    src = np.random.default_rng(1).integers(-128, 128, (70, 17), np.int8)
+    dst = np.zeros((17, 70), np.uint8)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address(function.name))(src.ctypes.data, dst.ctypes.data)
+    np.testing.assert_array_equal(dst, src.T.astype(np.int16) + 128)

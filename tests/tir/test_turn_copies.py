@@ -126,6 +126,13 @@ def test_what_is_converted_or_masked_stays() -> None:
     assert turn_copies(g, TARGET) is g
 
 
+def test_s8_recentred_is_turned() -> None:
+    x, y = param("x", 600, dtype=DType.s8), param("y", 600, dtype=DType.u8)
+    value = cast(add(cast(at(x, add(i, mul(j, 7))), DType.s32), Const(128, DType.s32)), DType.u8)
+    (found,) = turns(Func("recentred", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value)))))
+    assert (found.src.tensor, found.dst.tensor) == (x, y)
+
+
 def test_a_lossy_way_there_and_back_stays() -> None:
     x, y = param("x", 600), param("y", 600)
     value = cast(cast(at(x, add(i, mul(j, 7))), DType.s32), DType.f32)

@@ -152,13 +152,19 @@ def _only(s: Stmt) -> Stmt | None:
 
 
 def _copied(e: Expr, store: Store) -> Load | None:
-    """What is stored as it was loaded, without a mask; 8 or 16 bits may be f32 in between, which loses nothing."""
+    """What is stored as it was loaded, or s8 as u8, 128 more; without a mask. 8 or 16 bits may be f32 in between, which loses nothing."""
     dtype = store.tensor.dtype
-    if isinstance(e, Cast) and isinstance(e.a, Cast) and e.a.dtype is DType.f32 and dtype.bits < DType.f32.bits:
-        e = e.a.a
-    if not isinstance(e, Load) or e.mask is not None or e.tensor.dtype is not dtype or dtype.is_packed:
-        return None
-    return e if dtype.bits in (8, 16, 32) else None
+    match e:
+        case Cast(Cast(Load() as load, DType.f32), _) if dtype.bits < DType.f32.bits:
+            pass
+        case Cast(Binary(BinOp.add, Cast(Load() as load, DType.s32), Const(128)), DType.u8) if load.tensor.dtype is DType.s8:
+            return load if load.mask is None else None
+        case Load() as load:
+            pass
+        case _:
+            return None
+    is_same = load.mask is None and load.tensor.dtype is dtype and not dtype.is_packed and dtype.bits in (8, 16, 32)
+    return load if is_same else None
 
 
 def _flat(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
