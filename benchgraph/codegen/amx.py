@@ -76,8 +76,11 @@ def runs(sizes: Sequence[tuple[int, int]], most: int) -> tuple[Run, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Blocks of acc along rows and columns; the tile registers that operands pass through; k in `steps` steps of `groups` groups, and the
-    elements that are left; cache lines of a row of src in a copy that a block makes first, 0 where it makes none."""
+    """How a kernel goes in tiles.
+
+    rows, columns: blocks of acc. src, wei: the registers that their tiles pass through. k is `steps` steps of `groups` groups, and `rest`
+    elements. lines: of each row of src in a copy that a block makes of its rows first; 0 where it makes none.
+    """
 
     rows: tuple[Run, ...]
     columns: tuple[Run, ...]
@@ -90,6 +93,7 @@ class Plan:
 
 
 def plan(kernel: Kernel) -> Plan:
+    """Rows of src that begin within cache lines are copied where more than one block of columns reads them."""
     rows = even_split(kernel.m, TILE_ROWS)
     columns = tuple(part for part in ((kernel.n // LANES, LANES), (1, kernel.n % LANES)) if all(part))
     high, wide = (sum(count for count, _ in sizes) for sizes in (rows, columns))
