@@ -49,9 +49,10 @@ ROWS_FOR_A_PANEL = 24
 #     MLP_2 int8, weights that change                            0.84 (0.71)                                         2.01 (1.45)
 #     gated 4096 x 14336, the same     0.56 (0.61)  0.31 (0.33), 0.10 (0.10) at 256 rows, of which 7 fill half of L2
 ROWS_FOR_ALL_WEIGHTS = 48
-# On tile registers, for weights of more than one L2. Two Granite Rapids cores, MLP_2, a nest for each product over one or two, minima:
-# tasks of 16, 32, 64 rows, bf16 0.78, 0.96, 1.11, int8 0.83, 1.10, 1.11.
-ROWS_FOR_ALL_WEIGHTS_OF_TILES = 24
+# On tile registers, and of which share of L2 on: loading weights takes longer than multiplying by them. Two Granite Rapids cores, MLP_2, a
+# nest for each product over one or two, minima: tasks of 16, 32, 64 rows, bf16 0.78, 0.96, 1.11, int8 0.83, 1.10, 1.11. At batch 32 weights
+# of a tenth, a quarter and half of L2 on over those of more than L2: int8 0.74, 0.69, 0.77, bf16 0.92, 0.92, 0.91.
+ROWS_FOR_ALL_WEIGHTS_OF_TILES, SHARE_OF_L2 = 24, 0.25
 # Where the entries of a batch go past one panel after the other: the share of L2 that a panel may take, beside rows and results; vectors of
 # columns without which a microkernel call waits for its loads; how many times less must be fetched. 3x3 convolutions of f32 with as many
 # channels out as in, in turns, times over those of all weights past each row of windows, minima, one thread (two) of a Cascade Lake:
@@ -247,8 +248,17 @@ def columns_at_a_time(rows: int, n: int, heads: int, nb: int, target: Target, *,
 
 def wait_for_weights(g: Graph, products: Sequence[Op], target: Target) -> bool:
     """Whether all of these products are for tile registers, and L2 does not keep their weights."""
-    in_tiles = all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
-    return in_tiles and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products}) > target.l2_bytes
+    return are_in_tiles(g, products, target) and weights_bytes(g, products) > target.l2_bytes
+
+
+def are_in_tiles(g: Graph, products: Sequence[Op], target: Target) -> bool:
+    """Whether all of these products are for tile registers."""
+    return all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+
+
+def weights_bytes(g: Graph, products: Sequence[Op]) -> int:
+    """Of all different weights of these products."""
+    return sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products})
 
 
 def columns_at_once(g: Graph, products: Sequence[Op]) -> int:
@@ -278,8 +288,8 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
 
     products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]
-    waits = wait_for_weights(g, kernels, target)
-    if not waits and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in kernels}) <= TIMES_L2 * target.l2_bytes:
+    in_tiles, waits = are_in_tiles(g, kernels, target), wait_for_weights(g, kernels, target)
+    if weights_bytes(g, kernels) <= (SHARE_OF_L2 if in_tiles else TIMES_L2) * target.l2_bytes:
         return 0
 
     def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
@@ -288,7 +298,7 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
 
     few = mb(kernels, works_on_rows=any(has_folds))
     apart = [mb(own, works_on_rows=True) if folds else rows[-1] for own, folds in zip(products, has_folds, strict=True) if own]
-    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if waits else ROWS_FOR_ALL_WEIGHTS
+    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if in_tiles else ROWS_FOR_ALL_WEIGHTS
     return few if few < min(max(apart), enough) else 0
 
 

@@ -1,0 +1,68 @@
+"""Schedules for tile registers, which wait for what products read: tall tasks past weights that L2 does not keep, few rows apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.schedule import MOST_ROWS, MOST_ROWS_OF_TILES
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.ops import spec
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+
+TILES = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2)
+VECTORS = replace(TILES, isa=ISAS["avx512_core_bf16"])
+
+
+def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[Fused]:
+    """Nests of a chain of products with ReLU that have weights of these sizes, without what init does."""
+    b = GraphBuilder()
+    value = b.input((rows, sizes[0]), dtype)
+    for k, n in pairwise(sizes):
+        value = b.op("ReLU", b.op("MatMul", value, b.constant((k, n), dtype)))
+    (partition,) = partitions(b.graph(), Policy.fused)
+    g: Graph = from_partition(partition)
+    for each in PIPELINE:
+        g = each.fn(g, target)
+    return [n for n in g.nodes if isinstance(n, Fused) and any(spec(op.kind).is_contraction for op in n.ops)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "dtype", "rows"),
+    [
+        ((1024, 1024, 1024), TILES, DType.bf16, MOST_ROWS_OF_TILES),
+        ((512, 512, 512), TILES, DType.bf16, MOST_ROWS),
+        ((1024, 1024, 1024), TILES, DType.f32, MOST_ROWS),
+        ((1024, 1024, 1024), VECTORS, DType.bf16, MOST_ROWS),
+    ],
+    ids=["beyond L2", "L2 keeps them", "f32", "vectors"],
+)
+def test_tasks_are_tall_where_weights_come_from_beyond_l2(sizes: tuple[int, ...], target: Target, dtype: DType, rows: int) -> None:
+    (nest,) = layers(1024, *sizes, target=target, dtype=dtype)
+    assert nest.mb == rows
+
+
+@pytest.mark.parametrize(("rows", "nests"), [(32, 2), (64, 1)])
+def test_few_rows_go_past_the_weights_of_one_product_after_another(rows: int, nests: int) -> None:
+    """Each core then has its own part of them."""
+    assert len(layers(rows, 512, 512, 512)) == nests
+
+
+def test_few_rows_by_little_stay_together() -> None:
+    assert len(layers(32, 256, 256, 256)) == 1
+
+
+@pytest.mark.parametrize(("k", "target", "columns"), [(479, TILES, 256), (480, TILES, 64), (13, TILES, 64), (479, VECTORS, 64)])
+def test_calls_are_wide_whose_rows_begin_within_cache_lines(k: int, target: Target, columns: int) -> None:
+    """Each call copies them; rows of 480 are 960 bytes, in whole lines, and those of 13 within one."""
+    (nest,) = layers(64, k, 512, target=target)
+    assert nest.parameters is not None
+    assert nest.parameters.nb == columns
