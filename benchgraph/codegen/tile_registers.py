@@ -6,10 +6,13 @@ from typing import TypeAlias
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I8, VOID, call, vector
+from benchgraph.core.target import TILE_ROWS
+
+__all__ = ["LANES", "ROW", "ROW_BYTES", "TILE_ROWS", "UNIT_BYTES", "Shapes", "configure", "do", "release"]
 
 Shapes: TypeAlias = tuple[tuple[int, int], ...]  # of the tile registers: rows, and units of each row
 
-TILE_ROWS, ROW_BYTES = 16, 64
+ROW_BYTES = 64
 UNIT_BYTES = 4  # of a group of k, and of an element of acc
 LANES = ROW_BYTES // UNIT_BYTES
 ROW = vector(I8, ROW_BYTES)

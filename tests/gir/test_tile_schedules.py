@@ -66,3 +66,12 @@ def test_calls_are_wide_whose_rows_begin_within_cache_lines(k: int, target: Targ
     (nest,) = layers(64, k, 512, target=target)
     assert nest.parameters is not None
     assert nest.parameters.nb == columns
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "n"), [(32, 479, 1024), (64, 479, 1024), (128, 1024, 512), (512, 13, 512), (512, 479, 1024), (40, 256, 256)]
+)
+def test_lone_products_go_by_whole_squares_of_tiles(rows: int, k: int, n: int) -> None:
+    """Or all rows at once: blocks of 22 rows load weights for two tiles of eleven."""
+    (nest,) = layers(rows, k, n)
+    assert nest.mb % 32 == 0 or nest.mb == rows
