@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from math import ceil, prod
+from functools import cached_property, partial
+from math import ceil
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import advanced, loop, repeat
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.intrinsics import I1, I8, I32, I64, call, constant, mangled, stack, vector
 from benchgraph.codegen.kernel import Kernel
-from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction
-from benchgraph.codegen.tile_registers import LANES, ROW, ROW_BYTES, TILE_ROWS, UNIT_BYTES, Shapes, configure, do
+from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fills_half_of_l1
+from benchgraph.codegen.tile_registers import LANES, ROW, ROW_BYTES, TILE_ROWS, UNIT_BYTES, Shapes, configure, do, release
 from benchgraph.codegen.tiles import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -124,8 +124,7 @@ def block_shapes(p: Plan, block: Block) -> Shapes:
 
 def streams_wei(kernel: Kernel, target: Target) -> bool:
     """Whether wei, half of L1 or more, is kept out of it, for src to stay there until it has met all columns."""
-    elements = kernel.k * kernel.n * prod(extent for extent, _, _ in kernel.batch)
-    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
+    return fills_half_of_l1(kernel, kernel.n, target)
 
 
 def steps(kernel: Kernel) -> int:
@@ -159,7 +158,7 @@ class Tiles(Reduction):
     copy: tuple[ir.Value, ...] = ()
     rest: tuple[ir.Value, ...] = ()
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         return plan(self.kernel)
 
@@ -172,7 +171,7 @@ class Tiles(Reduction):
         for rows in self.plan.rows:
             streams = loop(self.builder, rows.count, streams, partial(self.rows, rows, [*operands]))
         if not self.kernel.is_configured:
-            self.do("tilerelease")
+            release(self.builder)
 
     def with_memory(self) -> Tiles:
         """What the blocks need of it, with zeros where the rest of k of wei does not come."""

@@ -98,7 +98,7 @@ from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Kernel, canonical
 from benchgraph.codegen.post_ops import Writer
-from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction
+from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fills_half_of_l1
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.target import LINE_BYTES, Target
 
@@ -127,6 +127,7 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
 
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
     """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
+    kernel = canonical(kernel)
     at_hand = steps(kernel, target)
     most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
     return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0
@@ -173,10 +174,7 @@ def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
 
 def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:
     """Whether what a tile of rows reads of wei, along all of batch and K, is half of L1 or more, on cores that do not keep up."""
-    if target.keeps_up:
-        return False
-    elements = panels.columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
-    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
+    return not target.keeps_up and fills_half_of_l1(kernel, panels.columns, target)
 
 
 def _begun(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, prod
 from typing import Self, TypeAlias
 
 from benchgraph.codegen import ir
@@ -20,6 +20,12 @@ Reduce: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value
 
 SRC, WEI, ACC = 0, 1, 2
 ACC_BYTES = 4
+
+
+def fills_half_of_l1(kernel: Kernel, columns: int, target: Target) -> bool:
+    """Whether what so many columns read of wei, along all of batch and K, is half of L1 or more."""
+    elements = columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
+    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
 
 
 @dataclass(frozen=True)

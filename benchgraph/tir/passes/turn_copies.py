@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -96,9 +97,7 @@ class _Turner:
         others = [t for t in terms if t not in own]
         if not others:
             return done
-        cond = others[0]
-        for t in others[1:]:
-            cond = binary(BinOp.and_, cond, t)
+        cond = reduce(partial(binary, BinOp.and_), others)
         return simplified(If(cond, done, replace(loop, body=copied(branch.orelse, {}, self.taken))), ranges)
 
     def padded(self, loop: For, pad: Stmt, name: str, start: int, end: int) -> For:
@@ -119,8 +118,9 @@ def _terms(cond: Expr) -> Iterator[Expr]:
 
 def _bounds_alone(cond: Expr, var: Var) -> bool:
     """Whether it compares nothing but the variable to a number: then `assume` knows all that it says."""
-    is_comparison = isinstance(cond, Binary) and cond.op in (BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge)
-    return is_comparison and isinstance(cond, Binary) and set(linear(cond.a).minus(linear(cond.b)).terms) == {var}
+    if not isinstance(cond, Binary) or cond.op not in (BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge):
+        return False
+    return set(linear(cond.a).minus(linear(cond.b)).terms) == {var}
 
 
 def _turned(outer: For, ranges: Ranges) -> Pack | None:
