@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from benchgraph.codegen import amx, ir, microkernel, pack, turn
+from benchgraph.codegen import amx, ir, microkernel, pack, tile_plan, turn
 from benchgraph.codegen.frame import Call, Calls
 from benchgraph.codegen.kernel import Ahead, Kernel, canonical
 from benchgraph.codegen.post_ops import Given, taken_out
@@ -26,7 +26,7 @@ def products(module: ir.Module, func: Func, target: Target) -> Calls:
     shared = dict[int, Shapes]()
     for task in tasks(func.body):
         tiled = [i for i in map(id, walk(task)) if i in found and amx.takes(found[i].kernel, target)]
-        shapes = {amx.shapes(found[i].kernel) for i in tiled}
+        shapes = {tile_plan.shapes(found[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
         if common is not None:
             shared.update((i, common) for i in tiled)

@@ -91,7 +91,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
-from benchgraph.codegen import amx, ir
+from benchgraph.codegen import amx, ir, tile_plan
 from benchgraph.codegen.blocks import FIRST_LEVEL, begun, load_first, loop, prefetch, store_first
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
@@ -138,7 +138,7 @@ def steps(kernel: Kernel, target: Target) -> int:
     kernel = canonical(kernel)
     entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
     if amx.takes(kernel, target):
-        return entries * amx.steps(kernel)
+        return entries * tile_plan.steps(kernel)
     tiles = ((panels, panels.count * count) for panels in _panels(kernel, target) for count, _ in even_split(kernel.m, panels.rows))
     return sum(count * entries * (groups // _unrolled(kernel, panels, target)) for panels, count in tiles)
 

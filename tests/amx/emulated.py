@@ -21,7 +21,15 @@ KERNELS = (  # m, n, k, entries of the batch, gap, whether they add to acc
     (16, 100, 65, 1, 0, False),  # four columns by one row of tiles, rows copied to lines
     (16, 64, 520, 1, 0, False),  # wei that L1 cannot keep
 )
-CASES = (["--dt=bf16", "--case=mlp.json"], ["--case=pattern/quantised_matmul_relu.json"], ["--dt=bf16", "--case=op/matmul_batched.json"])
+CASES = (
+    ["--graph", "--dt=bf16", "--case=mlp.json"],
+    ["--graph", "--case=pattern/quantised_matmul_relu.json"],
+    ["--graph", "--dt=bf16", "--case=op/matmul_batched.json"],
+    # post-ops in the steps of the next block: more steps than rows, fewer, none but the rest of k, columns of several runs, a batch
+    ["--matmul", "--dt=bf16", "--bia-dt=bf16", "--attr-post-ops=relu", "33x720:720x64", "64x320:320x64", "40x13:13x80", "70x131:131x96"],
+    ["--matmul", "--dt=u8:s8:u8", "--attr-scales=dst:common:0.5", "--attr-post-ops=relu", "64x13:13x72", "33x260:260x64"],
+    ["--conv", "--dt=bf16", "--attr-post-ops=relu", "ic40ih3iw40oc64oh3ow40kh3kw3ph1pw1"],
+)
 
 
 def check_kernels() -> None:
@@ -45,7 +53,7 @@ def check_cases() -> None:
     from benchgraph.cli import main
 
     for case in CASES:
-        main(["--graph", "--isa=avx512_core_amx", "--threads=2", *case], standalone_mode=False)
+        main(["--isa=avx512_core_amx", "--threads=2", *case], standalone_mode=False)
 
 
 if __name__ == "__main__":

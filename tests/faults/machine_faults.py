@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from benchgraph.codegen import amx, convert, dot, expressions, ir, microkernel, pack
+from benchgraph.codegen import amx, convert, dot, expressions, ir, microkernel, pack, tile_plan
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
@@ -99,14 +99,14 @@ if host().isa.has_vnni:  # else quantised products are computed in f32
 
 
 if host().isa.has_amx:
-    _do, _plan = amx.do, amx.plan
+    _do, _plan = amx.do, tile_plan.plan
 
     @in_place_of("benchgraph.codegen.amx.do", "pattern/quantised_matmul_relu.json")
     def signs_of_tiles_taken_for_each_other(builder: ir.IRBuilder, what: str, *args: ir.Value) -> None:
         _do(builder, "tdpbsud" if what == "tdpbusd" else what, *args)
 
     @in_place_of("benchgraph.codegen.amx.plan", "op/matmul_batched.json", options=("--dt=bf16",))
-    def tiles_without_the_rest_of_k(kernel: Kernel) -> amx.Plan:
+    def tiles_without_the_rest_of_k(kernel: Kernel) -> tile_plan.Plan:
         return replace(_plan(kernel), rest=0)
 
 
