@@ -107,6 +107,16 @@ def test_operands_of_one_microkernel_call_are_apart() -> None:
     assert len(set(offsets(f).values())) == 3
 
 
+@pytest.mark.parametrize("takes", [True, False])
+def test_operands_stay_until_their_product_is_taken(takes: bool) -> None:
+    """What takes it may be done along with the microkernel, which reads src meanwhile: it may not store to src, but to what died before."""
+    src, wei, acc = (Flat(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
+    fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
+    body = [Brgemm(src, wei, acc, 8, 8, 8), Alloc(c), step(c, b if takes else X), step(Y, c), step(Y, b)]
+    at_ = offsets(planned(Alloc(a), Alloc(wei.tensor), Alloc(b), *fill, *body))
+    assert (at_["c"] in {at_["a"], at_["w"]}) is not takes
+
+
 def test_declarations_of_registers_stay() -> None:
     r = Tensor("r", DType.f32, (), (), Scope.register)
     f = planned(Alloc(a), Alloc(r), put(r, value=f32(2.0)), put(a, 0, value=at(r)), put(Y, 0, value=at(a, 0)))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.target import Target
-from benchgraph.tir.ir import Alloc, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
 from benchgraph.tir.visit import block, map_children, map_tensors, tensor_names, tensors, walk
 
 ALIGN_BYTES = 64  # a cache line, and the widest vector
@@ -109,13 +109,16 @@ def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], found: list[_Buffer], 
     match s:
         case Seq():
             visible = dict(visible)
+            done: Stmt = Seq(())
             for c in s.stmts:
                 if isinstance(c, Alloc) and c.tensor.scope is not Scope.register:
                     b = _Buffer(c.tensor, Scope.thread if in_parallel else Scope.shared)
                     visible[c.tensor.name] = b
                     found.append(b)
-                else:
-                    now = _tick(c, now, visible, found, in_parallel=in_parallel)
+                elif not isinstance(c, Alloc):
+                    if isinstance(done, Brgemm) and done.acc.tensor.name in tensor_names(c):
+                        _hold_operands(done, now, visible)
+                    now, done = _tick(c, now, visible, found, in_parallel=in_parallel), c
             return now
         case For():
             end = _tick(s.body, now + 1, visible, found, in_parallel=in_parallel or s.kind is LoopKind.parallel)
@@ -134,6 +137,13 @@ def _use_own(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
     own = If(s.cond, Seq(())) if isinstance(s, If) else s
     for b in _named(own, visible):
         b.use(now, now)
+
+
+def _hold_operands(g: Brgemm, now: int, visible: dict[str, _Buffer]) -> None:
+    """What takes the result of g from tick `now` on may be done along with it (attach-post-ops), if it writes over nothing that g reads."""
+    for piece in (g.src, g.wei):
+        if piece.tensor.name in visible:
+            visible[piece.tensor.name].use(now, now)
 
 
 def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
