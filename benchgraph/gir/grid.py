@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
-from benchgraph.core.target import TILE_ROWS, Target
+from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import F32_BYTES, IDLE, MOST_ROWS_OF_PIECES, idle
+from benchgraph.gir.schedule import F32_BYTES, IDLE, MOST_ROWS_OF_PIECES, SQUARE_ROWS, idle
 from benchgraph.gir.space import row_blocks
 
 ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call
@@ -23,10 +23,6 @@ ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with 
 # fetched ahead, from the core that writes those. Two Zen 5 cores on chiplets of their own, 13 terms, 512 columns, 64 rows, f32, minima in
 # us by rows of a task: 8 4.2, 16 4.3, 32 6.7, 64 6.4; on one chiplet 2.3 with any. 32 terms and more: alike within 4 % on either.
 SHORT_SUM, ROWS_OF_SHORT_SUMS = 31, 16
-# Of four tile registers in a square: blocks of other numbers of rows load weights more often for each product. Two Granite Rapids cores, in
-# u8, times of such blocks alone over those of any, minima: 479 x 1024 at batch 32, 128, 512 0.83, 0.68, 0.67, 1024 x 1024 0.98, 1.00, 0.89,
-# 13 x 512 0.89, 0.88, 0.85, 512 x 256 and 256 x 128 0.83 to 0.96.
-SQUARE_ROWS = 2 * TILE_ROWS
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,13 @@ class Product:
     """dst[at] = sum over `over` of src[...] * wei[...], all indices symbolic.
 
     at: $b0 ..., M, N. over: $r0 ..., K, with 0 for axes of extent 1, so that a 1x1 convolution is seen to be a plain product.
-    forced: parameters that are not to be chosen.
+    has_given_src: src is an input of the graph. forced: parameters that are not to be chosen.
     """
 
     call: Call
     how: Contraction
     has_constant_wei: bool = False
+    has_given_src: bool = False
     forced: Forced | None = None
 
     @property
@@ -111,7 +112,7 @@ def product(g: Graph, op: Op) -> Product:
     how = spec(op.kind).lower
     assert isinstance(how, Contraction), op.kind
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-    found = Product(call, how, g.value(op.ins[1]).is_constant)
+    found = Product(call, how, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
     if not g.forced or found.columns != call.outs[0].shape[-1]:  # a group of columns has its own constraints, which nobody forces
         return found
     return replace(found, forced=next((f for f in g.forced if f.problem == found.problem), None))

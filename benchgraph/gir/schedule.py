@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.core.target import LINE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, product
@@ -28,9 +28,17 @@ MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 # bits over those with 64 and 32, minima (medians): bf16 at batch 128, 256, 512 0.99 (0.97), 0.81 (0.81), 0.75 (0.75), int8 1.05 (1.03),
 # 0.87 (0.84), 0.73 (0.72). With weights that L2 keeps: MLP_1 0.94 to 1.05 (0.96 to 1.02), 512 x 512 x 256 1.28. Attention: 0.97 to 1.02.
 MOST_ROWS_OF_TILES = 256
-# Columns of a call whose rows of src, of more bytes than this, begin within cache lines: it copies them first. The same, k = 479, times of
-# 256 columns over those of 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95). MLP_1, k = 13: 1.02 to 1.09.
-COLUMNS_PER_COPY, COPIED_BYTES = 256, 256
+# Columns of a call that keeps rows of src in L1 meanwhile. It copies those first, of more bytes than this, that begin within cache lines.
+# The same cores, k = 479, times of 256 columns over those of 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95);
+# MLP_1, k = 13: 1.02 to 1.09. What is given is read as it lies, by as many columns, from so many bytes of a row on and where all cores have
+# rows. 128 and 512 rows, u8 512x256 0.92, 0.94, 1024x1024 0.89, 0.87, 1024x512 0.89, 0.89, bf16 256x128 0.94, 0.95, 512x256 0.89, 0.82,
+# 1024x1024 0.93, 0.96, 1024x512 0.95, 0.88; 128 columns lie between. What a product of the same task has left gains less: MLP_1, 2 in int8
+# 0.96 to 1.02, and in bf16 1.00 to 1.07.
+COLUMNS_PER_READ, COPIED_BYTES, READ_BYTES = 256, 256, 512
+# Of four tile registers in a square: blocks of other numbers of rows load weights more often for each product. Two Granite Rapids cores, in
+# u8, times of such blocks alone over those of any, minima: 479 x 1024 at batch 32, 128, 512 0.83, 0.68, 0.67, 1024 x 1024 0.98, 1.00, 0.89,
+# 13 x 512 0.89, 0.88, 0.85, 512 x 256 and 256 x 128 0.83 to 0.96.
+SQUARE_ROWS = 2 * TILE_ROWS
 
 # Rows that leave the time to fetch the next panel of weights into L2 while one is multiplied. Measured on Cascade Lake cores, f32 weights
 # of 8.4 MB (MLP_2), times with it over those without, medians (minima) of 80 turns:
@@ -75,11 +83,14 @@ def panel(n: int, target: Target, most: int = 0) -> int:
     return min(n, ceil(n / count / lanes) * lanes)
 
 
-def copies_rows(p: Product, target: Target) -> bool:
-    """Whether the microkernel is to bring rows of src to cache lines."""
+def has_wide_calls(p: Product, target: Target) -> bool:
+    """Whether calls of the microkernel are to have many columns, for what they read of src."""
     src = p.call.ins[0]
-    nbytes = src.dtype.nbytes(src.shape[-1])
-    return target.in_tiles(src.dtype) and p.is_row_wise and nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
+    if not target.in_tiles(src.dtype) or not p.is_row_wise:
+        return False
+    nbytes, rows = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1])
+    is_copied = nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
+    return is_copied or (p.has_given_src and nbytes >= READ_BYTES and rows >= SQUARE_ROWS * target.cores)
 
 
 def column_blocked(rank: int, block: int) -> Layout:
@@ -123,7 +134,7 @@ def column_block(p: Product, target: Target) -> int:
     n = p.columns
     if held := held_columns(p, target):
         return held
-    block = panel(n, target, COLUMNS_PER_COPY if copies_rows(p, target) else 0)
+    block = panel(n, target, COLUMNS_PER_READ if has_wide_calls(p, target) else 0)
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)

@@ -8,11 +8,12 @@ from itertools import pairwise
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import MOST_ROWS, MOST_ROWS_OF_TILES
+from benchgraph.gir.schedule import MOST_ROWS, MOST_ROWS_OF_TILES, column_blocked, columns_per_call
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.partition.ir import Policy
@@ -22,8 +23,8 @@ TILES = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cor
 VECTORS = replace(TILES, isa=ISAS["avx512_core_bf16"])
 
 
-def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[Fused]:
-    """Nests of a chain of products with ReLU that have weights of these sizes, without what init does."""
+def scheduled(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> Graph:
+    """A chain of products with ReLU that have weights of these sizes."""
     b = GraphBuilder()
     value = b.input((rows, sizes[0]), dtype)
     for k, n in pairwise(sizes):
@@ -32,6 +33,12 @@ def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.
     g: Graph = from_partition(partition)
     for each in PIPELINE:
         g = each.fn(g, target)
+    return g
+
+
+def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[Fused]:
+    """The nests of `scheduled`, without what init does."""
+    g = scheduled(rows, *sizes, target=target, dtype=dtype)
     return [n for n in g.nodes if isinstance(n, Fused) and any(spec(op.kind).is_contraction for op in n.ops)]
 
 
@@ -60,12 +67,26 @@ def test_few_rows_by_little_stay_together() -> None:
     assert len(layers(32, 256, 256, 256)) == 1
 
 
-@pytest.mark.parametrize(("k", "target", "columns"), [(479, TILES, 256), (480, TILES, 64), (13, TILES, 64), (479, VECTORS, 64)])
-def test_calls_are_wide_whose_rows_begin_within_cache_lines(k: int, target: Target, columns: int) -> None:
-    """Each call copies them; rows of 480 are 960 bytes, in whole lines, and those of 13 within one."""
-    (nest,) = layers(64, k, 512, target=target)
+@pytest.mark.parametrize(
+    ("rows", "k", "target", "columns"),
+    [(32, 479, TILES, 256), (64, 480, TILES, 256), (32, 480, TILES, 64), (64, 224, TILES, 64), (64, 13, TILES, 64), (64, 479, VECTORS, 64)],
+    ids=["copied", "read", "few rows", "short rows", "within a line", "vectors"],
+)
+def test_calls_are_wide_that_keep_rows_of_src(rows: int, k: int, target: Target, columns: int) -> None:
+    """Each call copies rows that begin within cache lines; rows of 480 are 960 bytes, in whole lines, and those of 13 within one."""
+    (nest,) = layers(rows, k, 512, target=target)
     assert nest.parameters is not None
     assert nest.parameters.nb == columns
+
+
+@pytest.mark.parametrize(("target", "layout"), [(TILES, plain(2)), (VECTORS, column_blocked(2, 64))], ids=["tiles", "vectors"])
+def test_what_tiles_read_lies_in_whole_rows_between_products(target: Target, layout: Layout) -> None:
+    """A tile is read row by row, from wherever rows begin; calls are as narrow as ever for what a product of the same task has left."""
+    g = scheduled(128, 64, 512, 512, target=target)
+    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and sum(spec(op.kind).is_contraction for op in n.ops) == 2)
+    first, second = (op for op in nest.ops if spec(op.kind).is_contraction)
+    assert g.value(first.outs[0]).layout == g.value(second.ins[0]).layout == layout
+    assert columns_per_call(g, second, target) == 64
 
 
 @pytest.mark.parametrize(

@@ -141,13 +141,13 @@ def _block_activations(g: Graph, target: Target) -> Graph:
             continue
         n, nb = g.value(op.outs[0]).shape[-1], column_block(product(g, op), target)
         layout = column_blocked(len(g.value(op.outs[0]).shape), nb)
-        chain = _pointwise_chain(g, op.outs[0], viewed, layout)
+        chain = _pointwise_chain(g, op.outs[0], viewed, layout, target)
         if chain is not None and n % nb == 0:
             changed |= {v: replace(g.value(v), layout=layout) for v in chain}
     return g.changed(changed)
 
 
-def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout) -> tuple[int, ...] | None:
+def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout, target: Target) -> tuple[int, ...] | None:
     """The values from a MatMul's result to the src of others, or to outputs of this layout, if each of them is free to take it."""
     chain, work, feeds_one = dict[int, None](), [start], False
     while work:
@@ -163,6 +163,8 @@ def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout) -> 
             if spec(user.kind).is_contraction:
                 if user.ins[1] == id or product(g, user).operands[0][-1] != K or one_column(g, user) is OneColumn.folded:
                     return None
+                if target.in_tiles(v.dtype):
+                    return None  # a tile is read row by row, wherever rows begin
                 feeds_one = True
             elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
                 if user.outs[0] not in chain:
