@@ -94,7 +94,7 @@ class _Nest:
     def __init__(self, storage: Storage, how: Window, call: Call, src: Source, dst: Value, along: int) -> None:
         """along: x, the axis of the innermost loop."""
         self.storage, self.how, self.call, self.src, self.dst, self.along = storage, how, call, src, dst, along
-        self.taps = how.taps(call)
+        self.taps, self.init = how.taps(call), f32(how.init(call) if callable(how.init) else how.init)
         self.outer = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
         self.x_size = dst.shape[along] if dst.shape else 1
 
@@ -110,6 +110,9 @@ class _Nest:
 
     def at(self, x: Expr) -> Indices:
         return tuple(x if axis == self.along else var for axis, var in enumerate(self.outer))
+
+    def fold(self, a: Expr, b: Expr) -> Expr:
+        return b if self.how.op is None else binary(self.how.op, a, b)
 
     def tap(self, at: Indices, tap: Indices) -> Tap:
         return self.how.tap(self.call, at, tap, self.src)
@@ -173,19 +176,19 @@ class _Row:
         q = self.nest.storage.var("x")
         at = self._at(add(q, first))
         values = [self.nest.tap(at, tap).value for tap, _ in self._counting]
-        folded = reduce(lambda a, b: binary(self.nest.how.op, a, b), values) if values else f32(self.nest.how.init)
+        folded = reduce(self.nest.fold, values) if values else self.nest.init
         return For(q, Const(last - first), self.nest.done(at, folded, self.finish))
 
     def _folded(self, first: int, last: int) -> Stmt:
         """q from first to last, wherever that is."""
         if first >= last:
             return Seq(())
-        storage, how = self.nest.storage, self.nest.how
+        storage = self.nest.storage
         acc, count = storage.scratch(self.nest.dst, DType.f32), Const(last - first)
         q0, q1, q2 = (storage.var("x") for _ in range(3))
         at = self._at(add(q2, first))
         return seq(
-            For(q0, count, Store(acc, self.nest.at(q0), f32(how.init))),
+            For(q0, count, Store(acc, self.nest.at(q0), self.nest.init)),
             self._over_taps(acc, q1, add(q1, first), count),
             For(q2, count, self.nest.done(at, Load(acc, self.nest.at(q2)), self.finish)),
         )
@@ -195,7 +198,7 @@ class _Row:
         loops = (*(self.nest.storage.var("k") for _ in self.nest.taps), var)
         tap, place = self.nest.tap(self._at(q), loops[:-1]), self.nest.at(var)
         ranges = self._ranges(zip(loops, (*self.nest.taps, self.count), strict=True))
-        stmt: Stmt = Store(acc, place, binary(self.nest.how.op, Load(acc, place), tap.value))
+        stmt: Stmt = Store(acc, place, self.nest.fold(Load(acc, place), tap.value))
         waiting = [simplify_expr(c, ranges) for c in tap.when]
         for loop, extent in zip(reversed(loops), (count, *map(Const, reversed(self.nest.taps))), strict=True):
             here = [c for c in waiting if loop.name in variables(c)]

@@ -1,12 +1,15 @@
 """Ops of the compiler's own, which decompositions are made of. Their kinds begin with '_', and no graph of a user's may name them.
 
-_Pad    src in a larger tensor of zeros: in front of it, behind it, and between its elements
+_Pad    src in a larger tensor of one value: in front of it, behind it, and between its elements
 _Crop   a box of src
 _Flip   src with some of its axes backwards
 _Unfold src with its last axis but one as windows and taps: [.., X, C] -> [.., windows, taps, C], what each window meets side by side
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -51,7 +54,7 @@ def _infer_pad(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def _pad(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    dst = np.zeros(call.outs[0].shape, ins[0].dtype)
+    dst = np.full(call.outs[0].shape, call.attrs.integer("value"), ins[0].dtype)
     steps = zip(call.attrs.integers("low"), call.attrs.integers("interior"), call.ins[0].shape, strict=True)
     dst[tuple(slice(low, low + (size - 1) * (gap + 1) + 1 if size else low, gap + 1) for low, gap, size in steps)] = ins[0]
     return (dst,)
@@ -71,10 +74,10 @@ def _padded_element(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     return Tap(src(0, tuple(index)), tuple(when))
 
 
-def _is_src_with_zeros(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """The elements of src come in their order, zeros aside."""
-    src, dst = np.ravel(ins[0]), np.ravel(outs[0])
-    return bool(np.array_equal(src[src != 0], dst[dst != 0]))
+def _is_src_among_others(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """The elements of src come in their order, the padding's value aside."""
+    src, dst, value = np.ravel(ins[0]), np.ravel(outs[0]), call.attrs.integer("value")
+    return bool(np.array_equal(src[src != value], dst[dst != value]))
 
 
 def _infer_crop(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -121,7 +124,14 @@ def _unfold_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices
 
 
 def _row(
-    kind: str, infer: Infer, reference: Reference, lower: Lowering, attrs: tuple[str, ...], samples: tuple[Sample, ...], law: Law
+    kind: str,
+    infer: Infer,
+    reference: Reference,
+    lower: Lowering,
+    attrs: tuple[str, ...],
+    samples: tuple[Sample, ...],
+    law: Law,
+    more: Mapping[str, Attr] = MappingProxyType({}),
 ) -> OpSpec:
     return OpSpec(
         kind=kind,
@@ -129,7 +139,7 @@ def _row(
         inputs=(Port("src", "any"),),
         outputs=(Port("dst", "any"),),
         types={},
-        attrs={name: Attr("s64[]", required=True) for name in attrs},
+        attrs={**{name: Attr("s64[]", required=True) for name in attrs}, **more},
         infer=infer,
         reference=reference,
         flops=lambda call: 0,
@@ -142,8 +152,8 @@ def _row(
     )
 
 
-def pad_attrs(low: Shape, high: Shape, interior: Shape | None = None) -> Attrs:
-    return Attrs(low=low, high=high, interior=interior or (0,) * len(low))
+def pad_attrs(low: Shape, high: Shape, interior: Shape | None = None, value: int = 0) -> Attrs:
+    return Attrs(low=low, high=high, interior=interior or (0,) * len(low), value=value)
 
 
 def zeros(d: Decomposer, like: int, shape: Shape) -> int:
@@ -162,7 +172,7 @@ SPECS = (
         "_Pad",
         _infer_pad,
         _pad,
-        Window(taps=lambda call: (), op=BinOp.add, init=0.0, tap=_padded_element),
+        Window(taps=lambda call: (), op=None, init=lambda call: call.attrs.integer("value"), tap=_padded_element),
         ("low", "high", "interior"),
         (
             Sample(((2, 5, 7, 3),), pad_attrs((0, 1, 1, 0), (0, 1, 2, 0)), why="a 2-d source, channels last"),
@@ -176,8 +186,11 @@ SPECS = (
             Sample(((3, 2, 21),), pad_attrs((0, 1, 0), (0, 0, 3), (1, 0, 0)), (DType.s8,), why="s8, gaps between the elements"),
             Sample(((2, 4, 20, 3),), pad_attrs((0, 1, 1, 0), (0, 1, 1, 0)), (DType.bf16,), (DType.f32,), "bf16 in, f32 out"),
             Sample(((64, 40, 3, 17),), pad_attrs((0, 1, 0, 0), (0, 0, 1, 0)), why="enough for several threads"),
+            Sample(((2, 3, 5, 17),), pad_attrs((0, 0, 2, 1), (0, 0, 1, 3), value=7), (DType.u8,), why="another value than zero"),
+            Sample(((2, 5, 3, 20),), pad_attrs((0, 1, 0, 0), (0, 1, 0, 0), (0, 1, 0, 0), -3), (DType.s8,), why="the same in gaps"),
         ),
-        Law("dst is src and zeros", _is_src_with_zeros),
+        Law("dst is src and one value", _is_src_among_others),
+        {"value": Attr("s64", default=0)},
     ),
     _row(
         "_Crop",

@@ -3,8 +3,8 @@
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
 The machine's dot products take u8 times s8. An operand of the other kind is recentred: its stored value and its zero point both move by
-128. All sums are exact. Zeros around and between the elements of src, as padding puts there, are no zero points: za * colsum(b) is then
-za * (ones x b), with ones where there are elements.
+128. All sums are exact. Zeros around and between the elements of src, as padding puts there where za is not known yet, are no zero points:
+za * colsum(b) is then za * (ones x b), with ones where there are elements.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
 _Total      the sum of u8 or s8 along axes, in s32

@@ -217,6 +217,8 @@ class Tap:
 class Window:
     """dst[i] = finish(call, i, fold with `op` of tap(call, i, t, src) over the t that count, from `init` on), all in f32.
 
+    op None: there is one tap, and where it counts it is the result. init: where it depends on the call, a function of it.
+
     taps(call): the extents of the box that t runs through: kernel positions, the windows that cover an element, interpolation corners.
     before: windows over the shape of an input port, run first; what they make are further inputs, numbered after the call's own.
 
@@ -224,8 +226,8 @@ class Window:
     """
 
     taps: Callable[[Call], Shape]
-    op: BinOp
-    init: float
+    op: BinOp | None
+    init: float | Callable[[Call], float]
     tap: Callable[[Call, Indices, Indices, Source], Tap]
     finish: Callable[[Call, Indices, Expr], Expr] | None = None
     before: tuple[tuple[int, Window], ...] = ()

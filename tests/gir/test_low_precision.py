@@ -129,19 +129,48 @@ def test_convolutions_of_bf16_are_products_of_bf16(groups: int, pads: int) -> No
         (DType.u8, 0, 1, 1),
         (DType.u8, 3, 0, 1),
         (DType.s8, 0, 1, 1),
-        (DType.u8, 3, 1, 2),
-        (DType.s8, 3, 1, 2),
+        (DType.u8, 3, 1, 1),
+        (DType.s8, -3, 1, 1),
+        (DType.u8, -3, 1, 2),
+        (DType.u8, None, 1, 2),
+        (DType.s8, None, 1, 2),
+        (DType.u8, None, 0, 1),
     ],
-    ids=["no zero point", "no padding", "recentred behind the padding", "zeros are no zero points", "nor after recentring"],
+    ids=[
+        "no zero point",
+        "no padding",
+        "recentred behind the padding",
+        "zero points are padding",
+        "before it is recentred",
+        "none that u8 holds",
+        "zeros are no zero points",
+        "nor after recentring",
+        "no padding again",
+    ],
 )
-def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int, pads: int, wanted: int) -> None:
-    """The second one is of ones, and tells how many of the weights meet elements that have a zero point."""
+def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int | None, pads: int, wanted: int) -> None:
+    """The second one is of ones, and tells how many of the weights meet elements that have a zero point. zp None: known when it runs."""
 
     def build(b: GraphBuilder) -> None:
         wei = b.op("Dequantize", b.constant((3, 3, 8, 2), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=3)
-        conv(b, quantised(b, b.input((2, 5, 5, 8), src), 0.25, zp), wei, pads=pads)
+        stored = b.input((2, 5, 5, 8), src)
+        if zp is None:
+            conv(b, b.op("DynamicDequantize", stored, b.input((1,)), b.input((1,), DType.s32), qtype="per_tensor"), wei, pads=pads)
+        else:
+            conv(b, quantised(b, stored, 0.25, zp), wei, pads=pads)
 
     assert products(up_to(gir(build), "dead-op")) == [INTEGERS] * wanted
+
+
+def test_padding_is_of_the_zero_point() -> None:
+    """As it is stored: recentring comes behind it."""
+
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.constant((3, 3, 8, 2), DType.s8), scales=[0.5], zps=[0], qtype="per_tensor")
+        conv(b, quantised(b, b.input((2, 5, 5, 8), DType.u8), 0.25, 7), wei)
+
+    pads = [op.attrs.integer("value") for op in up_to(gir(build), "dead-op").nodes if isinstance(op, Op) and op.kind == "_Pad"]
+    assert pads == [7]
 
 
 @pytest.mark.parametrize(("src_axis", "wei_axis"), [(2, None), (None, 0), (None, 2)])

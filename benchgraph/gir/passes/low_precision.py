@@ -7,7 +7,8 @@
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
-between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype. Convolutions are products too, of windows,
+between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype, and padding is the zero point where that is
+one number known now. Convolutions are products too, of windows,
 if what they sum over lies side by side; zero points of their weights would meet sums over windows of src, which nothing makes. A cast to
 bf16 between scaling and product is left out: what it rounds off is not in the result as a whole number of steps. What was read in f32 by
 these products alone is gone afterwards: as a second reader it would keep other passes from what made it. ops/quantised_product.py has the
@@ -184,14 +185,27 @@ def _quantised(g: Graph, d: Builder, operand: _Operand, over: tuple[int, ...]) -
     shapes = [_shape_of_factor(g, *factor) for factor in factors]
     if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
         return None
-    ones = None
+    ones, padding = None, 0
     if operand.zero is not None and any(map(_adds_zeros, operand.zero[1])):
-        ones = _ones(g, d, operand.zero[1])
-        if ones is None:
+        padding = _as_stored(g, operand)
+        ones = None if padding else _ones(g, d, operand.zero[1])
+        if not padding and ones is None:
             return None
     values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
-    return Quantised(_moved(g, d, *operand.stored), values[-1] if operand.zero is not None else None, scales, ones)
+    stored = _moved(g, d, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
+    return Quantised(stored, values[-1] if operand.zero is not None else None, scales, ones)
+
+
+def _as_stored(g: Graph, operand: _Operand) -> int:
+    """The zero point of an operand, if it is known and the operand's dtype has it; else 0."""
+    assert operand.stored is not None
+    assert operand.zero is not None
+    literal, dtype = g.value(operand.zero[0]).literal, g.value(operand.stored[0]).dtype
+    if literal is None or literal.array.size != 1:
+        return 0
+    value = int(literal.array.item())
+    return value if value == literal.array.item() and np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max else 0
 
 
 def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
@@ -217,10 +231,11 @@ def _adds_zeros(move: Op) -> bool:
     return not isinstance(spec(move.kind).lower, Movement)
 
 
-def _moved(g: Graph, d: Builder, id: int, moves: Moves) -> int:
-    """A stored value after the movements that its operand went through."""
+def _moved(g: Graph, d: Builder, id: int, moves: Moves, shifted: Moves = (), padding: int = 0) -> int:
+    """A stored value after the movements that its operand went through. shifted: those with a zero point, which `padding` stands for."""
     for move in reversed(moves):
-        id = d.op(move.kind, id, attrs=move.attrs, shape=g.value(move.outs[0]).shape)
+        attrs = move.attrs.updated(value=padding) if padding and move in shifted and _adds_zeros(move) else move.attrs
+        id = d.op(move.kind, id, attrs=attrs, shape=g.value(move.outs[0]).shape)
     return id
 
 
