@@ -16,7 +16,8 @@ from benchgraph.codegen.post_ops import Given, taken_out
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
 from benchgraph.tir.build import add
-from benchgraph.tir.ir import Brgemm, Expr, Flat, For, Func, LoopKind, Pack, Slice, Stmt, Tensor
+from benchgraph.tir.groups import GROUPS
+from benchgraph.tir.ir import Brgemm, Expr, Flat, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
 from benchgraph.tir.visit import children, walk
 
 
@@ -76,6 +77,7 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
         acc_row_stride=acc.strides[0],
         accumulate=s.accumulate,
         dtypes=s.dtypes,
+        has_more=_has_more(src.tensor, s, func),
     )
     given = None
     if s.post_ops is not None:
@@ -85,6 +87,15 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
     kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
     places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
     return Product(canonical(kernel), places, given)
+
+
+def _has_more(src: Tensor, s: Brgemm, func: Func) -> bool:
+    """Whether behind a temporary of integers there is memory for the rest of the group that k ends in."""
+    missing = -s.k % GROUPS[s.dtypes]
+    if not missing or not src.dtype.is_integer or src.offset is None:
+        return False
+    arena = func.shared_bytes if src.scope is Scope.shared else func.thread_bytes
+    return src.offset + src.nbytes + src.dtype.nbytes(missing) <= arena
 
 
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:

@@ -36,7 +36,8 @@ class Kernel:
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
     of more than one. ahead: streams that are fetched meanwhile. post_ops: what is done with acc, which is not stored then.
-    is_configured: the caller has given tile registers their shapes.
+    is_configured: the caller has given tile registers their shapes. has_more: src is of integers, and may be read to the end of the group
+    that k ends in, whatever is there.
     """
 
     m: int
@@ -53,6 +54,7 @@ class Kernel:
     ahead: tuple[Ahead, ...] = ()
     post_ops: PostOps | None = None
     is_configured: bool = False
+    has_more: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
@@ -72,7 +74,12 @@ class Kernel:
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
         sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
         name = f"brgemm_{self.dtypes[0].value}_{sizes}"
-        more = (*(a.name for a in self.ahead), "" if self.post_ops is None else self.post_ops.name, "_tiles" * self.is_configured)
+        more = (
+            *(a.name for a in self.ahead),
+            "" if self.post_ops is None else self.post_ops.name,
+            "_tiles" * self.is_configured,
+            "_more" * self.has_more,
+        )
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
 
     @property

@@ -298,9 +298,9 @@ class _Vectors(Reduction):
         return out
 
     def elements(self, src: ir.Value, size: int) -> ir.Value:
-        """The first `size` elements of a group of src, zeros after them. Nothing else is read."""
+        """The first `size` elements of a group of src, zeros after them. Nothing else is read, unless src has more: wei is zeros there."""
         type, dtype = lane_type(self.kernel.dtypes), self.kernel.dtypes[SRC]
-        if size == self.kernel.group:
+        if size == self.kernel.group or self.kernel.has_more:
             return self.builder.load(src, typ=type, align=dtype.bits // 8)
         whole: ir.Value = I32(0)
         for i in range(size):

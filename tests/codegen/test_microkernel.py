@@ -15,6 +15,7 @@ import pytest
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL
+from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.kernel import F32, Ahead, Kernel
 from benchgraph.codegen.microkernel import MOST_LINES, define, pace, steps
@@ -24,7 +25,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
-from benchgraph.tir.ir import GROUPS, DTypes
+from benchgraph.tir.ir import GROUPS, Brgemm, Const, DTypes, Flat, Func, Scope, tensor
 from tests.fence import fenced
 from tests.table import all_hold
 
@@ -357,6 +358,42 @@ def test_k_that_ends_within_a_group_ends_there_in_each_entry_of_the_batch() -> N
     whole = replace(ragged, k=4, batch=((3, 4, 64),))
     assert define(module, ragged, host()).name == ragged.name
     assert define(module, whole, host()).name == replace(ragged, k=12, batch=()).name
+
+
+@pytest.mark.parametrize("target", levels(U8_S8).values(), ids=levels(U8_S8))
+@pytest.mark.parametrize(("k", "entries"), [(3, 1), (3, 4), (13, 1), (6, 3)])
+def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, target: Target) -> None:
+    """Elements of other rows, and behind the last one whatever memory holds."""
+    kernel = replace(dense(5, 20, k, entries, dtypes=U8_S8), has_more=True)
+    src, wei, acc = operands(kernel)
+    want = twin(kernel, src, wei, acc)
+    run(kernel, target, np.concatenate([src, np.full(3, 255, np.uint8)]), wei, acc)
+    np.testing.assert_array_equal(acc, want)
+    assert "zext i8" not in text_of(kernel, target), "no group is put together from bytes"
+
+
+@pytest.mark.parametrize(
+    ("scope", "dtypes", "k", "nbytes", "has_more"),
+    [
+        (Scope.shared, U8_S8, 3, 128, True),
+        (Scope.thread, U8_S8, 7, 128, True),
+        (Scope.shared, U8_S8, 3, 64, False),
+        (Scope.shared, U8_S8, 4, 128, False),
+        (Scope.param, U8_S8, 3, 128, False),
+        (Scope.shared, BF16, 3, 256, False),
+    ],
+    ids=["temporary", "of a thread", "end of the arena", "whole groups", "the user's", "floats"],
+)
+def test_src_has_more_where_there_is_memory_of_ours_behind_it(scope: Scope, dtypes: DTypes, k: int, nbytes: int, has_more: bool) -> None:
+    """Integers alone: what a float behind it may be, NaN, would count."""
+    arena = {Scope.shared: {"shared_bytes": nbytes}, Scope.thread: {"thread_bytes": nbytes}}.get(scope, {})
+    src = replace(tensor("t", dtypes[0], (64,), scope), offset=0 if arena else None)
+    wei, acc = tensor("w", dtypes[1], (256,), Scope.param), tensor("a", dtypes[2], (64,), Scope.param)
+    group = GROUPS[dtypes]
+    body = Brgemm(Flat(src, Const(0), (k, 1)), Flat(wei, Const(0), (16 * group, 1)), Flat(acc, Const(0), (16, 1)), 4, 16, k)
+    params = (wei, acc) if arena else (src, wei, acc)
+    ((call,),) = products(ir.Module(), Func("main", params, body, **arena), host()).values()
+    assert ("_more" in call.function.name) is has_more
 
 
 def test_src_of_groups_has_unit_stride_along_k() -> None:
