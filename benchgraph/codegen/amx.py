@@ -127,7 +127,7 @@ class Tiles(Reduction):
         return streams
 
     def rows_per_step(self, rows: Run) -> ir.Value:
-        """As many as finish a block within all steps of the next one."""
+        """As many as finish a block within the steps of the next one. Those of a rest of k come behind."""
         steps = max(self.plan.steps, 1) * prod(extent for extent, _, _ in self.kernel.batch[1:])
         if not self.first:
             return I64(ceil(rows.size / steps))

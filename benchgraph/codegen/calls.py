@@ -77,8 +77,9 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
         acc_row_stride=acc.strides[0],
         accumulate=s.accumulate,
         dtypes=s.dtypes,
-        has_more=_has_more(src.tensor, s, func),
     )
+    if not amx.takes(kernel, target):
+        kernel = replace(kernel, has_more=_has_more(src.tensor, s, func))
     given = None
     if s.post_ops is not None:
         post_ops, given = taken_out(s, func.inplace)

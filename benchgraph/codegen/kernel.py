@@ -36,8 +36,8 @@ class Kernel:
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
     of more than one. ahead: streams that are fetched meanwhile. post_ops: what is done with acc, which is not stored then.
-    is_configured: the caller has given tile registers their shapes. has_more: src is of integers, and may be read to the end of the group
-    that k ends in, whatever is there.
+    is_configured: the caller has given tile registers their shapes. has_more: src is of integers, and vectors may read it to the end of the
+    group that k ends in, whatever is there.
     """
 
     m: int

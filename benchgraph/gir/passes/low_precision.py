@@ -8,11 +8,10 @@
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
 between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype, and padding is the zero point where that is
-one number known now. Convolutions are products too, of windows,
-if what they sum over lies side by side; zero points of their weights would meet sums over windows of src, which nothing makes. A cast to
-bf16 between scaling and product is left out: what it rounds off is not in the result as a whole number of steps. What was read in f32 by
-these products alone is gone afterwards: as a second reader it would keep other passes from what made it. ops/quantised_product.py has the
-arithmetic.
+one number known now. Convolutions are products too, of windows, if what they sum over lies side by side; zero points of their weights would
+meet sums over windows of src, which nothing makes. A cast to bf16 between scaling and product is left out: what it rounds off is not in the
+result as a whole number of steps. What was read in f32 by these products alone is gone afterwards: as a second reader it would keep other
+passes from what made it. ops/quantised_product.py has the arithmetic.
 """
 
 from __future__ import annotations

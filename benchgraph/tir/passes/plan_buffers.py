@@ -4,7 +4,8 @@
     ... last use of a                      ... last use of a
     alloc b, alloc c                       (the declarations are gone)
 
-A buffer lives from its first to its last use; through the whole of a loop when it is declared outside and used inside. Registers stay.
+A buffer lives from its first to its last use; through the whole of a loop when it is declared outside and used inside; and what a
+microkernel reads, until its result is taken. Registers stay.
 """
 
 from __future__ import annotations
