@@ -376,7 +376,7 @@ def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, 
     ("scope", "dtypes", "k", "nbytes", "has_more"),
     [
         (Scope.shared, U8_S8, 3, 128, True),
-        (Scope.thread, U8_S8, 7, 128, True),
+        (Scope.thread, U8_S8, 3, 128, True),
         (Scope.shared, U8_S8, 3, 64, False),
         (Scope.shared, U8_S8, 4, 128, False),
         (Scope.param, U8_S8, 3, 128, False),
