@@ -86,7 +86,7 @@ class Tiles(Reduction):
         if not self.kernel.is_configured and common is not None:
             configure(self.builder, common)
         if self.plan.rest and self.has_one_rest:
-            self.copy_wei_rest(self.plan.columns, self.rest_of_wei(operands[WEI]))
+            self.copy_wei_rest(self.plan.columns, operands[WEI])
         for block in (Block(rows, columns) for rows in self.plan.rows for columns in self.plan.columns):
             if common is None:
                 configure(self.builder, block_shapes(self.plan, block))
@@ -188,12 +188,12 @@ class Tiles(Reduction):
             self.finish(block, I64(0), row, column)
         return carried
 
-    def meanwhile(self, block: Block, carried: list[ir.Value]) -> list[ir.Value]:
-        """What else is done in a step of k: streams are fetched, and rows of the block before finished."""
+    def meanwhile(self, block: Block, carried: list[ir.Value], *, finishes: bool) -> list[ir.Value]:
+        """What else is done in a step of k: streams are fetched, and rows of the block before finished, if it is one that finishes some."""
         streams, left = carried[: len(self.kernel.ahead)], carried[len(self.kernel.ahead) :]
         streams = self.fetched(streams)
-        if self.per_step is None:
-            return streams
+        if self.per_step is None or not finishes:
+            return [*streams, *left]
         b, (next, *place), size = self.builder, left, I64(block.rows.size)
         end = b.add(next, self.per_step)
         end = b.select(b.icmp_unsigned("<", end, size), end, size)
@@ -216,7 +216,7 @@ class Tiles(Reduction):
 
     def reduce(self, block: Block, column: ir.Value, src: ir.Value, wei: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One batch entry: all of K."""
-        kernel, p, n = self.kernel, self.plan, len(self.kernel.ahead)
+        kernel, p = self.kernel, self.plan
         strides = p.lines * ROW_BYTES or kernel.dtypes[SRC].nbytes(kernel.src_row_stride), kernel.dtypes[WEI].nbytes(kernel.wei_row_stride)
 
         def place(i: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -225,7 +225,7 @@ class Tiles(Reduction):
 
         def step(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.step(block, *place(i), strides)
-            return self.meanwhile(block, carried)
+            return self.meanwhile(block, carried, finishes=True)
 
         if p.steps:
             carried = loop(self.builder, p.steps, carried, step)
@@ -234,11 +234,11 @@ class Tiles(Reduction):
             if self.has_one_rest:
                 at_wei = advanced(self.builder, at_wei, column, ROW)  # tiles have as many rows as columns
             else:
-                self.copy_wei_rest((replace(block.columns, first=0, count=1),), self.rest_of_wei(wei))
+                self.copy_wei_rest((replace(block.columns, first=0, count=1),), wei)
             if not p.lines:
                 at_src = self.copied_rest(block, at_src)
             self.step(block, at_src, at_wei, (strides[SRC] if p.lines else ROW_BYTES, ROW_BYTES), is_rest=True)
-            carried = [*self.fetched(carried[:n]), *carried[n:]] if p.steps else self.meanwhile(block, carried)
+            carried = self.meanwhile(block, carried, finishes=not p.steps)
         return carried
 
     def step(self, block: Block, src: ir.Value, wei: ir.Value, strides: tuple[int, int], *, is_rest: bool = False) -> None:
@@ -281,13 +281,10 @@ class Tiles(Reduction):
         repeat(b, block.rows.tiles * block.rows.size, row)
         return at
 
-    def rest_of_wei(self, wei: ir.Value) -> ir.Value:
-        p = self.plan
-        return self.element(WEI, wei, p.steps * p.groups * self.kernel.wei_row_stride)
-
     def copy_wei_rest(self, columns: Sequence[Run], wei: ir.Value) -> None:
-        """The rest of k of these columns, tile after tile, with zeros after it."""
+        """The rest of k of these columns, tile after tile, with zeros after it. wei: where k begins."""
         b, kernel, p, to = self.builder, self.kernel, self.plan, self.rest[WEI]
+        wei = self.element(WEI, wei, p.steps * p.groups * kernel.wei_row_stride)
         whole, odd = divmod(p.rest, kernel.group)
         counted = constant(vector(I32, LANES), (1 << odd * kernel.dtypes[WEI].bits) - 1)  # the others of a group may be NaN
 

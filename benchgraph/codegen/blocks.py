@@ -55,18 +55,8 @@ def repeat(builder: ir.IRBuilder, count: int | ir.Value, body: Callable[[ir.Valu
 
 def between(builder: ir.IRBuilder, first: ir.Value, end: ir.Value, body: Callable[[ir.Value], object]) -> None:
     """Run body(i) for i in first .. end - 1, which may be none."""
-    before = builder.block
-    head, inside, after = (builder.append_basic_block(name) for name in ("head", "between", "after"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    index = builder.phi(I64)
-    builder.cbranch(builder.icmp_unsigned("<", index, end), inside, after)
-    builder.position_at_end(inside)
-    body(index)
-    index.add_incoming(first, before)
-    index.add_incoming(builder.add(index, I64(1), flags=("nuw", "nsw")), builder.block)
-    builder.branch(head)
-    builder.position_at_end(after)
+    with builder.if_then(builder.icmp_unsigned("<", first, end)):
+        repeat(builder, builder.sub(end, first), lambda i: body(builder.add(first, i)))
 
 
 def affine(builder: ir.IRBuilder, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:

@@ -81,6 +81,12 @@ class Value:
     def is_constant(self) -> bool:
         return self.constness > Constness.variable
 
+    @property
+    def number(self) -> float | None:
+        """What it is, if that is one number known now."""
+        literal = self.literal
+        return float(literal.array.astype(np.float64).item()) if literal is not None and literal.array.size == 1 else None
+
 
 @dataclass(frozen=True)
 class Op:

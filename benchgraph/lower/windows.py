@@ -94,7 +94,7 @@ class _Nest:
     def __init__(self, storage: Storage, how: Window, call: Call, src: Source, dst: Value, along: int) -> None:
         """along: x, the axis of the innermost loop."""
         self.storage, self.how, self.call, self.src, self.dst, self.along = storage, how, call, src, dst, along
-        self.taps, self.init = how.taps(call), f32(how.init(call) if callable(how.init) else how.init)
+        self.taps, self.init = how.taps(call), f32(how.start(call))
         self.outer = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
         self.x_size = dst.shape[along] if dst.shape else 1
 

@@ -232,6 +232,10 @@ class Window:
     finish: Callable[[Call, Indices, Expr], Expr] | None = None
     before: tuple[tuple[int, Window], ...] = ()
 
+    def start(self, call: Call) -> float:
+        """`init` of this call."""
+        return self.init(call) if callable(self.init) else self.init
+
 
 Lowering: TypeAlias = Elementwise | Reduction | Contraction | Movement | Window
 

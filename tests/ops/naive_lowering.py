@@ -107,9 +107,8 @@ def _window(call: Call, window: Window, sources: list[Tensor], dst: Tensor, stem
     fold: Stmt = Store(acc, (), found.value if window.op is None else binary(window.op, Load(acc, ()), found.value))
     for condition in found.when:
         fold = If(condition, fold)
-    init = window.init(call) if callable(window.init) else window.init
     total: Expr = Load(acc, ()) if window.finish is None else window.finish(call, at, Load(acc, ()))
-    body = seq(Alloc(acc), Store(acc, (), f32(init)), _nest(tap, box, fold), Store(dst, at, cast(total, dst.dtype)))
+    body = seq(Alloc(acc), Store(acc, (), f32(window.start(call))), _nest(tap, box, fold), Store(dst, at, cast(total, dst.dtype)))
     return _nest(at, dst.shape, body)
 
 

@@ -200,11 +200,8 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
     """The zero point of an operand, if it is known and the operand's dtype has it; else 0."""
     assert operand.stored is not None
     assert operand.zero is not None
-    literal, dtype = g.value(operand.zero[0]).literal, g.value(operand.stored[0]).dtype
-    if literal is None or literal.array.size != 1:
-        return 0
-    value = int(literal.array.item())
-    return value if value == literal.array.item() and np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max else 0
+    number, (least, most) = g.value(operand.zero[0]).number, g.value(operand.stored[0]).dtype.range
+    return int(number) if number is not None and number.is_integer() and least <= number <= most else 0
 
 
 def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:

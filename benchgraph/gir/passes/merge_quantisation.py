@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isfinite
 
-import numpy as np
-
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
@@ -94,8 +92,7 @@ def _keeps_order(g: Graph, step: Op) -> bool:
 
 def _number(g: Graph, step: Op) -> float | None:
     """What a step scales or shifts by, if that is one number known now."""
-    literal = g.value(step.ins[1]).literal if len(step.ins) == 2 else None
-    return float(literal.array.astype(np.float64).item()) if literal is not None and literal.array.size == 1 else None
+    return g.value(step.ins[1]).number if len(step.ins) == 2 else None
 
 
 def _is_constant(g: Graph, id: int) -> bool:
