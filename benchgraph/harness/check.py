@@ -6,7 +6,7 @@ named; with several partitions the graph's outputs are also judged against the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -153,7 +153,7 @@ def _execute(
         for id in (id for id, end in ends.items() if end == step and id not in keep):
             del live[id]
     if mode is Mode.correctness and len(partitions) > 1 and not verdict.errors:
-        stored = {t.id for p in partitions for t in p.outputs}
+        stored = frozenset(t.id for p in partitions for t in p.outputs)
         verdict = judge(graph, _elements(graph.inputs, inputs), live, wanted(), "whole graph", verdict, stored)
     return replace(verdict, outputs={id: array for id, array in live.items() if id in keep})
 
@@ -224,7 +224,7 @@ def judge(
     want: dict[int, Array],
     where: str,
     verdict: Verdict,
-    stored: Collection[int] = (),
+    stored: frozenset[int] = frozenset(),
 ) -> Verdict:
     """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs; stored:
     tensors that went from partition to partition."""

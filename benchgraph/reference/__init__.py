@@ -4,7 +4,7 @@ evaluate   every op of a graph in float64
 fill       data for a graph's inputs, the same for the same seed: benchdnn's integers, and uniform numbers for timing
 displace   inputs that need other data: masks, statistics, quantised operands
 domain     real numbers with full mantissas, of the kind that ops meet in use
-compare    the one place that says which results pass; answers: where there are two of them
+compare    the one place that says which results pass; answers: where several are right; noise: what f32 may do to values
 """
 
 from benchgraph.reference.answers import compare_output

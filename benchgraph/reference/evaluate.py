@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +20,20 @@ def call_of(op: Op) -> Call:
     return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
 
 
+class Disturbance(Protocol):
+    """Moves the numbers that an op reads, and those that it makes, before they are rounded to their tensors' dtypes."""
+
+    def operands(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]: ...
+    def results(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]: ...
+
+
 def evaluate(
-    graph: Graph, inputs: Mapping[int, Array], keep: Collection[int] = (), *, stored: Collection[int] | None = None
+    graph: Graph,
+    inputs: Mapping[int, Array],
+    keep: Collection[int] = (),
+    *,
+    stored: Collection[int] | None = None,
+    noise: Disturbance | None = None,
 ) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
@@ -36,7 +49,9 @@ def evaluate(
     found = {id: array for id, array in values.items() if id in wanted}
     last_use = {t.id: n for n, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     for n, op in enumerate(graph.order):
-        results = _results(op, tuple(values[t.id] for t in op.inputs), rounds=stored is None)
+        ins = tuple(values[t.id] for t in op.inputs)
+        results = _results(op, noise.operands(op, ins) if noise else ins, rounds=stored is None)
+        results = noise.results(op, results) if noise else results
         made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
         found |= {id: result for id, (_, result) in made.items() if id in wanted}
         values |= {id: _held(result, t, rounds=stored is None or id in stored) for id, (t, result) in made.items() if last_use[id] > n}
@@ -57,10 +72,11 @@ def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool) -> tuple[Array, ..
         return ins if is_cast and not rounds else row.reference(call, ins)
 
 
-def rounds_between(graph: Graph) -> bool:
-    """Whether a tensor between two ops is of a float type narrower than f32: `evaluate` then has two answers, both of them right."""
+def narrow_between(graph: Graph) -> frozenset[int]:
+    """Tensors between two ops, of floats narrower than f32: where there are any, `evaluate` has two answers, both of them right."""
     made = {t.id for op in graph.ops for t in op.outputs}
-    return any(t.id in made and t.dtype.is_float and t.dtype.bits < DType.f32.bits for op in graph.ops for t in op.inputs if op.kind != END)
+    read = (t for op in graph.ops for t in op.inputs if op.kind != END and t.id in made)
+    return frozenset(t.id for t in read if t.dtype.is_float and t.dtype.bits < DType.f32.bits)
 
 
 def _held(result: Array, t: LogicalTensor, *, rounds: bool) -> Array:

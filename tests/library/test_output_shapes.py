@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchgraph import UNKNOWN_DIM, UNKNOWN_NDIMS, DType, Engine, LogicalTensor, Op, Partition
+from benchgraph import (
+    UNKNOWN_DIM,
+    UNKNOWN_NDIMS,
+    DType,
+    Engine,
+    LogicalTensor,
+    Op,
+    Partition,
+    get_compiled_partition_cache_capacity,
+    set_compiled_partition_cache_capacity,
+)
 from benchgraph import graph as api
 from benchgraph.core.errors import InvalidShape
 from benchgraph.ops import OPS, call_of
@@ -29,11 +40,17 @@ class Described(Exception):
 
 
 @pytest.fixture
-def described(monkeypatch: pytest.MonkeyPatch) -> None:
+def described(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever was compiled before, by whichever test, is not to be had from the cache."""
+
     def describe(partition: ir.Partition, *rest: object) -> None:
         raise Described(partition)
 
     monkeypatch.setattr("benchgraph.library.partition.compile_partition", describe)
+    capacity = get_compiled_partition_cache_capacity()
+    set_compiled_partition_cache_capacity(0)
+    yield
+    set_compiled_partition_cache_capacity(capacity)
 
 
 def opened(t: LogicalTensor, ndims: int) -> LogicalTensor:

@@ -1,12 +1,16 @@
-"""Two right answers where a graph has bf16 between its ops: rounded there, or not."""
+"""Two right answers where a graph has bf16 between its ops, rounded there or not; and what noise of f32 makes of ties and cancellation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
+from benchgraph.reference import answers as answers_module
 from benchgraph.reference import compare_output, evaluate, tolerance
 
 
@@ -50,3 +54,97 @@ def test_what_is_neither_fails() -> None:
 def test_a_graph_in_f32_has_one_answer() -> None:
     rounded, exact = answers(steps(DType.f32))
     assert np.array_equal(rounded, exact)
+
+
+Change = Callable[[np.ndarray], np.ndarray]
+
+
+def judged(graph: Graph, inputs: Sequence[np.ndarray], change: Change) -> bool:
+    """The verdict on what the reference wants, changed."""
+    given = {t.id: data for t, data in zip(graph.inputs, inputs, strict=True)}
+    (t,) = graph.outputs
+    want = evaluate(graph, given)[t.id]
+    got = change(want.astype(t.dtype.numpy).astype(np.float64)).astype(t.dtype.numpy)
+    return compare_output(graph, given, t, got, want, tolerance(graph)).ok
+
+
+def off(places: np.ndarray, by: float) -> Change:
+    return lambda right: right + np.where(places, by, 0.0)
+
+
+PLACES = np.arange(512)
+TIES = PLACES % 32 == 4  # of numbers that are whole otherwise
+
+
+def requantise(numbers: np.ndarray) -> tuple[Graph, list[np.ndarray]]:
+    """Numbers times 0.12, quantised in steps of 0.12, which f32 does not hold."""
+    b = GraphBuilder()
+    x = b.op("Multiply", b.input((512,), DType.f32), b.input((1,), DType.f32))
+    b.op("Quantize", x, dtype=DType.s8, scales=[0.12], zps=[0], qtype="per_tensor")
+    return b.graph(), [numbers, np.array([0.12])]
+
+
+@pytest.mark.parametrize("elements", [0, answers_module.ELEMENTS])
+def test_ties_go_either_way_and_nothing_else_does(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large graph, too, which is evaluated only a few times."""
+    monkeypatch.setattr(answers_module, "ELEMENTS", elements)
+    case = requantise(PLACES // 8 + TIES / 2)
+    assert judged(*case, off(TIES, 1.0)) or judged(*case, off(TIES, -1.0))
+    assert not judged(*case, off(np.roll(TIES, 1), 1.0))
+    assert not judged(*case, off(TIES, 2.0))
+    assert not judged(*case, off(TIES, -2.0))
+
+
+def test_ties_are_few() -> None:
+    """Where most numbers are ties, nothing says that a library rounds to nearest."""
+    case = requantise(PLACES // 8 + 0.5)
+    assert not judged(*case, off(PLACES % 8 > 0, 1.0))
+    assert not judged(*case, off(PLACES % 8 > 0, -1.0))
+
+
+def test_numbers_that_cancel_are_off_by_what_their_operands_may_be() -> None:
+    b = GraphBuilder()
+    b.op("LayerNorm", b.input((64, 2), DType.f32), use_affine=False, keep_stats=False, epsilon=1e-5)
+    near = np.ones((64, 2))
+    near[0] = 100.0, 100.01
+    near[1:, 1] = 3.0
+    first = np.arange(128).reshape(64, 2) < 2
+    assert judged(b.graph(), [near], off(first, 4e-4))
+    assert not judged(b.graph(), [near], off(first, 1e-2))
+    assert not judged(b.graph(), [near], off(np.roll(first, 2, axis=0), 4e-4))
+
+
+def chosen(numbers: np.ndarray) -> tuple[Graph, list[np.ndarray]]:
+    """1 where exp(number) is at least 1, else -1. In f32 exp(-1e-9) is 1."""
+    b = GraphBuilder()
+    x = b.op("Exp", b.input((512,), DType.f32))
+    b.op("Select", b.op("GreaterEqual", x, b.input((1,), DType.f32)), b.input((1,), DType.f32), b.input((512,), DType.f32))
+    return b.graph(), [numbers, np.array([1.0]), np.array([1.0]), np.full(512, -1.0)]
+
+
+NEARLY = np.where(TIES, -1e-9, PLACES % 2 - 0.5)
+
+
+def test_either_branch_is_right_where_the_condition_is_a_tie() -> None:
+    assert judged(*chosen(NEARLY), lambda right: np.where(TIES, -right, right))
+    assert not judged(*chosen(NEARLY), lambda right: np.where(np.roll(TIES, 1), -right, right))
+
+
+def test_neither_infinity_nor_nan_is_near_a_tie() -> None:
+    for wrong in (np.nan, np.inf):
+        assert not judged(*chosen(NEARLY), lambda right, wrong=wrong: np.where(TIES, wrong, right))
+
+
+def test_some_tensors_are_rounded_and_others_are_not() -> None:
+    """Two products in bf16, of which a library stores the first: some results are not even between the answers for all and for none."""
+    b = GraphBuilder()
+    x = b.op("Multiply", b.input((512,), DType.bf16), b.input((1,), DType.bf16))
+    x = b.op("Multiply", x, b.input((1,), DType.bf16))
+    b.op("Round", b.op("Multiply", b.op("TypeCast", x, dtype=DType.f32), b.input((1,), DType.f32)))
+    graph, inputs = b.graph(), [np.where(TIES, np.linspace(1, 1.9, 512), 0), np.array([1.01]), np.array([1.01]), np.array([1024])]
+    given = {t.id: data for t, data in zip(graph.inputs, inputs, strict=True)}
+    (t,) = graph.outputs
+    first = graph.ops[0].outputs[0].id
+    got, rounded, exact = (evaluate(graph, given, stored=stored)[t.id] for stored in ((first,), None, ()))
+    assert np.any((got < np.minimum(rounded, exact)) | (got > np.maximum(rounded, exact)))
+    assert compare_output(graph, given, t, got, rounded, 0.0).ok

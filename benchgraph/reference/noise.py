@@ -1,0 +1,52 @@
+"""What the arithmetic of f32 may do to a graph's values: noise for the float64 reference.
+
+An op that its row allows to be off reads operands, and makes results, that are off: the backward error of an algorithm, for which it
+answers, times what the problem makes of it, for which it does not. x - mean(x) of nearly equal numbers loses their leading digits; Round
+turns the last bit before a tie into a whole step, GreaterEqual into the other branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from benchgraph.core.dtypes import DType
+from benchgraph.graph.ir import Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Array
+from benchgraph.reference.evaluate import call_of
+
+OPERANDS = 4.0  # eps(f32) that operands are off by at most: what a row allows beyond that is for sums, in which errors add up by themselves
+
+
+class Noise:
+    """One run's: in run 0 everything grows, in run 1 it shrinks, beyond those each number does one or the other by chance.
+
+    Zeros stay, for most of them are exact, and so do infinities, NaN, integers, and all that exact ops read and make.
+    """
+
+    def __init__(self, run: int) -> None:
+        self._rng = np.random.default_rng(run)
+        self._signs = ((1.0,), (-1.0,))[run] if run < 2 else (-1.0, 1.0)
+
+    def operands(self, op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        return self._moved(arrays, min(_allowed(op), OPERANDS))
+
+    def results(self, op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Each off by all that the op's row allows."""
+        return self._moved(arrays, _allowed(op))
+
+    def some(self, ids: Collection[int]) -> frozenset[int]:
+        """Each of these or not, by chance."""
+        return frozenset(id for id in sorted(ids) if self._rng.random() < 0.5)
+
+    def _moved(self, arrays: tuple[Array, ...], steps: float) -> tuple[Array, ...]:
+        return tuple(self._off(a, steps * DType.f32.eps) if steps and a.dtype.kind == "f" else a for a in arrays)
+
+    def _off(self, values: Array, share: float) -> Array:
+        return np.asarray(np.multiply(values, 1.0 + share * self._rng.choice(self._signs, values.shape)))
+
+
+def _allowed(op: Op) -> float:
+    return spec(op.kind).threshold(call_of(op))
