@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from benchgraph.library.protocol import Chain
 
 MIN_SAMPLE_S = 20e-3  # what the policy sampled before left in the caches is then a small part of a sample, and the clock's error nothing
+CALLED_SHARE = 4  # a sample of calls from Python is so much shorter
 AGREEING = 3  # samples that must last so long before the calibration believes it
 LEAST_ROUNDS = 5  # benchdnn's
 
@@ -68,25 +69,41 @@ class Called:
     """Executions that a Python program asks for one by one; each is all steps in order."""
 
     steps: Sequence[Callable[[], None]]
-    executions: int
+    times: int
     clock: Callable[[], float]
+
+    @property
+    def executions(self) -> int:
+        return self.times
 
     def sample(self) -> float:
         started = self.clock()
-        for _ in range(self.executions):
+        for _ in range(self.times):
             for step in self.steps:
                 step()
-        return (self.clock() - started) / self.executions
+        return (self.clock() - started) / self.times
+
+
+S = TypeVar("S", Hot, Called)
 
 
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:
-    """Execute once to warm up (constants are computed then), then double the executions until a sample lasts MIN_SAMPLE_S.
+    """Execute once to warm up (constants are computed then), then as often as a sample of MIN_SAMPLE_S takes."""
+    chain.run(1)
+    return _lasting(Hot(chain, 1, clock, streams), MIN_SAMPLE_S)
+
+
+def called(steps: Sequence[Callable[[], None]], clock: Callable[[], float]) -> Called:
+    """As `calibrate`, of calls from Python: by what they take themselves, which may be fifty times what they call."""
+    return _lasting(Called(steps, 1, clock), MIN_SAMPLE_S / CALLED_SHARE)
+
+
+def _lasting(sampler: S, least_s: float) -> S:
+    """The sampler with its executions doubled until a sample lasts so long.
 
     Several samples must agree: a single long one may be a thread that took its time to wake.
     """
-    chain.run(1)
-    sampler = Hot(chain, 1, clock, streams)
-    while any(sampler.sample() * sampler.executions < MIN_SAMPLE_S for _ in range(AGREEING)):
+    while any(sampler.sample() * sampler.executions < least_s for _ in range(AGREEING)):
         sampler = replace(sampler, times=sampler.times * 2)
     return sampler
 

@@ -35,14 +35,13 @@ from benchgraph.harness.distrust import distrust
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, interleave, warmed
+from benchgraph.harness.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
 from benchgraph.harness.streams import for_streams, threads_per_stream
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import uniform
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 MOST_CALLED_S = 1e-3  # longer executions vary by more than a call from Python costs
-CALLED_SHARE = 4  # a sample of calls from Python has so many times fewer executions
 WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single partitions
 
 
@@ -145,10 +144,10 @@ class _Session:
         """Timings of all work, and of the calls from Python that stand for some of it, None where they would not show; interleaved with
         samples of the peak and of the bandwidths at these sizes."""
         samplers = [self._sampler(w) for w in work]
-        called = [self._called(s, steps) for s, steps in zip(samplers, calls, strict=False)]
+        python_samplers = [self._called(s, steps) for s, steps in zip(samplers, calls, strict=False)]
         probes = [self.bench.probe(self.threads, name) for name in dict.fromkeys(("f32", self.arithmetic))]
         streams = self.bench.bandwidth(self.threads, [sys.maxsize] if self.cold.what == "all" else [n * self.streams for n in sizes])
-        asked = [c for c in called if c is not None]
+        asked = [c for c in python_samplers if c is not None]
         sources = [*(s.sample for s in samplers), *(c.sample for c in asked), *(p.sample for p in probes), *(s.sample for s in streams)]
         samples = iter(interleave(sources, Rounds(budget_s, self.fixed, self.bench.clock), self.rng))
         counts = len(samplers), len(asked), len(probes), len(streams)
@@ -160,14 +159,13 @@ class _Session:
         from_python = iter(python)
         return (
             [Timing(found, s.executions) for found, s in zip(hot, samplers, strict=True)],
-            [None if c is None else Timing(next(from_python), c.executions) for c in called],
+            [None if c is None else Timing(next(from_python), c.executions) for c in python_samplers],
         )
 
     def _called(self, native: Sampler, steps: Sequence[Callable[[], None]]) -> Called | None:
-        """A quarter of the executions that a sample of the native call has."""
         if not steps or self.cold.is_made or self.streams > 1 or native.executions * MOST_CALLED_S < MIN_SAMPLE_S:
             return None
-        return Called(steps, max(native.executions // CALLED_SHARE, 1), self.bench.clock)
+        return called(steps, self.bench.clock)
 
     def _sampler(self, work: Work) -> Sampler:
         if not self.cold.is_made:

@@ -13,7 +13,7 @@ from benchgraph.harness.knobs import Globals, Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, interleave
+from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.harness.timing import measure
 from tests.harness.fake_library import (
     BANDWIDTH,
@@ -83,6 +83,14 @@ def test_one_slow_sample_does_not_end_the_calibration() -> None:
             self.clock.advance(1.0 if len(self.runs) == 2 else 0.0)
 
     assert calibrate(Stutters(clock, 10e-3), clock).times == 2
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(30e-3, 1), (2e-3, 4), (1e-6, 8192)])
+def test_calls_from_python_are_counted_by_their_own_time(seconds: float, times: int) -> None:
+    """A quarter of a sample, whatever the native call under them takes."""
+    clock = Clock()
+    steps = [lambda: clock.advance(seconds / 2)] * 2
+    assert called(steps, clock).times == times
 
 
 def test_rounds_end_with_the_budget() -> None:
