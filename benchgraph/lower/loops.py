@@ -10,6 +10,7 @@ Folds that keep the last axis alone have no parallel tasks there: columns.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from benchgraph.core.target import LINE_BYTES
@@ -19,12 +20,13 @@ from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.columns import folds_columns, lower_columns
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Merged, Region, Span
-from benchgraph.lower.runs import folded_axis, folded_runs, is_even, run
+from benchgraph.lower.runs import crossed, folded_axis, folded_runs, is_even, run
 from benchgraph.tir.build import add, minimum, mul, seq, sub
 from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
 FEWEST = 1024  # at least
+TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
@@ -55,7 +57,9 @@ class _LoopNest:
         if block and not self.domain.reduced:
             return self._by_blocks(block)
         if is_even(self.domain, self.node.ops):
-            return self._flat(*run(self.g, self.domain, self.node))
+            outer, chunks = run(self.g, self.domain, self.node)
+            across = crossed(self.g, self.domain, self.node, outer, chunks)
+            return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
         inner = folded_axis(self.g, self.domain, self.node) if self.domain.reduced else len(extents) - 1
         if self.kind is LoopKind.parallel and not block and inner not in self.domain.reduced and folds_columns(self.domain):
             return lower_columns(self.storage, self.node, self.domain)
@@ -122,9 +126,33 @@ class _LoopNest:
             body = For(loops[axis], Const(extents[axis]), body, self.kind)
         return body
 
+    def _tiled(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
+        """Tiles of both runs of axes, so small that L1 holds what of them is read and what is written; columns are the innermost loop."""
+        extents, place, loops = self.domain.extents, dict[int, Coord](), list[tuple[For, For]]()
+        for name, axes in (("r", rows), ("i", columns)):
+            total = prod(extents[a] for a in axes)
+            if not total:
+                return Seq(())
+            size, tile, i = _tile(total), self.storage.var("c"), self.storage.var(name)
+            place |= along(axes, extents, add(mul(tile, size), i))
+            count = Const(size) if total % size == 0 else minimum(size, sub(total, mul(tile, size)))
+            loops.append((For(tile, Const(-(-total // size)), Seq(()), self.kind), For(i, count, Seq(()))))
+        around = [For(self.storage.var("t"), Const(extents[a]), Seq(()), self.kind) for a in outer]
+        place |= {a: Coord(loop.var) for a, loop in zip(outer, around, strict=True)}
+        coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
+        body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)
+        for loop in reversed([*around, *(tiles for tiles, _ in loops), *(each for _, each in loops)]):
+            body = replace(loop, body=body)
+        return body
+
     def _chunk(self, total: int) -> int:
         """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""
         if self.kind is LoopKind.serial:
             return min(CHUNK, total)
         alike = -(-total // (TASKS * LINE_BYTES)) * LINE_BYTES
         return min(CHUNK, max(FEWEST, alike), total)
+
+
+def _tile(total: int) -> int:
+    """The largest size of tiles that are all alike, or TILE where those would be too small."""
+    return max((size for size in range(TILE // 4, TILE + 1) if total % size == 0), default=min(TILE, total))

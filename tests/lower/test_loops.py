@@ -17,7 +17,7 @@ from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import Binary, Const, For, Load, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.test_meaning import TARGET, lowered
+from tests.lower.test_meaning import TARGET, is_right, lowered
 
 
 @pytest.mark.parametrize("shape", [(4096,), (5, 7, 33), (2, 3, 3, 16), (5, 6, 33, 33), (3, 2, 5, 7, 96), (64, 2, 3, 32)])
@@ -58,10 +58,11 @@ CHANNELS_LAST = (1800, 1, 90, 3)
     [
         (None, None, "c0*4096 + i1"),
         (CHANNELS_LAST, CHANNELS_LAST, "c0*4096 + i1"),
-        (CHANNELS_LAST, None, "t0*1800 + t1*600 + i"),
+        (CHANNELS_LAST, None, "t4*1800 + c2*60 + r1*600 + i3"),  # tiles of 60 pixels, of which 3 channels lie together
+        (None, CHANNELS_LAST, "t0*1800 + t1*90 + t2*3 + i"),  # too few channels for tiles
         ((3600, 1, 180, 6), (3600, 1, 180, 6), "t0*3600 + t1*180 + t2*6 + i"),
     ],
-    ids=["dense", "channels last", "from channels last", "gaps"],
+    ids=["dense", "channels last", "from channels last", "to channels last", "gaps"],
 )
 def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | None, order: str) -> None:
     b = GraphBuilder()
@@ -71,6 +72,38 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:7]).main  # before vectorize
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
+
+
+@pytest.mark.parametrize(
+    ("shape", "x", "y", "tiles"),
+    [
+        ((2, 96, 6, 20), (11520, 1, 1920, 96), (11520, 120, 20, 1), [2, 2, 2, 48, 60]),
+        ((2, 96, 6, 20), (11520, 120, 20, 1), (11520, 1, 1920, 96), [2, 2, 2, 60, 48]),
+        ((2, 96, 6, 20), (23040, 120, 20, 1), (11520, 1, 1920, 96), [2, 2, 2, 60, 48]),
+        ((2, 96, 6, 20), (13440, 140, 22, 1), (11520, 1, 1920, 96), [2, 6, 1, 2, 20, 48]),
+        ((70, 113), (1, 70), (113, 1), [2, 2, 35, None]),
+        ((1, 96, 120), (11520, 1, 96), (11520, 120, 1), [2, 2, 48, 60]),
+    ],
+    ids=["to channels first", "to channels last", "gaps between images", "gaps between rows", "a prime", "of one image"],
+)
+def test_what_lies_across_goes_in_tiles(shape: Shape, x: Shape, y: Shape, tiles: list[int | None]) -> None:
+    """Parallel loops around, over rows of tiles and over tiles; then what is read densely, then what is written so."""
+    b = GraphBuilder()
+    b.op("ReLU", b.input(shape, strides=x))
+    (p,) = partitions(with_strides(b.graph(), t1=y), Policy.fused)
+    found = [s.extent for s in walk(lowered(p).module.main.body) if isinstance(s, For)]
+    assert [e.value if isinstance(e, Const) else None for e in found] == tiles
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 5, 7), (2, 17, 11, 13), (1, 130, 3, 67), (2, 8, 1, 9)], ids=str)
+@pytest.mark.parametrize("dtypes", [(DType.f32, DType.f32), (DType.bf16, DType.f32), (DType.bf16, DType.bf16)], ids=str)
+def test_tiles_of_any_size_are_copied(shape: Shape, dtypes: tuple[DType, DType]) -> None:
+    _, c, h, w = shape
+    b = GraphBuilder()
+    x = b.input(shape, dtypes[0], strides=(c * h * w, 1, w * c, c))
+    b.op("ReLU", x) if dtypes[0] is dtypes[1] else b.op("TypeCast", x, dtype=dtypes[1])
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert is_right(b.graph(), p)
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,25 @@ def test_borders_are_told_apart(golden) -> None:
     golden(print_tir(turned(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
 
 
-@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
-def test_of_8_16_and_32_bits(dtype: DType) -> None:
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16])
+def test_of_8_and_16_bits(dtype: DType) -> None:
     (found,) = turns(copy(dtype=dtype))
     assert (found.k, found.n, found.turns, found.group) == (6, 20, True, 1)
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.s32])
+def test_of_32_bits_where_rows_fill_tiles(dtype: DType) -> None:
+    (found,) = turns(copy(rows=16, columns=8, apart=17, row=9, dtype=dtype))
+    assert (found.k, found.n, found.turns) == (16, 8, True)
+    assert not turns(copy(rows=15, columns=8, apart=17, row=9, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])
+def test_to_f32_on_the_way(dtype: DType) -> None:
+    x, y = param("x", 600, dtype=dtype), param("y", 600)
+    line = loop(j, 20, put(y, add(mul(i, 24), j), value=cast(at(x, add(i, mul(j, 7))), DType.f32)))
+    (found,) = turns(Func("copy", (x, y), loop(i, 6, line)))
+    assert (found.k, found.n, found.turns) == (6, 20, False)
 
 
 def test_the_outer_loop_may_be_the_dense_one_of_dst() -> None:
