@@ -22,6 +22,7 @@ from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.passes.turn_copies import turn_copies
+from benchgraph.tir.passes.turn_reads import turn_reads
 from benchgraph.tir.passes.unroll_digits import unroll_digits
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
@@ -52,6 +53,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
+    Pass("turn-reads", _each(turn_reads), needs=_FLAT, switch="turn"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("turn-copies", _each(turn_copies), needs=_FLAT | {"planned"}, switch="turn"),
     Pass("unroll-digits", _each(unroll_digits), needs=_FLAT | {"planned"}, switch="unroll"),

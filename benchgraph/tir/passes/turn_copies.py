@@ -29,20 +29,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
-from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
+from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import add, binary, constant
 from benchgraph.tir.copies import copied
-from benchgraph.tir.groups import PACKED_FROM
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, Flat, For, Func, If, Load, LoopKind, Pack, Scope, Stmt, Store, Var
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, statements, tensor_names, variables
-
-LEAST_BYTES = 16  # of a row of dst; rows of fewer are stored in less than a vector of the smallest kind
-LEAST_ROWS = 4
-TILE_ROWS = 16  # of 32 bits, in AVX-512
+from benchgraph.tir.turns import only, turned
+from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor_names, variables
 
 
 def turn_copies(f: Func, target: Target) -> Func:
@@ -70,13 +65,13 @@ class _Turner:
         return map_children(s, lambda c: self(c, within))
 
     def turned(self, loop: For, ranges: Ranges) -> Pack | None:
-        found = _turned(loop, ranges)
+        found = turned(loop, ranges)
         is_apart = found is not None and frozenset((found.dst.tensor.name, found.src.tensor.name)) not in self.together
         return found if is_apart else None
 
     def within_borders(self, loop: For, ranges: Ranges) -> Stmt | None:
         """A loop that copies where its variable is within bounds, and pads elsewhere; None where it is something else."""
-        branch, extent = _only(loop.body), constant(loop.extent)
+        branch, extent = only(loop.body), constant(loop.extent)
         if not isinstance(branch, If) or branch.orelse is None or extent is None or loop.kind is LoopKind.parallel:
             return None
         terms = list(_terms(branch.cond))
@@ -123,64 +118,3 @@ def _bounds_alone(cond: Expr, var: Var) -> bool:
     if not isinstance(cond, Binary) or cond.op not in (BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge):
         return False
     return set(linear(cond.a).minus(linear(cond.b)).terms) == {var}
-
-
-def _turned(outer: For, ranges: Ranges) -> Pack | None:
-    """The loops as one statement, None where they are something else."""
-    inner = _only(outer.body)
-    if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
-        return None
-    store = _only(inner.body)
-    if not isinstance(store, Store) or store.mask is not None or store.past_caches:
-        return None
-    load = _copied(store.value, store)
-    if load is None or Scope.register in (store.tensor.scope, load.tensor.scope) or store.tensor == load.tensor:
-        return None
-    for k, n in ((outer, inner), (inner, outer)):
-        src, dst = (_flat(index, k.var, n.var) for (index,) in (load.index, store.index))
-        if src is None or dst is None or src[1] != 1 or dst[2] != 1 or src[2] <= 1:
-            continue
-        rows, columns = constant(k.extent), constant(n.extent)
-        if rows is None or columns is None or dst[1] < columns or not _pays(rows, columns, load.tensor.dtype, store.tensor.dtype):
-            continue
-        pieces = Flat(load.tensor, to_expr(src[0], ranges), src[1:]), Flat(store.tensor, to_expr(dst[0], ranges), dst[1:])
-        return Pack(*pieces, rows, columns, turns=load.tensor.dtype.bits == store.tensor.dtype.bits)
-    return None
-
-
-def _pays(rows: int, columns: int, src: DType, dst: DType) -> bool:
-    """Vectors of 32 bits are gathered in the time that tiles take, and in less where rows fill no tiles: 57 x 57 by 128 0.86."""
-    if src.bits == 32 and rows % TILE_ROWS:
-        return False
-    return rows >= LEAST_ROWS and dst.nbytes(columns) >= LEAST_BYTES
-
-
-def _only(s: Stmt) -> Stmt | None:
-    found = statements(s)
-    return found[0] if len(found) == 1 else None
-
-
-def _copied(e: Expr, store: Store) -> Load | None:
-    """What is stored as it was loaded, or as f32, or s8 as u8, 128 more; without a mask. 8 or 16 bits may be f32 in between."""
-    dtype = store.tensor.dtype
-    match e:
-        case Cast(Cast(Load() as load, DType.f32), _) if dtype.bits < DType.f32.bits:
-            pass
-        case Cast(Binary(BinOp.add, Cast(Load() as load, DType.s32), Const(128)), DType.u8) if load.tensor.dtype is DType.s8:
-            return load if load.mask is None else None
-        case Cast(Load() as load, DType.f32) if dtype is DType.f32 and load.tensor.dtype in PACKED_FROM[dtype]:
-            return load if load.mask is None else None
-        case Load() as load:
-            pass
-        case _:
-            return None
-    is_same = load.mask is None and load.tensor.dtype is dtype and not dtype.is_packed and dtype.bits in (8, 16, 32)
-    return load if is_same else None
-
-
-def _flat(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
-    """Where it is for k and n 0, and its steps along them; None where it does not move evenly."""
-    start, moving = linear(index).split(frozenset((k.name, n.name)))
-    if not set(moving.terms) <= {k, n}:
-        return None
-    return start, moving.terms.get(k, 0), moving.terms.get(n, 0)

@@ -1,0 +1,102 @@
+"""turn-reads: narrow elements that would be gathered one after the other, and computed with, are turned first.
+
+for r in 64 {                                       alloc x_turned: u8[4096]
+  for i in 64 {                                     for r_t in 64 {
+    y[r*3136 + i] = f32(x[r + i*64]) * 0.1    ->      for i_t in 64 { x_turned[r_t*64 + i_t] = x[r_t + i_t*64] }
+  }                                                 }
+}                                                   for r in 64 {
+                                                      for i in 64 { y[r*3136 + i] = f32(x_turned[r*64 + i]) * 0.1 }
+                                                    }
+
+turn-copies makes one statement of the new loops; a vector of f32 is gathered by one instruction, and stays. One thread of a Granite Rapids,
+2 images of 64 x 56 x 56 and 1 of 128 x 57 x 57, channels last to first, times with it over those without: u8 to f32 0.21, 0.29; u8 with
+another scale 0.16, 0.19, and the other way 0.17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.target import Target
+from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.build import add, constant, mul
+from benchgraph.tir.ir import Alloc, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, only, steps, turned
+from benchgraph.tir.visit import (
+    bound_names,
+    fresh,
+    loads,
+    map_all_exprs,
+    map_children,
+    rewrite,
+    substitute_all,
+    tensor_names,
+    walk,
+    written,
+)
+
+MOST_BYTES = 16384  # of a tile: half of a common L1
+
+
+def turn_reads(f: Func, target: Target) -> Func:
+    taken = {p.name for p in f.params} | tensor_names(f.body)
+    body = _Turner(taken, bound_names(f.body))(f.body, {}, Scope.shared)
+    return f if body is f.body else replace(f, body=body)
+
+
+class _Turner:
+    """taken: names of tensors, which grows; bound: names of variables."""
+
+    def __init__(self, taken: set[str], bound: frozenset[str]) -> None:
+        self.taken, self.bound = taken, bound
+
+    def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
+        """scope: of a temporary there."""
+        if not isinstance(s, For):
+            return map_children(s, lambda c: self(c, ranges, scope))
+        if found := self.tiles(s, ranges, scope):
+            return found
+        within, scope = inside(s, ranges), Scope.thread if s.kind is LoopKind.parallel else scope
+        return map_children(s, lambda c: self(c, within, scope))
+
+    def tiles(self, rows: For, ranges: Ranges, scope: Scope) -> Stmt | None:
+        """The loops with tiles of what lies across; None where nothing does, or where the loops copy as they are."""
+        columns = only(rows.body)
+        if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind) or turned(rows, ranges) is not None:
+            return None
+        height, width = constant(rows.extent), constant(columns.extent)
+        if height is None or width is None or height < LEAST_ROWS or any(isinstance(s, For) for s in walk(columns.body)):
+            return None
+        stored, tiles = written(columns.body), dict[Expr, Tensor]()
+        for x in dict.fromkeys(loads(columns.body)):
+            nbytes = x.tensor.dtype.nbytes
+            fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
+            if fits and x.tensor not in stored and _lies_across(x, rows.var, columns.var):
+                tiles[x] = self.tile(x.tensor, height * width, scope)
+        if not tiles:
+            return None
+        at = add(mul(rows.var, width), columns.var)
+        copies = (s for x, tile in tiles.items() for s in (Alloc(tile), self.copy(Store(tile, (at,), x), rows, columns)))
+        return Seq((*copies, map_all_exprs(rows, lambda e: rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
+
+    def tile(self, x: Tensor, elements: int, scope: Scope) -> Tensor:
+        name = fresh(f"{x.name}_turned", self.taken)
+        self.taken.add(name)
+        return Tensor(name, x.dtype, (elements,), (1,), scope)
+
+    def copy(self, store: Store, *loops: For) -> Stmt:
+        """The store in loops of its own, as these."""
+        new = [replace(loop, var=Var(fresh(f"{loop.var.name}_t", self.bound))) for loop in loops]
+        s: Stmt = substitute_all(store, {loop.var.name: own.var for loop, own in zip(loops, new, strict=True)})
+        for own in reversed(new):
+            s = replace(own, body=s)
+        return s
+
+
+def _lies_across(x: Load, row: Var, column: Var) -> bool:
+    """Whether an element of 8 or 16 bits lies next to that of the next row, and not to that of the next column."""
+    dtype = x.tensor.dtype
+    if x.mask is not None or dtype.is_packed or dtype.bits not in (8, 16) or x.tensor.scope is Scope.register:
+        return False
+    found = steps(x.index[0], row, column)
+    return found is not None and found[1] == 1 and found[2] > 1

@@ -1,0 +1,90 @@
+"""turn-reads: what lies across the loops, and is computed with, is copied to where it does not; all else stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, cast, f32, mul
+from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, LoopKind, Scope, Store
+from benchgraph.tir.passes.turn_reads import MOST_BYTES, turn_reads
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import loads, walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+
+ROWS, COLUMNS = 6, 20
+
+
+def scaled(rows: int = ROWS, columns: int = COLUMNS, *, dtype: DType = DType.u8, step: int = 1, kind: LoopKind = LoopKind.serial) -> Func:
+    """y[i, j] = x[j, i] * 0.1, 3 of these side by side; step: of x along i."""
+    x, y = param("x", 3 * 40 * columns, dtype=dtype), param("y", 3 * 40 * columns)
+    across = cast(at(x, add(add(mul(k, 40 * columns), mul(i, step)), mul(j, 40))), DType.f32)
+    line = loop(j, columns, put(y, add(add(mul(k, 40 * columns), mul(i, columns)), j), value=binary(BinOp.mul, across, f32(0.1))))
+    return Func("scaled", (x, y), For(k, Const(3), loop(i, rows, line), kind))
+
+
+def turned(f: Func) -> Func:
+    """What the pass makes of it computes the same."""
+    after = turn_reads(f, TARGET)
+    assert_same(after, f)
+    return after
+
+
+def tiles(f: Func) -> list[Alloc]:
+    return [s for s in walk(turned(f).body) if isinstance(s, Alloc)]
+
+
+def test_a_tile_is_turned_first(golden) -> None:
+    golden(print_tir(turned(scaled())))
+
+
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16])
+def test_of_8_and_16_bits(dtype: DType) -> None:
+    (found,) = tiles(scaled(dtype=dtype))
+    assert (found.tensor.dtype, found.tensor.shape) == (dtype, (ROWS * COLUMNS,))
+
+
+@pytest.mark.parametrize(("kind", "scope"), [(LoopKind.serial, Scope.shared), (LoopKind.parallel, Scope.thread)])
+def test_each_thread_has_tiles_of_its_own(kind: LoopKind, scope: Scope) -> None:
+    (found,) = tiles(scaled(kind=kind))
+    assert found.tensor.scope is scope
+
+
+def test_what_is_read_twice_is_copied_once_and_what_lies_along_stays() -> None:
+    x, z, y = param("x", 1000, dtype=DType.u8), param("z", 1000, dtype=DType.u8), param("y", 1000)
+    across = cast(at(x, add(i, mul(j, 40))), DType.f32)
+    along = cast(at(z, add(mul(i, 40), j)), DType.f32)
+    value = binary(BinOp.add, binary(BinOp.mul, across, across), along)
+    after = turned(Func("f", (x, z, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=value)))))
+    (tile,) = (s.tensor for s in walk(after.body) if isinstance(s, Alloc))
+    *_, store = (s for s in walk(after.body) if isinstance(s, Store))
+    assert [load.tensor.name for load in loads(store)] == [tile.name, tile.name, "z"]
+
+
+def written_over() -> Func:
+    """x[j, i] of one row is what the row before has stored."""
+    x = param("x", 1000, dtype=DType.u8)
+    value = cast(binary(BinOp.mul, cast(at(x, add(i, mul(j, 40))), DType.f32), f32(0.5)), DType.u8)
+    return Func("f", (x,), loop(i, ROWS, loop(j, COLUMNS, put(x, add(add(i, mul(j, 40)), 1), value=value))))
+
+
+def copied() -> Func:
+    x, y = param("x", 1000, dtype=DType.u8), param("y", 1000, dtype=DType.u8)
+    return Func("f", (x, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=at(x, add(i, mul(j, 40)))))))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        scaled(dtype=DType.f32),
+        scaled(step=2),
+        scaled(columns=15),
+        scaled(rows=3),
+        scaled(rows=32, columns=MOST_BYTES // 32 + 1),
+        written_over(),
+        copied(),
+    ],
+    ids=["32 bits", "rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already"],
+)
+def test_all_else_stays(f: Func) -> None:
+    assert turned(f) is f
