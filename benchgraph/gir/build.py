@@ -50,7 +50,7 @@ def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
         sources = tuple(value(t) for t in op.inputs)
         results = tuple(value(t) for t in op.outputs)
         nodes.append(Op(op.kind, sources, results, with_defaults(op.kind, op.attrs)))
-    return Graph(tuple(values), tuple(nodes), ins, outs, tuple(unsettled), p.options.forced)
+    return Graph(tuple(values), tuple(nodes), ins, outs, tuple(unsettled), p.options.forced, p.fpmath_mode)
 
 
 def _strides(t: LogicalTensor) -> Shape:

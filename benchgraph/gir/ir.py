@@ -208,7 +208,7 @@ class Graph:
 
     unsettled: (out, layout) where the user gave a layout that its producer may not be able to write, or, with None, left the choice open;
     such values stand in `values` as row-major until propagate-layout has settled them. forced: template parameters that are not to be
-    chosen.
+    chosen. fpmath_mode: what the operands of products may be rounded to.
     """
 
     values: tuple[Value, ...]
@@ -217,6 +217,7 @@ class Graph:
     outs: tuple[int, ...]
     unsettled: tuple[tuple[int, Layout | None], ...] = ()
     forced: tuple[Forced, ...] = ()
+    fpmath_mode: str = "strict"
 
     @cached_property
     def by_id(self) -> dict[int, Value]:

@@ -19,6 +19,7 @@ from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.merge_quantisation import merge_quantisation
 from benchgraph.gir.passes.merge_scaling import merge_scaling
 from benchgraph.gir.passes.propagate_layout import propagate_layout
+from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
 from benchgraph.gir.passes.share_operands import share_operands
@@ -32,6 +33,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
+    Pass("round-operands", round_operands, needs=_BASIC, switch="round"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
     Pass("share-operands", share_operands, needs=_BASIC, switch="share-operands"),
     Pass("sink-movements", sink_movements, needs=_BASIC, switch="sink"),

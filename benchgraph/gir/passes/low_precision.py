@@ -60,10 +60,10 @@ def low_precision(g: Graph, target: Target) -> Graph:
 def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     """The product's result, made by the builder's nodes, the last of which makes it; None where it stays as it is."""
     p = product(g, op)
-    if not p.sums_last or _is_of_single_channels(p):
+    if not p.sums_last or is_of_single_channels(p):
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
-    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and _pays(g, p, src.stored, wei.stored):
+    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored):
         is_plain = p.is_row_wise and p.has_wei_per_batch
         rank = len(p.call.ins[1].shape)
         over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
@@ -71,20 +71,20 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
             return multiply(d, p.call, a, b, over)
         d.nodes.clear()
-    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and _pays(g, p, src.bf16, wei.bf16):
+    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and pays(g, p, src.bf16, wei.bf16):
         ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
 
 
-def _is_of_single_channels(p: Product) -> bool:
+def is_of_single_channels(p: Product) -> bool:
     """A convolution each group of which has one channel: nothing fills the groups of k. In bf16 and u8 these take 1.2 to 1.9 times as long
     as in f32 (7x7, 3 groups of 8 results; 3x3, 16 groups of 2; one thread of a Zen 5 core), with 3 channels 0.6 and 0.8 times.
     """
     return p.reduced[-1] == 1 and p.columns != p.call.outs[0].shape[-1]
 
 
-def _pays(g: Graph, p: Product, src: Stored, wei: Stored) -> bool:
+def pays(g: Graph, p: Product, src: Stored, wei: Stored) -> bool:
     """Whether narrow instructions spare more than the copies cost that bring groups of k together.
 
     What products of this partition make has to be copied if k is not its last dim, while f32 instructions would read it where it is. Each

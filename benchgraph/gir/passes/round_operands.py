@@ -1,0 +1,64 @@
+"""round-operands: where the graph's math mode allows it, products of f32 are computed in bf16.
+
+                                              %5: bf16[M,K] = TypeCast(%0)   %6: bf16[K,N] = TypeCast(%1)
+%2: f32[M,N] = MatMul(%0, %1)          ->     %2: f32[M,N] = MatMul(%5, %6)
+
+Sums stay in f32. Weights that are constant are rounded by init, and other operands once for all products that read them. Operands that were
+narrow before, f16, or integers with a scale for each of several groups of K, are not what the mode is about, and stay. So does what
+low-precision would leave in f32 if it were bf16. Each element is loaded, rounded and stored once more: only where that serves
+rows and columns enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.gir.build import CONVERT, Builder
+from benchgraph.gir.ir import Constness, Graph, Node, Op
+from benchgraph.gir.passes.low_precision import is_of_single_channels, pays
+from benchgraph.gir.product import product
+from benchgraph.ops import spec
+
+MODES = ("bf16", "any")
+SERVED = 64  # rows that a weight is multiplied by, columns that an element of src is
+
+
+def round_operands(g: Graph, target: Target) -> Graph:
+    if g.fpmath_mode not in MODES or not target.multiplies(DType.bf16):
+        return g
+    builder, nodes, rounded = Builder(g.values), list[Node](), dict[int, int]()
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        if _is_rounded(g, op):
+            rounded |= {v: builder.op(CONVERT, v, dtype=DType.bf16) for v in op.ins[:2] if v not in rounded}
+            op = replace(op, ins=(*(rounded[v] for v in op.ins[:2]), *op.ins[2:]))
+        nodes += [*builder.nodes, op]
+        builder.nodes = []
+    return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if rounded else g
+
+
+def _is_rounded(g: Graph, op: Op) -> bool:
+    if not spec(op.kind).is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
+        return False
+    p = product(g, op)
+    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ())):
+        return False
+    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), _is_constant(g, op.ins[1])
+    return p.columns >= SERVED and (rows >= SERVED or is_constant)
+
+
+def _narrowest(g: Graph, id: int) -> DType:
+    """Of the dtypes on the way to a value, along first operands."""
+    found = g.value(id).dtype
+    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not spec(maker.kind).is_contraction:
+        id = maker.ins[0]
+        found = min(found, g.value(id).dtype, key=lambda dtype: dtype.bits)
+    return found
+
+
+def _is_constant(g: Graph, id: int) -> bool:
+    """Whether init knows it: mark-runtime-constants comes later."""
+    maker = g.producer.get(id)
+    return g.value(id).constness is not Constness.variable if maker is None else all(_is_constant(g, v) for v in maker.ins)

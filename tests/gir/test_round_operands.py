@@ -1,0 +1,123 @@
+"""round-operands: products of f32 in bf16, where the math mode and the machine allow it and it pays; all else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.gir.build import CONVERT
+from benchgraph.gir.ir import Op
+from benchgraph.gir.passes.round_operands import SERVED, round_operands
+from benchgraph.gir.text import print_gir
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.reference import compare, domain, evaluate, tolerance
+from tests.gir.test_low_precision import NARROW, PLAIN, products, up_to
+from tests.gir.test_passes import gir
+
+BF16, F32, F16 = DType.bf16, DType.f32, DType.f16
+Build = Callable[[GraphBuilder], None]
+IN_BF16 = [(BF16, BF16, F32)]
+
+
+def under(mode: str, build: Build, target=NARROW):
+    return up_to(replace(gir(build), fpmath_mode=mode), "round-operands", target)
+
+
+def linear(rows: int = SERVED, columns: int = SERVED, dtype: DType = F32, *, is_constant: bool = True) -> Build:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((rows, 32), dtype), (b.constant if is_constant else b.input)((32, columns), dtype))
+
+    return build
+
+
+def test_operands_are_rounded(golden) -> None:
+    golden(print_gir(under("bf16", linear())))
+
+
+@pytest.mark.parametrize("mode", ["bf16", "any"])
+def test_modes_that_allow_it(mode: str) -> None:
+    assert products(under(mode, linear())) == IN_BF16
+
+
+@pytest.mark.parametrize("mode", ["strict", "f16", "tf32"])
+def test_modes_that_do_not(mode: str) -> None:
+    assert products(under(mode, linear())) == [(F32, F32, F32)]
+
+
+def test_a_machine_that_does_not_multiply_bf16_has_nothing_to_gain() -> None:
+    assert products(under("bf16", linear(), PLAIN)) == [(F32, F32, F32)]
+
+
+@pytest.mark.parametrize(
+    ("build", "pays"),
+    [
+        (linear(rows=1), True),
+        (linear(columns=SERVED - 1), False),
+        (linear(is_constant=False), True),
+        (linear(rows=SERVED - 1, is_constant=False), False),
+    ],
+    ids=["constant weights, one row", "few columns", "weights that change", "and few rows"],
+)
+def test_only_where_it_serves_enough(build: Build, *, pays: bool) -> None:
+    assert (products(under("bf16", build)) == IN_BF16) == pays
+
+
+def weights_by_groups(b: GraphBuilder) -> None:
+    wei = b.op("Dequantize", b.constant((32, 64), DType.s8), scales=[0.5] * 32, zps=[0] * 32, qtype="per_channel", axis=0)
+    b.op("MatMul", b.input((64, 32)), wei)
+
+
+def from_f16(b: GraphBuilder) -> None:
+    b.op("MatMul", *(b.op("TypeCast", b.input((64, 64), F16), dtype=F32) for _ in range(2)))
+
+
+def single_channels(b: GraphBuilder) -> None:
+    x, wei = b.input((1, 2, 9, 9)), b.constant((128, 1, 3, 3))
+    pads = {key: [1, 1] for key in ("pads_begin", "pads_end", "strides", "dilations")}
+    b.op("Convolution", x, wei, groups=2, data_format="NCX", weights_format="OIX", **pads)
+
+
+NARROW_ALREADY = {"narrow weights": weights_by_groups, "f16": from_f16, "single channels": single_channels, "f16 itself": linear(dtype=F16)}
+
+
+@pytest.mark.parametrize("build", NARROW_ALREADY.values(), ids=NARROW_ALREADY)
+def test_what_the_mode_is_not_about_stays(build: Build) -> None:
+    g = replace(up_to(gir(build), "low-precision", NARROW), fpmath_mode="bf16")
+    assert round_operands(g, NARROW) is g
+
+
+def test_what_several_products_read_is_rounded_once() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.input((64, 32))
+        gate, up = (b.op("MatMul", x, b.constant((32, 64))) for _ in range(2))
+        b.op("Multiply", b.op("Sigmoid", gate), up)
+
+    g = under("bf16", build)
+    assert products(g) == 2 * IN_BF16
+    assert sum(node.kind == CONVERT for node in g.nodes if isinstance(node, Op)) == 3
+
+
+@pytest.mark.parametrize("mode", ["bf16", "any"])
+def test_it_computes_what_the_mode_allows(mode: str) -> None:
+    """Real numbers, which bf16 does not hold: within the mode's tolerance, and beyond that of f32."""
+    b = GraphBuilder()
+    x = b.op("ReLU", b.op("MatMul", b.input((96, 200)), b.constant((200, 128)), b.constant((128,))))
+    b.op("MatMul", x, b.constant((128, 80)))
+    graph = replace(b.graph(), fpmath_mode=mode)
+    (p,) = partitions(graph, Policy.fused)
+    numbers = domain(graph, 0)
+    (t,) = graph.outputs
+    want = evaluate(graph, numbers)[t.id]
+    tensors = load_inputs(graph, numbers)
+    out = np.zeros(t.known_shape, np.float32)
+    compile_partition(p, NARROW).bind([tensors[t.id] for t in p.inputs], [out])()
+    assert compare(out, want, t.dtype, tolerance(graph)).ok
+    assert not compare(out, want, t.dtype, tolerance(replace(graph, fpmath_mode="strict"))).ok
