@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.graph import parse_graph
-from benchgraph.graph.build import sample_graph
+from benchgraph.graph.build import GraphBuilder, sample_graph
 from benchgraph.ops import OPS
 from benchgraph.reference import domain, evaluate
 
@@ -106,3 +107,11 @@ def test_special_numbers_are_answered_without_a_warning(special: float) -> None:
             array = given[t.id].copy()
             array.flat[::2] = array.dtype.type(special)
             evaluate(graph, given | {t.id: array})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("kind", "attrs"), [("RMSNorm", {}), ("ReduceMean", {"axes": [1]})], ids=["RMSNorm", "ReduceMean"])
+def test_nobody_is_told_of_a_mean_of_nothing(kind: str, attrs: dict[str, Any]) -> None:
+    b = GraphBuilder()
+    b.op(kind, b.input((3, 0)), **attrs)
+    evaluate(b.graph(), {0: np.zeros((3, 0))})
