@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq
 from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Module, Stmt, Store, Tensor
 from benchgraph.tir.passes import run
+from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -51,6 +53,12 @@ def test_what_exceeds_the_caches_goes_past_them(golden) -> None:
 )
 def test_it_depends_on_the_machine(target: Target, count: int) -> None:
     assert streamed(doubled(), target) == count
+
+
+@pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
+def test_no_cache_is_believed_to_hold_everything(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[stream_stores.__module__], "MOST_HELD", SMALL.llc_bytes + more)
+    assert streamed(doubled(), replace(SMALL, llc_bytes=480 << 20)) == count
 
 
 def test_it_depends_on_the_nest() -> None:
