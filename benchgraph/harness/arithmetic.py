@@ -16,12 +16,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Role
+from benchgraph.ops.spec import TO_BF16, Role
 
 ARITHMETICS = ("f32", "bf16", "int8")  # slowest first
 _INT8 = frozenset({DType.u8, DType.s8, DType.u4, DType.s4})
 _BF16 = _INT8 | {DType.bf16, DType.f8_e4m3, DType.f8_e5m2}
-_ROUNDING = frozenset({"bf16", "any"})  # math modes that let f32 be taken as bf16
 
 
 def arithmetic(graph: Graph) -> str:
@@ -33,7 +32,7 @@ def arithmetic(graph: Graph) -> str:
 def _of(stored: set[DType], graph: Graph) -> str:
     if stored <= _INT8:
         return "int8"
-    rounded = {DType.f32} if graph.fpmath_mode in _ROUNDING else set[DType]()
+    rounded = {DType.f32} if graph.fpmath_mode in TO_BF16 else set[DType]()
     return "bf16" if stored <= _BF16 | rounded else "f32"
 
 

@@ -23,6 +23,7 @@ from benchgraph.tir.ir import BinOp, Expr
 
 Array: TypeAlias = NDArray[np.generic]
 F = (DType.f32, DType.bf16, DType.f16)  # graph-api.md section 1.0: the float types most ops take
+TO_BF16 = frozenset({"bf16", "any"})  # math modes that let f32 operands be rounded to bf16, see `follows_fpmath`
 
 
 class Category(Enum):

@@ -105,6 +105,15 @@ def test_what_several_products_read_is_rounded_once() -> None:
     assert sum(node.kind == CONVERT for node in g.nodes if isinstance(node, Op)) == 3
 
 
+def test_a_product_with_itself_rounds_once() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.input((64, 64))
+        b.op("MatMul", x, x)
+
+    g = under("bf16", build)
+    assert (products(g), len(g.nodes)) == (IN_BF16, 2)
+
+
 @pytest.mark.parametrize("mode", ["bf16", "any"])
 def test_it_computes_what_the_mode_allows(mode: str) -> None:
     """Real numbers, which bf16 does not hold: within the mode's tolerance, and beyond that of f32."""

@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mul
-from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, LoopKind, Scope, Store
+from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.turn_reads import MOST_BYTES, turn_reads
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
@@ -73,6 +73,14 @@ def copied() -> Func:
     return Func("f", (x, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=at(x, add(i, mul(j, 40)))))))
 
 
+def guarded() -> Func:
+    """Only the columns that are there are read."""
+    x, y = param("x", 500, dtype=DType.u8), param("y", 1000)
+    value = cast(at(x, add(i, mul(j, 40))), DType.f32)
+    there = If(binary(BinOp.lt, j, Const(12)), put(y, add(mul(i, COLUMNS), j), value=binary(BinOp.mul, value, f32(0.5))))
+    return Func("f", (x, y), loop(i, ROWS, loop(j, COLUMNS, there)))
+
+
 @pytest.mark.parametrize(
     "f",
     [
@@ -83,8 +91,9 @@ def copied() -> Func:
         scaled(rows=32, columns=MOST_BYTES // 32 + 1),
         written_over(),
         copied(),
+        guarded(),
     ],
-    ids=["32 bits", "rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already"],
+    ids=["32 bits", "rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
 )
 def test_all_else_stays(f: Func) -> None:
     assert turned(f) is f

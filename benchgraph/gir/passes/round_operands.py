@@ -20,19 +20,21 @@ from benchgraph.gir.ir import Constness, Graph, Node, Op
 from benchgraph.gir.passes.low_precision import is_of_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
+from benchgraph.ops.spec import TO_BF16
 
-MODES = ("bf16", "any")
 SERVED = 64  # rows that a weight is multiplied by, columns that an element of src is
 
 
 def round_operands(g: Graph, target: Target) -> Graph:
-    if g.fpmath_mode not in MODES or not target.multiplies(DType.bf16):
+    if g.fpmath_mode not in TO_BF16 or not target.multiplies(DType.bf16):
         return g
     builder, nodes, rounded = Builder(g.values), list[Node](), dict[int, int]()
     for op in g.nodes:
         assert isinstance(op, Op)
         if _is_rounded(g, op):
-            rounded |= {v: builder.op(CONVERT, v, dtype=DType.bf16) for v in op.ins[:2] if v not in rounded}
+            for v in op.ins[:2]:
+                if v not in rounded:
+                    rounded[v] = builder.op(CONVERT, v, dtype=DType.bf16)
             op = replace(op, ins=(*(rounded[v] for v in op.ins[:2]), *op.ins[2:]))
         nodes += [*builder.nodes, op]
         builder.nodes = []

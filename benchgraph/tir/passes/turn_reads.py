@@ -65,7 +65,9 @@ class _Turner:
         if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind) or turned(rows, ranges) is not None:
             return None
         height, width = constant(rows.extent), constant(columns.extent)
-        if height is None or width is None or height < LEAST_ROWS or any(isinstance(s, For) for s in walk(columns.body)):
+        if height is None or width is None or height < LEAST_ROWS:
+            return None
+        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)):  # reads within bounds alone may lie beyond memory
             return None
         stored, tiles = written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(loads(columns.body)):
