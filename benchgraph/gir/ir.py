@@ -239,6 +239,11 @@ class Graph:
                 found[v].append(node)
         return {v: tuple(nodes) for v, nodes in found.items()}
 
+    def comes_of_constants(self, id: int) -> bool:
+        """Whether a value needs no input that varies, before mark-runtime-constants says so."""
+        maker = self.producer.get(id)
+        return self.value(id).is_constant if maker is None else all(map(self.comes_of_constants, maker.ins))
+
     def root(self, id: int) -> int:
         """The value whose buffer holds this one's elements."""
         view = self.by_id[id].view

@@ -10,8 +10,8 @@ Folds that keep the last axis alone have no parallel tasks there: columns.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
@@ -22,7 +22,7 @@ from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.lower.runs import crossed, folded_axis, folded_runs, is_even, run
 from benchgraph.tir.build import add, minimum, mul, seq, sub
-from benchgraph.tir.ir import Const, For, LoopKind, Seq, Stmt, Var
+from benchgraph.tir.ir import Const, Expr, For, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
 FEWEST = 1024  # at least
@@ -30,6 +30,8 @@ TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
+
+_Loop: TypeAlias = tuple[Var, Expr]  # its variable and extent
 
 
 def lower_loops(storage: Storage, node: Fused) -> Stmt:
@@ -114,36 +116,42 @@ class _LoopNest:
         if not total:
             return Seq(())
         loops = {a: self.storage.var("t") for a in outer}
-        chunk, i = self.storage.var("c"), self.storage.var("i")
-        whole = self._chunk(total)
-        flat = add(mul(chunk, whole), i)
+        flat, chunks, each = self._cut(total, self._chunk(total), "i")
         found = along(merged, extents, flat)
         coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
         region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords)
-        count = Const(whole) if total % whole == 0 else minimum(whole, sub(total, mul(chunk, whole)))
-        body: Stmt = For(chunk, Const(-(-total // whole)), For(i, count, region.emit(self.node.ops)), self.kind)
+        body: Stmt = For(*chunks, For(*each, region.emit(self.node.ops)), self.kind)
         for axis in reversed(outer):
             body = For(loops[axis], Const(extents[axis]), body, self.kind)
         return body
 
     def _tiled(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
         """Tiles of both runs of axes, so small that L1 holds what of them is read and what is written; columns are the innermost loop."""
-        extents, place, loops = self.domain.extents, dict[int, Coord](), list[tuple[For, For]]()
+        extents, place = self.domain.extents, dict[int, Coord]()
+        tiles, inside = list[_Loop](), list[_Loop]()
         for name, axes in (("r", rows), ("i", columns)):
             total = prod(extents[a] for a in axes)
             if not total:
                 return Seq(())
-            size, tile, i = _tile(total), self.storage.var("c"), self.storage.var(name)
-            place |= along(axes, extents, add(mul(tile, size), i))
-            count = Const(size) if total % size == 0 else minimum(size, sub(total, mul(tile, size)))
-            loops.append((For(tile, Const(-(-total // size)), Seq(()), self.kind), For(i, count, Seq(()))))
-        around = [For(self.storage.var("t"), Const(extents[a]), Seq(()), self.kind) for a in outer]
-        place |= {a: Coord(loop.var) for a, loop in zip(outer, around, strict=True)}
+            at, over, each = self._cut(total, _tile(total), name)
+            place |= along(axes, extents, at)
+            tiles.append(over)
+            inside.append(each)
+        around: list[_Loop] = [(self.storage.var("t"), Const(extents[a])) for a in outer]
+        place |= {a: Coord(var) for a, (var, _) in zip(outer, around, strict=True)}
         coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)
-        for loop in reversed([*around, *(tiles for tiles, _ in loops), *(each for _, each in loops)]):
-            body = replace(loop, body=body)
+        for loop in reversed(inside):
+            body = For(*loop, body)
+        for loop in reversed([*around, *tiles]):
+            body = For(*loop, body, self.kind)
         return body
+
+    def _cut(self, total: int, size: int, name: str) -> tuple[Expr, _Loop, _Loop]:
+        """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""
+        piece, i = self.storage.var("c"), self.storage.var(name)
+        count = Const(size) if total % size == 0 else minimum(size, sub(total, mul(piece, size)))
+        return add(mul(piece, size), i), (piece, Const(-(-total // size))), (i, count)
 
     def _chunk(self, total: int) -> int:
         """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""

@@ -47,8 +47,7 @@ def is_even(domain: Domain, ops: Iterable[Op]) -> bool:
 
 def run(g: Graph, domain: Domain, node: Fused) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(outer axes, axes to be run through as one), outermost first; axes of size 1 are left out."""
-    border = {None, *node.ins, *node.outs}
-    accesses = [a for a in _accesses(g, domain, node.ops) if a.root in border]  # what stays inside becomes registers
+    accesses = _at_border(g, domain, node)
     axes = [a for a, extent in enumerate(domain.extents) if extent != 1]
     written = [a.steps for a in accesses if a.is_store and a.root in node.outs]
     if written and None not in written[-1]:
@@ -67,8 +66,7 @@ def crossed(g: Graph, domain: Domain, node: Fused, outer: tuple[int, ...], inner
     """
     if not outer or prod(domain.extents[a] for a in inner) < FEWEST_CROSSED:
         return ()
-    border = {None, *node.ins, *node.outs}
-    accesses = [a for a in _accesses(g, domain, node.ops) if a.root in border]
+    accesses = _at_border(g, domain, node)
     found: tuple[int, ...] = ()
     for steps in (a.steps for a in accesses if not a.is_store and a.steps[inner[-1]] not in (None, 0, 1)):
         found = next(((a,) for a in outer if steps[a] == 1), found)
@@ -146,6 +144,12 @@ def _is_dense(domain: Domain, steps: Steps, axes: list[int]) -> bool:
     unit = steps[axes[-1]]
     dense = dense_strides(tuple(domain.extents[a] for a in axes))
     return unit is not None and all(steps[a] == unit * d for a, d in zip(axes, dense, strict=True))
+
+
+def _at_border(g: Graph, domain: Domain, node: Fused) -> list[_Access]:
+    """The accesses to memory: what stays inside the nest becomes registers."""
+    border = {None, *node.ins, *node.outs}
+    return [a for a in _accesses(g, domain, node.ops) if a.root in border]
 
 
 def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:

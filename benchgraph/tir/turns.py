@@ -45,6 +45,7 @@ def _pays(rows: int, columns: int, src: DType, dst: DType) -> bool:
 
 
 def only(s: Stmt) -> Stmt | None:
+    """The one statement that s consists of; None where there are others, or none."""
     found = statements(s)
     return found[0] if len(found) == 1 else None
 

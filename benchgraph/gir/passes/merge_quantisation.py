@@ -75,7 +75,7 @@ def _is_step(g: Graph, op: Op) -> bool:
     is_shift = row.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
     by = others[0]
     is_few = len(others) == 1 and src.dtype is by.dtype is out.dtype and by.type.elements * FEWER <= out.type.elements
-    return (is_scaling or is_shift) and is_few and _is_constant(g, by.id)
+    return (is_scaling or is_shift) and is_few and g.comes_of_constants(by.id)
 
 
 def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
@@ -93,12 +93,6 @@ def _keeps_order(g: Graph, step: Op) -> bool:
 def _number(g: Graph, step: Op) -> float | None:
     """What a step scales or shifts by, if that is one number known now."""
     return g.value(step.ins[1]).number if len(step.ins) == 2 else None
-
-
-def _is_constant(g: Graph, id: int) -> bool:
-    """Whether a value needs no input that varies."""
-    maker = g.producer.get(id)
-    return g.value(id).is_constant if not isinstance(maker, Op) else all(_is_constant(g, v) for v in maker.ins)
 
 
 def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, Builder
-from benchgraph.gir.ir import Constness, Graph, Node, Op
+from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.low_precision import is_of_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
@@ -47,7 +47,7 @@ def _is_rounded(g: Graph, op: Op) -> bool:
     p = product(g, op)
     if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ())):
         return False
-    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), _is_constant(g, op.ins[1])
+    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), g.comes_of_constants(op.ins[1])
     return p.columns >= SERVED and (rows >= SERVED or is_constant)
 
 
@@ -58,9 +58,3 @@ def _narrowest(g: Graph, id: int) -> DType:
         id = maker.ins[0]
         found = min(found, g.value(id).dtype, key=lambda dtype: dtype.bits)
     return found
-
-
-def _is_constant(g: Graph, id: int) -> bool:
-    """Whether init knows it: mark-runtime-constants comes later."""
-    maker = g.producer.get(id)
-    return g.value(id).constness is not Constness.variable if maker is None else all(_is_constant(g, v) for v in maker.ins)
