@@ -26,6 +26,7 @@ from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stac
 from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
 from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
@@ -117,9 +118,7 @@ def _for(f: Frame, s: For) -> None:
         _parallel(f, s)
     elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body)):
         for iteration in range(constant(s.extent) or 0):
-            f.variables[s.var.name] = I64(iteration)
-            _statement(f, s.body)
-        del f.variables[s.var.name]
+            _body(f, s, I64(iteration))
     else:
         extent = evaluate(f, s.extent)
         is_entered = None if constant(s.extent) is not None else f.builder.icmp_signed("<", I64(0), extent)
@@ -158,14 +157,21 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
         b.cbranch(is_entered, body, after)
     b.position_at_end(body)
     var = b.phi(I64, name=s.var.name)
-    f.variables[s.var.name] = var
-    _statement(f, s.body)
-    del f.variables[s.var.name]
+    _body(f, s, var)
     following = b.add(var, I64(1), flags=("nuw", "nsw"))
     var.add_incoming(begin, before)
     var.add_incoming(following, b.block)
     b.cbranch(b.icmp_unsigned("!=", following, end), body, after)
     b.position_at_end(after)
+
+
+def _body(f: Frame, s: For, value: ir.Value) -> None:
+    """The loop's body, where its variable has this value."""
+    f.variables[s.var.name], around = value, f.ranges
+    f.ranges = inside(s, around)
+    _statement(f, s.body)
+    del f.variables[s.var.name]
+    f.ranges = around
 
 
 def _parallel(f: Frame, s: For) -> None:
@@ -211,7 +217,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, runs_once=f.runs_once)
+    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, runs_once=f.runs_once, ranges=f.ranges)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)

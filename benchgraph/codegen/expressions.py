@@ -7,9 +7,9 @@ from collections.abc import Callable
 from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.convert import cast, literal
 from benchgraph.codegen.frame import Frame
-from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, shuffled, splat
+from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, same_lanes, shuffled, splat
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.affine import linear
+from benchgraph.tir.affine import bounds, linear
 from benchgraph.tir.build import constant as known_integer
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import (
@@ -99,7 +99,9 @@ def _binary(f: Frame, e: Binary) -> ir.Value:
         return _first_lanes(f, e.a, e.b.a)
     x, y = evaluate(f, e.a), evaluate(f, e.b)
     if e.op in (BinOp.floordiv, BinOp.mod):
-        return _floor_divide(f.builder, e.op, x, y, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0)
+        low, high = bounds(e.a, f.ranges)
+        divide = _divide_small if low >= 0 and high < 1 << 31 and type_of(e.a)[0] is INDEX else _floor_divide
+        return divide(f.builder, e.op, x, y, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0)
     return _apply(f, e.op, type_of(e.a)[0], x, y)
 
 
@@ -143,6 +145,15 @@ def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor:
         return b.select(is_negative, b.add(remainder, y), remainder)
     quotient = b.sdiv(x, y)
     return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
+
+
+def _divide_small(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor: int) -> ir.Value:
+    """For an x of 0 to 2**31 - 1: in 32 bits, where a product of 64 has all that a quotient by a number needs."""
+    if divisor <= 0 or divisor & (divisor - 1) == 0 or divisor >= 1 << 31:
+        return _floor_divide(b, op, x, y, divisor)
+    small = b.trunc(x, same_lanes(x, I32))
+    by = constant(small.type, divisor)
+    return b.zext(b.udiv(small, by) if op is BinOp.floordiv else b.urem(small, by), x.type)
 
 
 def _half_of_product(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -29,6 +29,7 @@ from benchgraph.codegen.intrinsics import (
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target, on_line
+from benchgraph.tir.affine import Range
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
 from benchgraph.tir.widen import CLOSE, closest
@@ -92,10 +93,10 @@ Calls: TypeAlias = dict[int, tuple[Call, ...]]  # of a statement, by its id(): w
 class Frame:
     """The state of emitting one LLVM function.
 
-    argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. registers:
-    their allocas. bases: parameter or arena name -> pointer. memories: parameter, arena or register name -> what accesses to it touch.
-    is_task: inside a parallel loop, where a further parallel loop runs serially. runs_once: in the life of an executable, so that shorter
-    code is better than fast code. is_streaming: whether something it stores goes past the caches.
+    argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. ranges: where
+    those lie. registers: their allocas. bases: parameter or arena name -> pointer. memories: parameter, arena or register name -> what
+    accesses to it touch. is_task: inside a parallel loop, where a further parallel loop runs serially. runs_once: in the life of an
+    executable, so that shorter code is better than fast code. is_streaming: whether something it stores goes past the caches.
     """
 
     builder: ir.IRBuilder
@@ -107,6 +108,7 @@ class Frame:
     is_task: bool
     runs_once: bool = False
     variables: dict[str, ir.Value] = field(default_factory=dict)
+    ranges: dict[str, Range] = field(default_factory=dict)
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)
     is_streaming: bool = False

@@ -13,6 +13,9 @@ conditions they have; only conditions on x itself end up inside it:
         acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
 
 Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them.
+
+Taps that stay on src by minima and maxima of indices have no conditions, and are unrolled everywhere. Only in the interior of x, where that
+makes vectors of what would be gathered, are they taken without those along x.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from benchgraph.tir.widen import CLOSE
 MOST_UNROLLED = 32  # taps in one expression: a kernel of 3 x 3 x 3, and the code still fits the smallest loop buffers
 
 Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, the folded value) -> what stores it, and post-ops
+TapAt: TypeAlias = Callable[[Indices, Indices], Tap]  # (index of dst, the tap's in its box)
 Stretch: TypeAlias = tuple[int, int]  # from the first to before the last
 
 
@@ -97,11 +101,12 @@ class _Nest:
         self.taps, self.init = how.taps(call), f32(how.start(call))
         self.outer = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
         self.x_size = dst.shape[along] if dst.shape else 1
+        period = self._period()
+        self.is_close, self.period = period <= CLOSE, period if period <= CLOSE else 1
 
     def lower(self, finish: Finish) -> Stmt:
         work = prod(self.dst.shape) * max(prod(self.taps), 1)
-        period = self._period()
-        body = seq(*(_Row(self, offset, period, finish).lower() for offset in range(min(period, max(self.x_size, 1)))))
+        body = seq(*(_Row(self, offset, self.period, finish).lower() for offset in range(min(self.period, max(self.x_size, 1)))))
         for axis in reversed(range(len(self.dst.shape))):
             if axis != self.along:
                 kind = LoopKind.parallel if work > SMALL else LoopKind.serial
@@ -117,11 +122,16 @@ class _Nest:
     def tap(self, at: Indices, tap: Indices) -> Tap:
         return self.how.tap(self.call, at, tap, self.src)
 
+    def inner_tap(self, at: Indices, tap: Indices) -> Tap:
+        """The tap where all conditions hold: of clamped ones, where that is affine in x, the one that is not clamped along x."""
+        unclamped = self.how.unclamped if self.is_close else None
+        return self.tap(at, tap) if unclamped is None else unclamped(self.call, at, tap, self.src, self.along)
+
     def done(self, at: Indices, folded: Expr, finish: Finish) -> Stmt:
         return finish(at, folded if self.how.finish is None else self.how.finish(self.call, at, folded))
 
     def _period(self) -> int:
-        """How far apart two x must be for the quotients and remainders of x that the taps take to move evenly; 1 if it is far."""
+        """How far apart two x must be for the quotients and remainders of x that the taps take to move evenly."""
         x = self.outer[self.along] if self.outer else Var("x")
         tap = self.tap(self.outer, tuple(self.storage.var("k") for _ in self.taps))
         found = 1
@@ -129,7 +139,7 @@ class _Nest:
             match e:
                 case Binary(BinOp.floordiv | BinOp.mod, _, Const()):
                     found = lcm(found, period(e, x))
-        return found if found <= CLOSE else 1
+        return found
 
 
 @dataclass(frozen=True)
@@ -148,11 +158,14 @@ class _Row:
     def lower(self) -> Stmt:
         interior = self._interior
         ends = (0, *interior[self.nest.along], self.count)
+        if self.nest.how.unclamped is not None:
+            taps = (self.nest.tap, self.nest.inner_tap, self.nest.tap)
+            return seq(*(self._unrolled(a, b, tap) for (a, b), tap in zip(pairwise(ends), taps, strict=True)))
         begin, middle, end = (self._folded(a, b) for a, b in pairwise(ends))
         anywhere = seq(begin, middle, end)
         if prod(self.nest.taps) > MOST_UNROLLED or any(a >= b for a, b in interior):
             return anywhere
-        inside = seq(begin, self._unrolled(*interior[self.nest.along]), end)
+        inside = seq(begin, self._unrolled(*interior[self.nest.along], self.nest.tap), end)
         here = self._is_inside(interior)
         return inside if here is None else If(here, inside, anywhere)
 
@@ -171,11 +184,13 @@ class _Row:
 
     # ---- the two ways
 
-    def _unrolled(self, first: int, last: int) -> Stmt:
+    def _unrolled(self, first: int, last: int, tap: TapAt) -> Stmt:
         """q from first to last, where every tap counts that may count anywhere."""
+        if first >= last:
+            return Seq(())
         q = self.nest.storage.var("x")
         at = self._at(add(q, first))
-        values = [self.nest.tap(at, tap).value for tap, _ in self._counting]
+        values = [tap(at, place).value for place, _ in self._counting]
         folded = reduce(self.nest.fold, values) if values else self.nest.init
         return For(q, Const(last - first), self.nest.done(at, folded, self.finish))
 
@@ -227,8 +242,8 @@ class _Row:
         for tap in boxes:
             loops = ((k, extent) for k, extent in zip(tap, self.nest.taps, strict=True) if isinstance(k, Var))
             ranges = self._ranges((*loops, (self._q, self.count)))
-            when = [simplify_expr(c, ranges) for c in self.nest.tap(self._at(self._q), tap).when]
-            if all(constant(c) != 0 for c in when):
+            when = [simplify_expr(c, ranges) for c in self.nest.inner_tap(self._at(self._q), tap).when]
+            if self.nest.how.unclamped is not None or all(constant(c) != 0 for c in when):
                 found.append((tap, [c for c in when if constant(c) is None]))
         return found
 

@@ -183,19 +183,25 @@ def _corners(call: Call) -> Shape:
     return () if _is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in _lines(call))
 
 
-def _corner(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The element at a corner of the box around x, times its weight. A corner that is not on src does not count."""
+def _corner(call: Call, at: Indices, tap: Indices, src: Source, unclamped: int | None = None) -> Tap:
+    """The element at a corner of the box around x, times its weight; beyond the outermost element both corners are that element.
+
+    unclamped: the axis along which the corner is on src, if its conditions hold.
+    """
     place, weight, when = list(at), list[Expr](), list[Expr]()
     for d, line in enumerate(_lines(call)):
         x = line.scaled(at[line.axis])
         place[line.axis] = floordiv(x, line.unit)
         if _is_nearest(call) or line.unit == 1:
             continue
-        behind, corner = mod(x, line.unit), add(x, mul(tap[d], line.unit))  # behind: how far x is from the element in front of it
-        place[line.axis] = add(place[line.axis], tap[d])
-        when += [binary(BinOp.ge, corner, index(0)), binary(BinOp.lt, corner, index(line.unit * line.size))]
+        behind, corner = mod(x, line.unit), add(place[line.axis], tap[d])  # behind: how far x is from the element in front of it
+        if line.axis == unclamped:
+            place[line.axis], ahead = corner, add(x, mul(tap[d], line.unit))
+            when += [binary(BinOp.ge, ahead, index(0)), binary(BinOp.lt, ahead, index(line.unit * line.size))]
+        else:
+            place[line.axis] = minimum(binary(BinOp.max, corner, index(0)), index(line.size - 1))
         part = add(binary(BinOp.mul, sub(1, tap[d]), sub(line.unit, behind)), binary(BinOp.mul, tap[d], behind))
-        weight.append(_share(line.clamped(x, part), line))
+        weight.append(_share(part, line))
     return Tap(_weighted(weight, src(0, tuple(place))), tuple(when))
 
 
@@ -344,7 +350,7 @@ SPECS = (
         samples=_samples(backward=False),
         laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
         check=check,
-        lower=Window(_corners, BinOp.add, 0.0, _corner),
+        lower=Window(_corners, BinOp.add, 0.0, _corner, unclamped=_corner),
     ),
     OpSpec(
         kind="InterpolateBackward",

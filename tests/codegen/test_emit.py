@@ -353,7 +353,26 @@ def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
     value = cast(floordiv(VAR_I, 7), F32)
     inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
     text = "".join(emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host()))
-    assert text.index('"i.body":') < text.index("sdiv") < text.index('"j.body":')
+    assert text.index('"i.body":') < text.index("udiv") < text.index('"j.body":')
+
+
+@pytest.mark.parametrize("kind", [LoopKind.serial, LoopKind.parallel])
+def test_what_lies_from_zero_to_2_to_the_31st_is_divided_in_32_bits(kind: LoopKind) -> None:
+    """Below, and above, a quotient rounds down in 64: a range that the loops do not show is not believed."""
+
+    def divided(extent: int, moved: int) -> str:
+        dst = param("dst", F32, 4096)
+        value = cast(add(floordiv(add(VAR_I, moved), 7), mod(add(VAR_I, moved), 5)), F32)
+        return "".join(emit(Module(Func("main", (dst,), For(VAR_I, Const(extent), Store(dst, (Const(0),), value), kind))), host()))
+
+    for within in (divided(4096, 0), divided(1 << 31, 0), divided(1 << 30, 1 << 30)):
+        assert "udiv i32" in within
+        assert "urem i32" in within
+        assert "sdiv" not in within
+    for beyond in (divided(4096, -1), divided((1 << 31) + 1, 0), divided(1 << 30, (1 << 30) + 1)):
+        assert "udiv" not in beyond
+        assert "sdiv i64" in beyond
+        assert "srem i64" in beyond
 
 
 def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
@@ -511,3 +530,20 @@ def test_floordiv_indices_address_what_they_say(run: Run, same: Same) -> None:
     body = For(VAR_I, Const(12), Store(dst, (VAR_I,), Load(src, (add(mul(mod(VAR_I, 4), 3), floordiv(VAR_I, 4)),))))
     x = np.arange(12, dtype=np.float32)
     same(run(Func("main", (src, dst), body), [x])[0], x.reshape(4, 3).T.ravel())
+
+
+@pytest.mark.parametrize("moved", [0, -5])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_quotients_are_what_they_are_in_32_bits_too(run: Run, same: Same, moved: int, lanes: int) -> None:
+    """moved: from where on the dividends are; -5: in 64 bits, rounded down."""
+    dst = param("dst", F32, 48)
+    first = add(mul(VAR_I, lanes), moved)
+    dividend = first if lanes == 1 else Ramp(first, 1, lanes)
+    by = [Const(d) if lanes == 1 else Broadcast(Const(d), lanes) for d in (7, 5)]
+    stores = (
+        Store(dst, (at if lanes == 1 else Ramp(at, 1, lanes),), cast(Binary(op, dividend, d), F32))
+        for op, d, at in zip((BinOp.floordiv, BinOp.mod), by, (mul(VAR_I, lanes), add(mul(VAR_I, lanes), 24)), strict=True)
+    )
+    x = np.arange(24) + moved
+    (got,) = run(Func("main", (dst,), For(VAR_I, Const(24 // lanes), seq(*stores))), [])
+    same(got, np.concatenate([x // 7, x % 5]).astype(np.float32))

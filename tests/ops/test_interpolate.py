@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,7 +14,10 @@ from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGra
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import check_op, spec, with_defaults
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Sample
+from benchgraph.ops.spec import Call, Sample, Tap, Window
+from benchgraph.tir.build import constant
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import Const, Load, tensor
 from tests.ops.compiled import compiled
 
 F32 = DType.f32
@@ -44,6 +50,35 @@ def test_an_affine_function_stays_affine_where_nothing_is_clamped(sample: Sample
         inside = np.ones(count, dtype=bool) if "align_corners" in attrs.values() else (x >= 0) & (x <= size - 1)
         second = np.diff(np.compress(inside, dst, axis), 2, axis)
         assert np.abs(second).max(initial=0.0) <= 1e-5 * np.abs(dst).max()
+
+
+def elements(kind: str, shapes: tuple[Shape, ...], attrs: Attrs) -> Iterator[tuple[Tap, list[Tap]]]:
+    """Of each tap of each element of dst: as it is, and as it is not clamped along each of the axes. Indices are numbers."""
+    row, attrs = spec(kind), with_defaults(kind, attrs)
+    window = row.lower
+    assert isinstance(window, Window)
+    assert window.unclamped is not None
+    types = tuple(TensorType(F32, shape) for shape in shapes)
+    call = Call(kind, attrs, types, tuple(TensorType(F32, shape) for shape in row.infer(attrs, types)))
+    src = tensor("src", F32, shapes[0])
+    for at, tap in product(np.ndindex(*call.outs[0].shape), np.ndindex(*window.taps(call))):
+        given = (call, tuple(map(Const, at)), tuple(map(Const, tap)), lambda port, index: Load(src, index))
+        yield window.tap(*given), [window.unclamped(*given, axis) for axis in range(len(at))]
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
+@pytest.mark.parametrize(("shape", "sizes"), [((1, 5, 1), (8,)), ((1, 7, 1), (5,)), ((1, 3, 5, 2), (5, 4)), ((1, 2, 2, 3, 1), (3, 4, 2))])
+def test_a_tap_that_is_not_clamped_is_the_same_where_it_says_so(shape: Shape, sizes: Shape, coordinates: str) -> None:
+    """And clamped ones have no conditions: every one of them counts everywhere."""
+    attrs = Attrs(mode="linear", sizes=sizes, coordinate_transformation_mode=coordinates)
+    holds = []
+    for tap, unclamped in elements("Interpolate", (shape,), attrs):
+        assert not tap.when
+        for free in unclamped:
+            holds += [all(constant(simplify_expr(c, {})) for c in free.when)] if free.when else []
+            if not free.when or holds[-1]:
+                assert simplify_expr(free.value, {}) == simplify_expr(tap.value, {})
+    assert any(holds)
 
 
 @pytest.mark.parametrize("sample", FORWARD)

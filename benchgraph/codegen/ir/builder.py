@@ -166,8 +166,14 @@ class IRBuilder:
     def sdiv(self, a: Value, b: Value) -> Value:
         return self._binary("sdiv", a, b)
 
+    def udiv(self, a: Value, b: Value) -> Value:
+        return self._binary("udiv", a, b)
+
     def srem(self, a: Value, b: Value) -> Value:
         return self._binary("srem", a, b)
+
+    def urem(self, a: Value, b: Value) -> Value:
+        return self._binary("urem", a, b)
 
     def shl(self, a: Value, b: Value) -> Value:
         return self._binary("shl", a, b)
