@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from itertools import accumulate, groupby
 from math import prod
 
 from benchgraph.core.dtypes import DType
@@ -13,7 +14,7 @@ from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
-from benchgraph.ops.spec import Call, Contraction, Movement
+from benchgraph.ops.spec import Box, Call, Contraction, Movement
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 
@@ -73,6 +74,22 @@ class Product:
     def columns(self) -> int:
         """Columns of one group."""
         return self.how.columns(self.call)
+
+    @property
+    def whole(self) -> Box:
+        """All of the reduced axes but k."""
+        return tuple((0, extent) for extent in self.reduced[:-1])
+
+    def met(self, first: int, count: int) -> Box:
+        """What of those so many columns are summed over, from `first` on."""
+        return self.whole if self.how.met is None else self.how.met(self.call, first, count)
+
+    def stretches(self, nb: int) -> tuple[tuple[int, Box], ...]:
+        """Blocks of nb columns that meet the same: the number of the one after the last, and what they meet."""
+        n = self.call.outs[0].shape[-1]
+        found = [self.met(first, min(nb, n - first)) for first in range(0, n, nb)]
+        ends = (len(list(alike)) for _, alike in groupby(found))
+        return tuple((end, found[end - 1]) for end in accumulate(ends))
 
     @property
     def is_row_wise(self) -> bool:

@@ -36,9 +36,11 @@ from benchgraph.lower.runs import writes_along_rows
 from benchgraph.lower.sums import Sum
 from benchgraph.lower.turned import Turned
 from benchgraph.ops import spec
-from benchgraph.tir.build import add, binary, minimum, mul, seq, sub
+from benchgraph.ops.spec import Box, Indices
+from benchgraph.tir.build import add, binary, constant, minimum, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
+MOST_BRANCHES = 8  # of columns that meet different taps: four phases of a stride by two; beyond, all taps are multiplied
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
 
@@ -248,8 +250,8 @@ class GemmNest:
         return Turned(self, op, self.storage.extra(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
-        """One microkernel call, or two behind a branch when the last task has fewer rows."""
-        return self.for_rows(lambda rows: self._call(op, no, width, nb, rows))
+        """One microkernel call, or several behind branches: when the last task has fewer rows, and when columns meet different taps."""
+        return self.for_rows(lambda rows: self._by_taps(op, no, width, nb, rows))
 
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
@@ -265,32 +267,50 @@ class GemmNest:
         """Where the task's rows and a block of columns begin in a product."""
         return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
-    def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
-        acc, copied = self.target(op, no, nb, self.scratch_of(op))
-        return seq(self.call(op, no, width, nb, rows, acc), copied(rows, width))
+    def _by_taps(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
+        p, at = product(self.g, op), constant(no)
+        if at is not None:
+            return self._call(op, no, width, nb, rows, p.met(at * nb, width))
+        *others, (_, last) = p.stretches(nb)
+        if len(others) >= MOST_BRANCHES:
+            others, last = [], p.whole
+        stmt = self._call(op, no, width, nb, rows, last)
+        for end, met in reversed(others):
+            stmt = If(binary(BinOp.lt, no, Const(end)), self._call(op, no, width, nb, rows, met), stmt)
+        return stmt
 
-    def call(self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None) -> Brgemm:
-        """The columns from block no on, summed over k or a part of it."""
+    def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int, taps: Box) -> Stmt:
+        acc, copied = self.target(op, no, nb, self.scratch_of(op))
+        return seq(self.call(op, no, width, nb, rows, acc, taps=taps), copied(rows, width))
+
+    def call(
+        self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None, taps: Box | None = None
+    ) -> Brgemm:
+        """The columns from block no on, summed over k or a part of it. taps: what of the other reduced axes they meet, if not all."""
         p = product(self.g, op)
+        taps = taps or p.whole
         src_layout = self.g.value(op.ins[0]).layout
         ahead = (*self._next_entry(op, no, nb), *self._next_rows(op, no, nb), *self._next_panel(op, no, nb)) if part is None else ()
         part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
         start, first = self.start(no, nb), part.begins_in(kb)
-        a, b = (self.operand(op, p, port, start, first) for port in (0, 1))
-        extents = tuple(extent for _, extent in p.batch)
+        a, b = (self.operand(op, p, port, start, first, tuple(Const(begin) for begin, _ in taps)) for port in (0, 1))
+        extents = tuple(end - begin for (begin, end), whole in zip(taps, p.reduced, strict=False) if whole != 1)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
         return Brgemm(a, b, acc, rows, width, kb, extents, part.adds, ahead)
 
-    def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord) -> Slice:
-        """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split."""
+    def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Slice:
+        """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split.
+
+        taps: where the other reduced axes begin, if not at 0.
+        """
         axes = operand_axes(self.g, op, port)
         assert axes is not None, "propagate-layout leaves no unreadable operand"
-        index = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[port]
+        index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
         known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
         where, place = self.storage.place(op.ins[port], coords)

@@ -19,6 +19,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import conv_partial
 from benchgraph.ops.conv_depthwise import is_depthwise, positions
+from benchgraph.ops.conv_phases import Phases, met_along
 from benchgraph.ops.conv_problem import Problem, channel, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import beside_channel, channel_axis
@@ -144,12 +145,17 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     met = tuple(min(reach, stride) for reach, stride in zip(w.reach, w.strides, strict=True))
     phases = _exchanged(d, p, weights, met)
     taps = d.type(phases).shape[:spatial]
+    by_phase = Phases(tuple(map(met_along, met, w.reach, ahead, w.dilations, taps)))
     first = tuple(begin // s for begin, s in zip(begins, w.strides, strict=True))
     past = tuple(-(-(begin + i) // s) for begin, i, s in zip(begins, p.src[1:-1], w.strides, strict=True))
     steps = tuple(end - q for q, end in zip(first, past, strict=True))
     low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
     seen = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
-    found = _convolution(d, seen, phases, (1,) * spatial, (1,) * spatial, p.groups)
+    attrs = _plain_attrs((1,) * spatial, (1,) * spatial, p.groups)
+    if by_phase.meet_all(taps):
+        found = d.op("Convolution", seen, phases, attrs=attrs)
+    else:
+        found = d.op("_PhasedConvolution", seen, phases, attrs=attrs.updated(**by_phase.attrs()))
     split = reshaped(d, found, (p.dst[0], *steps, p.groups, *met, p.group_in))
     unmet = (*(0,) * (spatial + 2), *(s - m for s, m in zip(w.strides, met, strict=True)), 0)
     if any(unmet):

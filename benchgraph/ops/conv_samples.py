@@ -150,3 +150,16 @@ PARTIAL = (
     _parts(_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
     _parts(_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
 )
+
+
+def _phased(case: _Case, phases: Shape, first: Shape, last: Shape) -> Sample:
+    s = case.sample(INTO_DST)
+    return replace(s, attrs=s.attrs.updated(phases=phases, first=first, last=last), why=case.why)
+
+
+PHASED = (
+    _phased(_Case("3x3 under stride 2", 2, 5, 4 * 7, (6, 5), (2, 2)), (2, 2), (0, 1, 0, 1), (2, 2, 2, 2)),
+    _phased(_Case("groups, phases of whole panels", 1, 4, 2 * 3 * 64, (9,), (3,), groups=2), (3,), (0, 1, 1), (3, 3, 2)),
+    _phased(_Case("a phase that meets no tap", 1, 3, 2 * 16, (4, 3), (2, 1)), (2, 1), (0, 0, 0), (2, 0, 1)),
+    _phased(_Case("3 spatial dims", 1, 2, 8 * 16, (3, 4, 3), (2, 2, 2)), (2, 2, 2), (0, 1) * 3, (2,) * 6),
+)

@@ -19,7 +19,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_depthwise, conv_partial, conv_problem, fills
+from benchgraph.ops import conv_decompose, conv_depthwise, conv_partial, conv_phases, conv_problem, fills
 from benchgraph.ops.conv_depthwise import ProblemOf
 from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.conv_samples import (
@@ -28,13 +28,30 @@ from benchgraph.ops.conv_samples import (
     DEPTHWISE,
     FORWARD,
     PARTIAL,
+    PHASED,
     TRANSPOSED,
     TRANSPOSED_BY_DATA,
     TRANSPOSED_BY_WEIGHTS,
 )
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis, check_pads
-from benchgraph.ops.spec import Array, Attr, Call, Contraction, Decomposer, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Window
+from benchgraph.ops.spec import (
+    Array,
+    Attr,
+    Box,
+    Call,
+    Contraction,
+    Decomposer,
+    F,
+    Filling,
+    Indices,
+    Law,
+    OpSpec,
+    Port,
+    Role,
+    Sample,
+    Window,
+)
 from benchgraph.ops.strategies import products
 from benchgraph.ops.strategies.filling import exactly
 
@@ -193,9 +210,7 @@ class _Kind:
     def lower(self) -> Contraction | Window | None:
         if self.window is not None:
             return self.window(self.problem)
-        if self.contraction is not None:
-            return Contraction(self.reduced, self.operands, lambda call: self.problem(call).group_out)
-        return None
+        return None if self.contraction is None else self._contraction(self.contraction)
 
     # ---- as the GEMM template sees a canonical call
 
@@ -203,9 +218,10 @@ class _Kind:
         p = self.problem(call)
         return (*p.kernel, p.group_in)
 
-    def operands(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        assert self.contraction is not None
-        return self.contraction(self.problem(call), at, over)
+    def _contraction(self, index: Index) -> Contraction:
+        return Contraction(
+            self.reduced, lambda call, at, over: index(self.problem(call), at, over), lambda call: self.problem(call).group_out
+        )
 
 
 def _data(attrs: Attrs, a: Reals) -> Reals:
@@ -253,6 +269,32 @@ class _Partial(_Kind):
         return replace(super().row(), types={"T": (DType.f32,)}, decompose=None)
 
 
+@dataclass(frozen=True)
+class _Phased(_Kind):
+    """A convolution of which some columns meet fewer taps than others; what else the weights hold is 0."""
+
+    def fill(self, call: Call, port: int) -> Filling:
+        filling = super().fill(call, port)
+        return filling if port == 0 else replace(filling, make=lambda t, noise: self._met(call, filling.make(t, noise)))
+
+    def domain(self, call: Call, port: int, rng: np.random.Generator) -> Array:
+        data = super().domain(call, port, rng)
+        return data if port == 0 else self._met(call, data)
+
+    def _met(self, call: Call, wei: Array) -> Array:
+        return np.where(conv_phases.is_met(self.problem(call), call.attrs), wei, wei.dtype.type(0))
+
+    @property
+    def lower(self) -> Contraction:
+        def met(call: Call, first: int, count: int) -> Box:
+            return conv_phases.columns_met(self.problem(call), call.attrs, first, count)
+
+        return replace(self._contraction(conv_decompose.forward_contraction), met=met)
+
+    def row(self) -> OpSpec:
+        return replace(super().row(), types={"T": (DType.f32,)}, decompose=None)
+
+
 _KINDS = (
     _Kind("Convolution", INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
     _Kind(
@@ -281,6 +323,7 @@ _KINDS = (
         "_DepthwiseBackwardWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
         window=conv_depthwise.by_weights,
     ),
+    _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", PHASED, attrs=("phases", "first", "last")),
     _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL, attrs=("weights_shape", "blocks")),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

@@ -172,6 +172,9 @@ class Reduction:
     acc: DType = DType.f32
 
 
+Box: TypeAlias = tuple[tuple[int, int], ...]  # per axis, the first index and the one after the last
+
+
 @dataclass(frozen=True)
 class Contraction:
     """The batch-reduce GEMM template: dst[..., m, n] = sum over reduced axes of src[...] * wei[...]. f32 operands, dst of rank >= 2.
@@ -179,11 +182,13 @@ class Contraction:
     reduced(call): the extents of the reduced axes; the last one is the microkernel's k, the others are its batch.
     index(call, at, over): the index of src and of wei for the index `at` of dst and `over` of the reduced axes, affine in both, but that
     src may depend on the column n by n // columns(call): so many columns in a row share their elements of src (those of a group).
+    met(call, first, count): the part of the reduced axes but k outside of which wei is 0 for so many columns; None: there is no such part.
     """
 
     reduced: Callable[[Call], Shape]
     index: Callable[[Call, tuple[Expr, ...], tuple[Expr, ...]], tuple[tuple[Expr, ...], tuple[Expr, ...]]]
     columns: Callable[[Call], int]
+    met: Callable[[Call, int, int], Box] | None = None
 
 
 @dataclass(frozen=True)

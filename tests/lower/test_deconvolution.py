@@ -13,16 +13,17 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Brgemm, For, Func, Seq, Stmt
-from benchgraph.tir.visit import walk
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import Brgemm, Const, For, Func, If, Seq, Stmt
+from benchgraph.tir.visit import substitute_all, walk
 from tests.lower.test_meaning import TARGET, lowered
 
-SPATIAL, OUT = (9, 7), 20  # of src, and the result's channels
+SPATIAL, OUT = (9, 7), 16  # of src, and the result's channels, of which one panel holds those of four phases
 
 
-def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape) -> Graph:
+def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: int = OUT) -> Graph:
     b = GraphBuilder()
-    src, wei = b.input((1, *SPATIAL, 16)), b.input((*kernel, OUT, 16))
+    src, wei = b.input((1, *SPATIAL, 16)), b.input((*kernel, out, 16))
     b.op(
         "ConvTranspose",
         src,
@@ -42,14 +43,17 @@ def before_flattening(graph: Graph) -> Func:
     return passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:1]).main
 
 
-def multiplications(s: Stmt, times: int = 1) -> int:
+def multiplications(s: Stmt) -> int:
     """Of all microkernel calls, each as often as the loops around it run."""
     if isinstance(s, Brgemm):
-        return times * s.m * s.n * s.k * prod(s.batch)
-    if isinstance(s, For):
-        inside = multiplications(s.body, times)
-        return inside * int(constant(s.extent) or 0) if inside else 0
-    return sum(multiplications(c, times) for c in s.stmts) if isinstance(s, Seq) else 0
+        return s.m * s.n * s.k * prod(s.batch)
+    if isinstance(s, For) and any(isinstance(c, Brgemm) for c in walk(s)):
+        times = range(constant(s.extent) or 0)
+        return sum(multiplications(substitute_all(s.body, {s.var.name: Const(i)})) for i in times)
+    if isinstance(s, If):
+        assert s.orelse is not None
+        return multiplications(s.then if constant(simplify_expr(s.cond, {})) else s.orelse)
+    return sum(map(multiplications, s.stmts)) if isinstance(s, Seq) else 0
 
 
 @pytest.mark.parametrize(
@@ -83,3 +87,27 @@ def test_the_result_begins_with_the_first_phase_where_no_tap_pays_for_it(
     """Of a result twice as large as src no more is computed than it has."""
     main = before_flattening(deconvolution((kernel, kernel), (2, 2), (begin, begin), (end, end)))
     assert multiplications(main.body) == prod(windows) * taps * taps * 4 * OUT * 16
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "begin"),
+    [((3, 3), (2, 2), (1, 1)), ((3, 3), (2, 2), (0, 0)), ((5, 3), (2, 2), (2, 1)), ((4, 4), (2, 2), (0, 0)), ((4, 7), (3, 1), (0, 0))],
+    ids=["a zero ahead of the kernel", "zeros behind it", "two sizes", "no zeros", "along one dim"],
+)
+@pytest.mark.parametrize("out", [64, 128])
+def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, begin: Shape, out: int) -> None:
+    """Where each phase has panels of its own: every window by as many matrices as the kernel has."""
+    end = tuple(k - s - b for k, s, b in zip(kernel, strides, begin, strict=True))  # for strides times the windows of src
+    main = before_flattening(deconvolution(kernel, strides, begin, end, out))
+    windows = (
+        prod(-(-(size * s + b) // s) for size, s, b in zip(SPATIAL, strides, begin, strict=True)) if begin == (0, 0) else prod(SPATIAL)
+    )
+    assert multiplications(main.body) == windows * prod(kernel) * out * 16
+
+
+def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:
+    """Branches cost as well: 25 phases, of two kinds along each dim."""
+    main = before_flattening(deconvolution((6, 6), (5, 5), (0, 0), (1, 1), 64))
+    assert multiplications(main.body) == prod(SPATIAL) * 4 * 25 * 64 * 16
+    products = [s for s in walk(main.body) if isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s))]
+    assert not products
