@@ -9,7 +9,8 @@
     bias            BiasAdd, BiasAddBackward
     matmul          MatMul
     convolution     Convolution, ConvTranspose and their gradients; conv_problem: what they have in common; conv_decompose: how they are
-                    made of products; conv_partial: gradients by weights in parts; conv_depthwise; conv_samples
+                    made of products; conv_phases: of which columns meet some of the taps; conv_partial: gradients by weights in parts;
+                    conv_depthwise; conv_samples
     softmax         SoftMax; its gradient: softmax_backward
     log_softmax     LogSoftmax and its gradient
     layer_norm      LayerNorm and its gradient

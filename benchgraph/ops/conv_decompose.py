@@ -3,7 +3,7 @@
 forward      Convolution of the padded source: kernel positions are the batch, a row of windows the rows of the product
 by data      Convolution of the padded gradient by the weights backwards, their channels exchanged. Under a stride s, which kernel
              positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
-             and the results interleave
+             which meet the taps that conv_phases says, and the results interleave
 by weights   the sum of what blocks of windows over the padded source give: conv_partial
 
 Depthwise ones, with no product of matrices in them, are windows of the compiler's own.

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 import pytest
 
-from benchgraph.core.tensor import Shape
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Call
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
@@ -17,11 +22,12 @@ from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Brgemm, Const, For, Func, If, Seq, Stmt
 from benchgraph.tir.visit import substitute_all, walk
 from tests.lower.test_meaning import TARGET, lowered
+from tests.ops.compiled import compiled
 
 SPATIAL, OUT = (9, 7), 16  # of src, and the result's channels, of which one panel holds those of four phases
 
 
-def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: int = OUT) -> Graph:
+def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: int = OUT, dilations: Shape = (1, 1)) -> Graph:
     b = GraphBuilder()
     src, wei = b.input((1, *SPATIAL, 16)), b.input((*kernel, out, 16))
     b.op(
@@ -31,7 +37,7 @@ def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: 
         strides=strides,
         pads_begin=begin,
         pads_end=end,
-        dilations=(1, 1),
+        dilations=dilations,
         data_format="NXC",
         weights_format="XOI",
     )
@@ -89,11 +95,14 @@ def test_the_result_begins_with_the_first_phase_where_no_tap_pays_for_it(
     assert multiplications(main.body) == prod(windows) * taps * taps * 4 * OUT * 16
 
 
-@pytest.mark.parametrize(
+STRIDED = pytest.mark.parametrize(
     ("kernel", "strides", "begin"),
     [((3, 3), (2, 2), (1, 1)), ((3, 3), (2, 2), (0, 0)), ((5, 3), (2, 2), (2, 1)), ((4, 4), (2, 2), (0, 0)), ((4, 7), (3, 1), (0, 0))],
     ids=["a zero ahead of the kernel", "zeros behind it", "two sizes", "no zeros", "along one dim"],
 )
+
+
+@STRIDED
 @pytest.mark.parametrize("out", [64, 128])
 def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, begin: Shape, out: int) -> None:
     """Where each phase has panels of its own: every window by as many matrices as the kernel has."""
@@ -103,6 +112,28 @@ def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, b
         prod(-(-(size * s + b) // s) for size, s, b in zip(SPATIAL, strides, begin, strict=True)) if begin == (0, 0) else prod(SPATIAL)
     )
     assert multiplications(main.body) == windows * prod(kernel) * out * 16
+
+
+def test_dilation_leaves_phases_with_one_tap() -> None:
+    """Taps 0, 2 and 4 are of phase 0 all three; of phase 1 there is none, and one is multiplied to write zeros."""
+    main = before_flattening(deconvolution((3, 3), (2, 2), (0, 0), (0, 0), 64, dilations=(2, 2)))
+    windows = prod(size + 2 for size in SPATIAL)
+    assert multiplications(main.body) == windows * (9 + 3 + 3 + 1) * 64 * 16
+
+
+@STRIDED
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("out", [64, 20])
+def test_taps_that_are_not_multiplied_are_not_missed(out: int, kernel: Shape, strides: Shape, begin: Shape, dilations: Shape) -> None:
+    """Of integers, whose sums are exact, with panels of its own for each phase, and with panels across phases."""
+    rng = np.random.default_rng(7)
+    attrs = Attrs(strides=strides, pads_begin=begin, pads_end=(0, 0), dilations=dilations, data_format="NXC", weights_format="XOI")
+    src, wei = rng.integers(-3, 4, (1, 4, 3, 16)), rng.integers(-3, 4, (*kernel, out, 16))
+    dst = compiled("ConvTranspose", attrs, src, wei)
+    types = tuple(TensorType(DType.f32, a.shape) for a in (src, wei))
+    call = Call("ConvTranspose", with_defaults("ConvTranspose", attrs), types, (TensorType(DType.f32, dst.shape),))
+    (want,) = spec("ConvTranspose").reference(call, (src, wei))
+    assert np.array_equal(dst, want)
 
 
 def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:

@@ -60,6 +60,14 @@ def test_rows_of_even_and_odd_elements(golden: Callable[[str], None]) -> None:
     golden(print_tir(tir(b.graph(), passes=1).main))
 
 
+def test_rows_that_would_be_gathered_anyway_have_no_interior() -> None:
+    """17 elements to 21: what x reads moves evenly from every 42nd x to the next. One vector, or two, are all of the row."""
+    b = GraphBuilder()
+    b.op("Interpolate", b.input((2, 3, 17)), mode="linear", sizes=(21,), data_format="NCX")
+    rows = [constant(s.extent) for s in walk(tir(b.graph(), passes=1).main.body) if isinstance(s, For)]
+    assert rows == [2, 3, 21]
+
+
 @pytest.mark.parametrize(
     ("kind", "shapes", "attrs"),
     [

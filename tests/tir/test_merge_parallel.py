@@ -116,8 +116,9 @@ def test_a_nest_is_made_no_wider_than_its_tasks_are_enough() -> None:
 
 def test_long_iterations_are_as_many_tasks_as_can_be() -> None:
     """Of 17 of them one core of two would do 9."""
-    rows = loop(p, 512, copy(at(X, i, j), i, j))
-    assert loops(merged(parallel(i, 8, parallel(j, 8, rows)), cores=1)) == ["parallel for i_j in 64 {", "for p in 512 {"]
+    rows = loop(p, 2048, copy(at(X, i, add(mul(j, 4), k)), i, add(mul(j, 4), k)))
+    nest = parallel(i, 8, parallel(j, 2, parallel(k, 4, rows)))
+    assert loops(merged(nest, cores=1)) == ["parallel for i_j_k in 64 {", "for p in 2048 {"]
 
 
 def test_different_extents_stay_apart() -> None:
