@@ -32,8 +32,8 @@ MOST_ROWS_OF_TILES = 256
 # The same cores, k = 479, times of 256 columns over those of 64: a call alone 0.67, MLP_2 bf16 at batch 128, 512 0.94 (0.94), 0.92 (0.95);
 # MLP_1, k = 13: 1.02 to 1.09. What is given is read as it lies, by as many columns, from so many bytes of a row on and where all cores have
 # rows. 128 and 512 rows, u8 512x256 0.92, 0.94, 1024x1024 0.89, 0.87, 1024x512 0.89, 0.89, bf16 256x128 0.94, 0.95, 512x256 0.89, 0.82,
-# 1024x1024 0.93, 0.96, 1024x512 0.95, 0.88; 128 columns lie between. What a product of the same task has left gains less: MLP_1, 2 in int8
-# 0.96 to 1.02, and in bf16 1.00 to 1.07.
+# 1024x1024 0.93, 0.96, 1024x512 0.95, 0.88; 128 columns lie between. What a product of the same task has left gains less, and in 8 bits
+# alone: int8 at batch 64 to 512 MLP_1 0.94 to 0.99 (medians 0.95 to 0.98), MLP_2 0.92 to 1.03 (0.91 to 1.00); bf16 1.00 to 1.08.
 COLUMNS_PER_READ, COPIED_BYTES, READ_BYTES = 256, 256, 512
 # Of four tile registers in a square: blocks of other numbers of rows load weights more often for each product. Two Granite Rapids cores, in
 # u8, times of such blocks alone over those of any, minima: 479 x 1024 at batch 32, 128, 512 0.83, 0.68, 0.67, 1024 x 1024 0.98, 1.00, 0.89,
@@ -90,7 +90,8 @@ def has_wide_calls(p: Product, target: Target) -> bool:
         return False
     nbytes, rows = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1])
     is_copied = nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
-    return is_copied or (p.has_given_src and nbytes >= READ_BYTES and rows >= SQUARE_ROWS * target.cores)
+    is_read = p.has_given_src or src.dtype.bits == 8
+    return is_copied or (is_read and nbytes >= READ_BYTES and rows >= SQUARE_ROWS * target.cores)
 
 
 def column_blocked(rank: int, block: int) -> Layout:
