@@ -40,7 +40,7 @@ from benchgraph.ops.spec import Box, Indices
 from benchgraph.tir.build import add, binary, constant, minimum, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
-MOST_BRANCHES = 8  # of columns that meet different taps: four phases of a stride by two; beyond, all taps are multiplied
+MOST_BRANCHES = 8  # of columns that meet different taps: as many as phases of a stride of two in 3-d; beyond, all taps are multiplied
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
 
