@@ -41,6 +41,7 @@ SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "law
     "conv_decompose",
     "conv_depthwise",
     "conv_partial",
+    "conv_phases",
     "conv_samples",
     "unary_gradient_data",
 }
