@@ -248,11 +248,11 @@ def _is_grouped(g: Graph, id: int, group: int) -> bool:
 
 
 def has_rows(g: Graph, id: int) -> bool:
-    """Whether the last axis of a value goes from element to element of memory."""
+    """Whether the last axis of a value, if it has any, goes from element to element of memory."""
     shape = g.value(id).shape
     at = _zeroed(shape, tuple(Var(f"$i{i}") for i in range(len(shape))))
     axes = buffer_axes(g, id, at, at[-1:])
-    return axes is not None and has_unit_stride(g, id, axes[0])
+    return axes is not None and all(has_unit_stride(g, id, axis) for axis in axes)
 
 
 def has_unit_stride(g: Graph, id: int, axis: Axis, unit: int = 1) -> bool:

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
+from benchgraph.gir.product import has_rows
 from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
@@ -206,8 +207,8 @@ class Region:
         self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
 
     def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
-        """Where the fold runs: the result itself when it is of this dtype and only this region's own, else a temporary that is."""
+        """Where the fold runs: the result itself when it is of this dtype, lies in rows and is only this region's own, else a temporary."""
         v = self.storage.g.value(out)
-        if own and v.dtype is dtype:
+        if own and v.dtype is dtype and has_rows(self.storage.g, out):
             return self.storage.place(out, at)
         return self.storage.scratch(v, dtype), tuple(c.value for c in at)

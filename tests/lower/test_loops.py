@@ -164,3 +164,15 @@ def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     assert stores
     assert all(type_of(s.value) == (DType.s32, TARGET.lanes) for s in stores)
     assert not list(loads(main.body)), "of src only the shape matters"
+
+
+def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() -> None:
+    """Only what was folded is written there, element by element, once."""
+    b = GraphBuilder()
+    b.op("StaticTranspose", b.op("ReduceSum", b.input((5, 48, 64)), axes=(0,), keep_dims=False), order=(1, 0))
+    graph = b.graph()
+    (p,) = partitions(graph, Policy.fused)
+    main = passes.run(lowered(p).module, TARGET).main
+    assert [s.tensor.scope for s in walk(main.body) if isinstance(s, Store)].count(Scope.param) == 1
+    assert {type_of(x)[1] for x in loads(main.body) if x.tensor.name == "v0"} == {TARGET.lanes}
+    assert is_right(graph, p)
