@@ -126,11 +126,10 @@ def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:
     if domain.extents[axis] < 2 or root.layout.blocks:
         return None if root.layout.blocks else 0
     strides = root.strides if root.strides is not None else dense_strides(root.shape)
-    places = []
+    places, how, is_scattered = [], spec(op.kind).lower, id in domain.scattered
     for i in (0, 1):
-        at: Indices = tuple(Const(i if a == axis else 0) for a in range(len(domain.extents)))
-        how = spec(op.kind).lower
-        if id in domain.scattered and isinstance(how, Movement) and how.target is not None:
+        at: Indices = tuple(Const(i if a == axis else 0) for a in domain.axes[op.ins[0] if is_scattered else id])
+        if is_scattered and isinstance(how, Movement) and how.target is not None:
             at = how.target(op.attrs, g.value(op.ins[0]).shape, g.value(id).shape, at)
         index = [constant(e) for e in root_index(g, id, at)]
         if None in index:

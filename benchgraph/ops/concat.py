@@ -12,7 +12,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call
-from benchgraph.ops.spec import Array, Attr, Call, Indices, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Indices, Law, Movement, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
 
@@ -56,6 +56,11 @@ def _target(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
     return (*at[:axis], add(at[axis], part.integer("start")), *at[axis + 1 :])
 
 
+def _copied(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """One source alone is dst, without a part of it to speak of: a movement like any other."""
+    return (d.op("StaticReshape", *ins, attrs=Attrs(shape=call.outs[0].shape, special_zero=False)),)
+
+
 def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     axis = axis_of_call(call)
     pieces = np.split(outs[0], np.cumsum([a.shape[axis] for a in ins])[:-1], axis=axis)
@@ -93,6 +98,8 @@ SPECS = (
             Sample(((3, 4), (5, 4)), _along(0), (DType.f16, DType.f16), why="f16"),
         ),
         laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
+        decompose=_copied,
+        is_canonical=lambda call: len(call.ins) > 1,
         lower=Movement(_source, _target, _parts),
     ),
 )
