@@ -159,6 +159,7 @@ class _Row:
         interior = self._interior
         ends = (0, *interior[self.nest.along], self.count)
         if self.nest.how.unclamped is not None:
+            ends = ends if all(a < b for a, b in interior) else (0, 0, 0, self.count)
             taps = (self.nest.tap, self.nest.inner_tap, self.nest.tap)
             return seq(*(self._unrolled(a, b, tap) for (a, b), tap in zip(pairwise(ends), taps, strict=True)))
         begin, middle, end = (self._folded(a, b) for a, b in pairwise(ends))
@@ -233,7 +234,10 @@ class _Row:
 
     @cached_property
     def _counting(self) -> list[tuple[Indices, list[Expr]]]:
-        """The taps that count somewhere in this row, each with what is left to be compared; all as one when they are too many to unroll."""
+        """The taps that count somewhere in this row, each with what is left to be compared; all as one when they are too many to unroll.
+
+        Clamped ones count everywhere, be it that they never are on src without.
+        """
         if prod(self.nest.taps) > MOST_UNROLLED:
             boxes: Iterator[Indices] = iter([tuple(self.nest.storage.var("k") for _ in self.nest.taps)])
         else:
@@ -244,7 +248,7 @@ class _Row:
             ranges = self._ranges((*loops, (self._q, self.count)))
             when = [simplify_expr(c, ranges) for c in self.nest.inner_tap(self._at(self._q), tap).when]
             if self.nest.how.unclamped is not None or all(constant(c) != 0 for c in when):
-                found.append((tap, [c for c in when if constant(c) is None]))
+                found.append((tap, [c for c in when if constant(c) in (None, 0)]))
         return found
 
     @cached_property

@@ -294,6 +294,7 @@ _CASES: tuple[tuple[str, Shape, dict[str, object], DType], ...] = (
     ("from one element", (2, 1, 1, 3), {"sizes": (4, 5), **_LAST}, DType.f32),
     ("no batch", (0, 2, 3, 4), {"sizes": (4, 6)}, DType.f32),
     ("scales that are no fractions of the sizes", (2, 2, 7, 12), {"scales": (0.9, 1.3)}, DType.f32),
+    ("a row of its own for each x", (2, 3, 2), {"sizes": (3,)}, DType.f32),
     ("corners aligned", (2, 3, 4, 7), {"sizes": (7, 10), **_CORNERS}, DType.f32),
     ("corners aligned, channels last, smaller", (1, 9, 8, 15), {"sizes": (4, 3), **_CORNERS, **_LAST}, DType.f32),
     ("corners aligned, to one element and from one", (1, 2, 5, 1), {"sizes": (1, 4), **_CORNERS}, DType.f32),

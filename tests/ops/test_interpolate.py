@@ -81,6 +81,19 @@ def test_a_tap_that_is_not_clamped_is_the_same_where_it_says_so(shape: Shape, si
     assert any(holds)
 
 
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
+def test_every_ratio_of_small_sizes(coordinates: str) -> None:
+    """Rows of one element each, rows that are borders alone, and rows without any."""
+    src, found = np.random.default_rng(8).uniform(-1, 1, (1, 2, 4)), {}
+    for size, count in product(range(1, 5), range(1, 7)):
+        attrs = Attrs(mode="linear", sizes=(count,), data_format="NCX", coordinate_transformation_mode=coordinates)
+        row, kept = spec("Interpolate"), src[..., :size].astype(np.float32)
+        types = (TensorType(F32, kept.shape),), (TensorType(F32, (1, 2, count)),)
+        (want,) = row.reference(Call(row.kind, with_defaults(row.kind, attrs), *types), (kept,))
+        found[f"{size} to {count}"] = (compiled(row.kind, attrs, kept), want)
+    assert {name for name, (got, want) in found.items() if not np.allclose(got, want, rtol=1e-5, atol=1e-6)} == set()
+
+
 @pytest.mark.parametrize("sample", FORWARD)
 def test_a_constant_stays_one(sample: Sample) -> None:
     dst = compiled("Interpolate", sample.attrs, np.full(sample.shapes[0], 1.5))
