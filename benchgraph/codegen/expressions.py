@@ -99,9 +99,7 @@ def _binary(f: Frame, e: Binary) -> ir.Value:
         return _first_lanes(f, e.a, e.b.a)
     x, y = evaluate(f, e.a), evaluate(f, e.b)
     if e.op in (BinOp.floordiv, BinOp.mod):
-        low, high = bounds(e.a, f.ranges)
-        divide = _divide_small if low >= 0 and high < 1 << 31 and type_of(e.a)[0] is INDEX else _floor_divide
-        return divide(f.builder, e.op, x, y, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0)
+        return _floor_divide(f, e, x, y)
     return _apply(f, e.op, type_of(e.a)[0], x, y)
 
 
@@ -134,11 +132,19 @@ def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value)
     return (b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed)(_COMPARE[op], x, y)
 
 
-def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor: int) -> ir.Value:
-    """Round towards minus infinity, for a positive divisor y; a power of two is a shift or a mask. divisor: y where it is known, else 0."""
+def _floor_divide(f: Frame, e: Binary, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Round towards minus infinity, for a positive divisor y; a power of two is a shift or a mask.
+
+    What lies within 31 bits is divided in 32, where a product of 64 has all that a quotient by a number needs.
+    """
+    b, op, divisor = f.builder, e.op, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0
     if divisor > 0 and divisor & (divisor - 1) == 0:
         bits = divisor.bit_length() - 1
         return b.ashr(x, constant(x.type, bits)) if op is BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
+    if 0 < divisor < 1 << 31 and _is_small(f, e.a):
+        small = b.trunc(x, same_lanes(x, I32))
+        by = constant(small.type, divisor)
+        return b.zext(b.udiv(small, by) if op is BinOp.floordiv else b.urem(small, by), x.type)
     remainder = b.srem(x, y)
     is_negative = b.icmp_signed("<", remainder, constant(x.type, 0))
     if op is BinOp.mod:
@@ -147,13 +153,10 @@ def _floor_divide(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor:
     return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
 
 
-def _divide_small(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value, divisor: int) -> ir.Value:
-    """For an x of 0 to 2**31 - 1: in 32 bits, where a product of 64 has all that a quotient by a number needs."""
-    if divisor <= 0 or divisor & (divisor - 1) == 0 or divisor >= 1 << 31:
-        return _floor_divide(b, op, x, y, divisor)
-    small = b.trunc(x, same_lanes(x, I32))
-    by = constant(small.type, divisor)
-    return b.zext(b.udiv(small, by) if op is BinOp.floordiv else b.urem(small, by), x.type)
+def _is_small(f: Frame, e: Expr) -> bool:
+    """Whether an index is between 0 and 2**31 - 1, by the ranges of the loops around."""
+    low, high = bounds(e, f.ranges)
+    return low >= 0 and high < 1 << 31 and type_of(e)[0] is INDEX
 
 
 def _half_of_product(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -157,14 +157,15 @@ class _Row:
 
     def lower(self) -> Stmt:
         interior = self._interior
+        has_interior = all(a < b for a, b in interior)
         ends = (0, *interior[self.nest.along], self.count)
         if self.nest.how.unclamped is not None:
-            ends = ends if all(a < b for a, b in interior) else (0, 0, 0, self.count)
+            ends = ends if has_interior else (0, 0, 0, self.count)
             taps = (self.nest.tap, self.nest.inner_tap, self.nest.tap)
             return seq(*(self._unrolled(a, b, tap) for (a, b), tap in zip(pairwise(ends), taps, strict=True)))
         begin, middle, end = (self._folded(a, b) for a, b in pairwise(ends))
         anywhere = seq(begin, middle, end)
-        if prod(self.nest.taps) > MOST_UNROLLED or any(a >= b for a, b in interior):
+        if prod(self.nest.taps) > MOST_UNROLLED or not has_interior:
             return anywhere
         inside = seq(begin, self._unrolled(*interior[self.nest.along], self.nest.tap), end)
         here = self._is_inside(interior)

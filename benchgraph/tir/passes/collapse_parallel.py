@@ -42,27 +42,28 @@ def _nests(s: Stmt, target: Target) -> Stmt:
     if not _is_parallel(s):
         return map_children(s, lambda c: _nests(c, target))
     assert isinstance(s, For)
-    while (wider := _wider(s)) is not None and not _is_wide_enough(s, wider, target):
-        s = wider
+    while (inner := _nested(s)) is not None and not _is_wide_enough(s, inner, target):
+        s = _merged(s, inner)
     return s
 
 
-def _is_wide_enough(s: For, wider: For, target: Target) -> bool:
-    is_short = nanoseconds(wider.body, target, SHORT_NS) < SHORT_NS
-    return is_short and (constant(s.extent) or 0) >= TASKS * target.cores
+def _nested(s: For) -> For | None:
+    """The parallel loop directly inside a parallel one, where it is known how often both run."""
+    inner = s.body
+    if not isinstance(inner, For) or not _is_parallel(inner):
+        return None
+    return inner if constant(s.extent) is not None and constant(inner.extent) else None
 
 
-def _wider(s: For) -> For | None:
-    """The loop and the parallel one directly inside it as one."""
-    inside = s.body
-    if not isinstance(inside, For) or not _is_parallel(inside):
-        return None
-    outer, inner = constant(s.extent), constant(inside.extent)
-    if outer is None or not inner:
-        return None
-    var = Var(fresh(f"{s.var.name}_{inside.var.name}", bound_names(s)))
-    values = {s.var.name: floordiv(var, inner), inside.var.name: mod(var, inner)}
-    return For(var, Const(outer * inner), substitute_all(inside.body, values), LoopKind.parallel)
+def _is_wide_enough(s: For, inner: For, target: Target) -> bool:
+    return (constant(s.extent) or 0) >= TASKS * target.cores and nanoseconds(inner.body, target, SHORT_NS) < SHORT_NS
+
+
+def _merged(s: For, inner: For) -> For:
+    outer, times = constant(s.extent) or 0, constant(inner.extent) or 0
+    var = Var(fresh(f"{s.var.name}_{inner.var.name}", bound_names(s)))
+    values = {s.var.name: floordiv(var, times), inner.var.name: mod(var, times)}
+    return For(var, Const(outer * times), substitute_all(inner.body, values), LoopKind.parallel)
 
 
 def _serial_inside(s: Stmt, *, inside_parallel: bool) -> Stmt:
