@@ -5,21 +5,20 @@ in every tensor are one long axis, cut into chunks:
 
     parallel for outer axes: parallel for c in ceil(n / CHUNK): for i in min(CHUNK, n - c * CHUNK): dst[..] = f(src[..])
 
-Folds that keep the last axis alone have no parallel tasks there: columns.py.
+Folds that keep nothing, or the last axis alone, have no parallel tasks there: where rows are few their pieces are, or else folds.py.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import TypeAlias
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, along
-from benchgraph.lower.columns import folds_columns, lower_columns
+from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
-from benchgraph.lower.region import Merged, Region, Span
+from benchgraph.lower.region import Loop, Merged, Region, Span, nest
 from benchgraph.lower.runs import crossed, folded_axis, folded_runs, is_even, run
 from benchgraph.tir.build import add, minimum, mul, seq, sub
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Seq, Stmt, Var
@@ -30,8 +29,6 @@ TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
-
-_Loop: TypeAlias = tuple[Var, Expr]  # its variable and extent
 
 
 def lower_loops(storage: Storage, node: Fused) -> Stmt:
@@ -63,11 +60,14 @@ class _LoopNest:
             across = crossed(self.g, self.domain, self.node, outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
         inner = folded_axis(self.g, self.domain, self.node) if self.domain.reduced else len(extents) - 1
-        if self.kind is LoopKind.parallel and not block and inner not in self.domain.reduced and folds_columns(self.domain):
-            return lower_columns(self.storage, self.node, self.domain)
-        local = self.domain.reduced | {inner}
         merged = () if block else folded_runs(self.g, self.domain, self.node)
-        return self._nest(tuple(a for a in range(len(extents)) if a not in local), {}, inner, merged)
+        if not block and (by := cut(self.domain, inner, merged)):
+            return lower_parts(self.storage, self.node, self.domain, by)
+        local = self.domain.reduced | {inner}
+        outer = tuple(a for a in range(len(extents)) if a not in local)
+        if block or inner in self.domain.reduced or prod(extents[a] for a in outer) >= TASKS:
+            return self._nest(outer, {}, inner, merged)
+        return self._by_columns(outer, inner, merged)
 
     def _block(self) -> int:
         """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
@@ -91,10 +91,17 @@ class _LoopNest:
                 spans.append(Span(Const(extent), tile=max(extent, 1)))
         return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner, merged=merged).emit(self.node.ops))
 
+    def _by_columns(self, outer: tuple[int, ...], inner: int, merged: Merged) -> Stmt:
+        """Rows of results that are too few for the tasks, in pieces."""
+        total, folded = self.domain.extents[inner], prod(self.domain.extents[a] for a in self.domain.reduced)
+        size = self._chunk(total, -(-FEWEST // folded)) if folded else total
+        if size >= total:
+            return self._nest(outer, {}, inner, merged)
+        _, pieces, (_, count) = self._cut(total, size, "i")
+        return nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
+
     def _over(self, loops: dict[int, Var], body: Stmt) -> Stmt:
-        for axis in sorted(loops, reverse=True):
-            body = For(loops[axis], Const(self.domain.extents[axis]), body, self.kind)
-        return body
+        return nest(((loops[axis], Const(self.domain.extents[axis])) for axis in sorted(loops)), body, self.kind)
 
     def _by_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""
@@ -120,15 +127,13 @@ class _LoopNest:
         found = along(merged, extents, flat)
         coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
         region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords)
-        body: Stmt = For(*chunks, For(*each, region.emit(self.node.ops)), self.kind)
-        for axis in reversed(outer):
-            body = For(loops[axis], Const(extents[axis]), body, self.kind)
-        return body
+        around = [(loops[a], Const(extents[a])) for a in outer]
+        return nest((*around, chunks), nest((each,), region.emit(self.node.ops)), self.kind)
 
     def _tiled(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
         """Tiles of both runs of axes, so small that L1 holds what of them is read and what is written; columns are the innermost loop."""
         extents, place = self.domain.extents, dict[int, Coord]()
-        tiles, inside = list[_Loop](), list[_Loop]()
+        tiles, inside = list[Loop](), list[Loop]()
         for name, axes in (("r", rows), ("i", columns)):
             total = prod(extents[a] for a in axes)
             if not total:
@@ -137,28 +142,24 @@ class _LoopNest:
             place |= along(axes, extents, at)
             tiles.append(over)
             inside.append(each)
-        around: list[_Loop] = [(self.storage.var("t"), Const(extents[a])) for a in outer]
+        around: list[Loop] = [(self.storage.var("t"), Const(extents[a])) for a in outer]
         place |= {a: Coord(var) for a, (var, _) in zip(outer, around, strict=True)}
         coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)
-        for loop in reversed(inside):
-            body = For(*loop, body)
-        for loop in reversed([*around, *tiles]):
-            body = For(*loop, body, self.kind)
-        return body
+        return nest((*around, *tiles), nest(inside, body), self.kind)
 
-    def _cut(self, total: int, size: int, name: str) -> tuple[Expr, _Loop, _Loop]:
+    def _cut(self, total: int, size: int, name: str) -> tuple[Expr, Loop, Loop]:
         """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""
         piece, i = self.storage.var("c"), self.storage.var(name)
         count = Const(size) if total % size == 0 else minimum(size, sub(total, mul(piece, size)))
         return add(mul(piece, size), i), (piece, Const(-(-total // size))), (i, count)
 
-    def _chunk(self, total: int) -> int:
+    def _chunk(self, total: int, fewest: int = FEWEST) -> int:
         """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""
         if self.kind is LoopKind.serial:
             return min(CHUNK, total)
-        alike = -(-total // (TASKS * LINE_BYTES)) * LINE_BYTES
-        return min(CHUNK, max(FEWEST, alike), total)
+        lines = -(-max(fewest, -(-total // TASKS)) // LINE_BYTES)
+        return min(CHUNK, lines * LINE_BYTES, total)
 
 
 def _tile(total: int) -> int:

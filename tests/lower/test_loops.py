@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
@@ -14,7 +15,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import Binary, Const, For, Load, Scope, Stmt, Store
+from benchgraph.tir.ir import Binary, Const, For, Load, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import TARGET, is_right, lowered
@@ -176,3 +177,13 @@ def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() 
     assert [s.tensor.scope for s in walk(main.body) if isinstance(s, Store)].count(Scope.param) == 1
     assert {type_of(x)[1] for x in loads(main.body) if x.tensor.name == "v0"} == {TARGET.lanes}
     assert is_right(graph, p)
+
+
+@pytest.mark.parametrize("shape", [(16, 36864), (3, 40001), (2, 20, 5003), (1, 7, 1, 20000)])
+def test_few_rows_of_a_fold_are_cut_into_tasks(shape: Shape) -> None:
+    b = GraphBuilder()
+    b.op("ReduceSum", b.op("Abs", b.input(shape)), axes=[len(shape) - 2 if len(shape) < 4 else 1])
+    (p,) = partitions(b.graph(), Policy.fused)
+    spread = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) >= 8
+    assert is_right(b.graph(), p)

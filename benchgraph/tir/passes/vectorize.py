@@ -12,8 +12,10 @@ depends on another in any other way.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from benchgraph.core.target import Target
+from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.ir import (
     Alloc,
@@ -40,6 +42,7 @@ from benchgraph.tir.visit import block, bound_names, fresh, loads_of, map_childr
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
+FEWEST_ROUNDS = 16  # of a loop whose count is found as it runs, that its shorter end may take longer
 MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for what is done besides
 
 
@@ -66,7 +69,7 @@ def _new(wanted: str, taken: set[str]) -> str:
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
     """The vector form of a loop: accumulators, full vectors, the masked rest, and what the accumulators hold."""
     count, lanes = constant(loop.extent), loop.lanes
-    copies = _copies(loop, None if count is None else count // lanes, target)
+    copies = _copies(loop, target)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
     start: list[Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
@@ -74,11 +77,14 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
             start += [Alloc(t), Store(t, (), Broadcast(neutral(r.op, t.dtype), lanes))]
     var = Var(_new(f"{loop.var.name}_v", taken))
     end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
-    body = _unknown_count(loop, var, accs) if count is None else _known_count(loop, var, count, copies, accs)
+    if count is None:
+        body = _unknown_count(loop, var, Var(_new(f"{loop.var.name}_r", taken)), accs)
+    else:
+        body = _known_count(loop, var, count, copies, accs)
     return block(*start, *body, *end)
 
 
-def _copies(loop: Loop, vectors: int | None, target: Target) -> int:
+def _copies(loop: Loop, target: Target) -> int:
     """How many independent accumulators hide the latency of the reduction.
 
     One where several folds side by side hide it already: of integers, whose sums take a cycle, and of anything beside other work. But sums
@@ -87,12 +93,20 @@ def _copies(loop: Loop, vectors: int | None, target: Target) -> int:
     rows of 256 f32 by one column, four rows at a time (join-rows), one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02
     by 4; from L1 the same.
     """
-    if not loop.reductions or vectors is None or vectors < ACCUMULATORS:
+    if not loop.reductions or not _fills(loop):
         return 1
     if len(loop.reductions) >= ACCUMULATORS and all(_hides(loop, r) for r in loop.reductions):
         return 1
     live = target.isa.registers // 2 if _streams(loop) else MAX_LIVE_ACCUMULATORS
     return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= live else 2
+
+
+def _fills(loop: Loop) -> bool:
+    """Whether there are vectors for several accumulators; where it is not known how many, for as many rounds of them as may be."""
+    count = constant(loop.extent)
+    if count is not None:
+        return count // loop.lanes >= ACCUMULATORS
+    return FEWEST_ROUNDS * ACCUMULATORS * loop.lanes <= bounds(loop.extent, {})[1] < inf
 
 
 def _streams(loop: Loop) -> bool:
@@ -128,11 +142,17 @@ def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[
     return body
 
 
-def _unknown_count(loop: Loop, var: Var, accs: list[list[Tensor]]) -> list[Stmt]:
-    lanes = loop.lanes
+def _unknown_count(loop: Loop, var: Var, single: Var, accs: list[list[Tensor]]) -> list[Stmt]:
+    """single: counts the vectors that are left of rounds of all accumulators."""
+    lanes, copies = loop.lanes, len(accs[0]) if accs else 1
     full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
     tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
-    return [For(var, full, _body(loop, mul(var, lanes), accs, 0)), If(Binary(BinOp.gt, rest, Const(0)), tail)]
+    rounds, base = floordiv(loop.extent, copies * lanes), mul(var, copies * lanes)
+    body: list[Stmt] = [For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies))))]
+    if copies > 1:
+        at = mul(add(mul(rounds, copies), single), lanes)
+        body.append(For(single, mod(full, copies), _body(loop, at, accs, 0)))
+    return [*body, If(Binary(BinOp.gt, rest, Const(0)), tail)]
 
 
 def _mask(active: Expr, lanes: int) -> Expr:

@@ -1,4 +1,4 @@
-"""Nests that fold all axes but the last: sums per channel where channels lie densest, on vectors of channels, with rows spread over tasks.
+"""Nests that fold everything, or all axes but the last: sums per channel where channels lie densest, a loss, a gradient of one slope.
 
     parallel for t in tasks:                              t's own part of the sum
       part[t, :] = 0
@@ -6,22 +6,27 @@
     for t in tasks: for c in C: acc[c] += part[t, c]
     parallel for t in tasks: for r ..: for c in C: dst[..] = (x[..] - mean[c]) * acc[c]
 
+Where the columns are folded, too, a part is one number. Axes that everything runs through evenly are then one row, of which a task has a
+piece.
+
 The tasks follow from the shape alone and their parts are added in order, so the bits of a result do not depend on threads. A value per
 element that a later phase reads again is computed again there from what it was made of, as long as that is cheaper than memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
-from benchgraph.lower.region import Region, Span
+from benchgraph.lower.region import Loop, Merged, Region, Span, nest
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
-from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub
+from benchgraph.tir.build import add, binary, cast, constant, minimum, mul, seq, sub
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.work import FUNCTION, steps
 
@@ -35,37 +40,61 @@ MOST_STEPS = FUNCTION
 MOST_READ = 2  # values per element that it is computed from: a value that is kept would be written and read
 
 
-def folds_columns(domain: Domain) -> bool:
-    """Whether all is folded but a last axis of several elements, and there is enough of it for several tasks."""
-    *outer, last = domain.extents
-    kept = [extent for axis, extent in enumerate(outer) if axis not in domain.reduced]
-    folded = bool(domain.reduced) and len(outer) not in domain.reduced
-    enough = prod(domain.extents) >= WORTH and prod(outer) > _rows(prod(outer), last)
-    return folded and last > 1 and set(kept) <= {1} and enough
+@dataclass(frozen=True)
+class Cut:
+    """How the elements of a fold become tasks.
+
+    outer: axes of its rows; without any, the one row is cut. run: axes that its columns run through as one. each: rows, or else columns,
+    of a task. keeps_columns: whether columns are not folded.
+    """
+
+    outer: tuple[int, ...]
+    run: tuple[int, ...]
+    each: int
+    keeps_columns: bool
 
 
-def lower_columns(storage: Storage, node: Fused, domain: Domain) -> Stmt:
-    return _Columns(storage, node, domain).emit(node.ops)
+def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
+    """None where more is kept than columns, along the axis `inner`, and where there is not enough for several tasks.
+
+    inner, merged: the innermost loop's axis, and runs of folded axes, as for a region.
+    """
+    extents = domain.extents
+    kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
+    folded = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]
+    if not folded or kept - {inner} or prod(extents) < WORTH:
+        return None
+    last = inner if extents[inner] != 1 else folded[-1]
+    run = (last,) if kept else next((axes for axes in merged if last in axes), (last,))
+    outer = tuple(axis for axis in folded if axis not in run)
+    rows, columns = (prod(extents[axis] for axis in axes) for axes in (outer, run))
+    if not outer:
+        alike = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
+        return Cut(outer, run, -(-alike // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
+    each = max(-(-FEWEST_ELEMENTS // columns), -(-rows // MOST_TASKS), FEWEST_ROWS if kept else 1)
+    return Cut(outer, run, each, bool(kept)) if rows > each else None
 
 
-def _rows(rows: int, columns: int) -> int:
-    """Rows of a task."""
-    return max(FEWEST_ROWS, -(-FEWEST_ELEMENTS // columns), -(-rows // MOST_TASKS))
+def lower_parts(storage: Storage, node: Fused, domain: Domain, by: Cut) -> Stmt:
+    return _Parts(storage, node, domain, by).emit(node.ops)
 
 
-class _Columns(Region):
+class _Parts(Region):
     """A region at one row and one column, with its own loops around the phases."""
 
-    def __init__(self, storage: Storage, node: Fused, domain: Domain) -> None:
+    def __init__(self, storage: Storage, node: Fused, domain: Domain, by: Cut) -> None:
+        task, row, column = (storage.var(stem) for stem in ("t", "r", "i"))
         extents = domain.extents
-        self.columns, self.total = extents[-1], prod(extents[:-1])
-        self.rows = _rows(self.total, self.columns)
-        self.tasks = -(-self.total // self.rows)
-        self.task, self.row, self.column = (storage.var(stem) for stem in ("t", "r", "i"))
-        at = add(mul(self.task, self.rows), self.row)
-        found = along([axis for axis, extent in enumerate(extents[:-1]) if extent != 1], extents, at)
-        coords = (*(found.get(axis, Coord(ZERO)) for axis in range(len(extents) - 1)), Coord(self.column))
+        columns: Loop = (column, Const(prod(extents[axis] for axis in by.run)))
+        axes, var, rest = (by.outer, row, (columns,)) if by.outer else (by.run, column, ())
+        total = prod(extents[axis] for axis in axes)
+        count = minimum(by.each, sub(total, mul(task, by.each))) if total % by.each else Const(by.each)
+        found = {**along(by.run, extents, column), **along(axes, extents, add(mul(task, by.each), var))}
+        coords = tuple(found.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords)
+        self.tasks: Loop = (task, Const(-(-total // by.each)))
+        self.of_task: tuple[Loop, ...] = ((var, count), *rest)
+        self.kept: tuple[Loop, ...] = (columns,) if by.keeps_columns else ()
         self.border = {*node.ins, *node.outs}
         self.maker = {v: op for op in node.ops for v in op.outs}
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: how a task's part of a fold starts, how it is added
@@ -74,25 +103,22 @@ class _Columns(Region):
     def finish(self) -> Stmt:
         body: list[Stmt] = list(self.before)
         for number, phase in enumerate(self.phases):
-            body += [self._over_columns(phase.per_row)] if phase.per_row else []
+            body += [nest(self.kept, seq(*phase.per_row))] if phase.per_row else []
             if phase.per_element:
                 body += self._spread(phase.per_element, self.parts.get(number, []))
         return seq(*body)
 
-    def _over_columns(self, body: list[Stmt]) -> Stmt:
-        return For(self.column, Const(self.columns), seq(*body))
-
     def _spread(self, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> list[Stmt]:
-        """The rows as tasks, then the parts of the folds put together."""
-        rest = self.total % self.rows
-        count = minimum(self.rows, sub(self.total, mul(self.task, self.rows))) if rest else Const(self.rows)
-        start = [self._over_columns([first for first, _ in parts])] if parts else []
-        task = seq(*start, For(self.row, count, self._over_columns(body)))
-        end = [For(self.task, Const(self.tasks), self._over_columns([added for _, added in parts]))] if parts else []
-        return [For(self.task, Const(self.tasks), task, LoopKind.parallel), *end]
+        """The elements as tasks, then the parts of the folds put together."""
+        start = [nest(self.kept, seq(*(first for first, _ in parts)))] if parts else []
+        task = seq(*start, nest(self.of_task, seq(*body)))
+        end = [nest((self.tasks, *self.kept), seq(*(added for _, added in parts)))] if parts else []
+        return [For(*self.tasks, task, LoopKind.parallel), *end]
 
     def _fold(self, phase: int, acc: Tensor, index: tuple[Expr, ...], how: Reduction, value: Expr) -> None:
-        part, at = self.storage.extra(acc.dtype, (self.tasks, self.columns)), (self.task, self.column)
+        (task, tasks), line = self.tasks, Const(LINE_BYTES * 8 // acc.dtype.bits)  # a line is written by one task
+        column, columns = self.kept[0] if self.kept else (ZERO, line)
+        part, at = self.storage.extra(acc.dtype, (constant(tasks) or 0, constant(columns) or 0)), (task, column)
         start = Store(part, at, Const(how.init if how.acc.is_float else int(how.init), how.acc))
         super()._fold(phase, part, at, how, value)
         self.parts.setdefault(phase, []).append((start, Store(acc, index, binary(how.op, Load(acc, index), Load(part, at)))))
@@ -119,7 +145,8 @@ class _Columns(Region):
 
     def _is_per_element(self, v: int) -> bool:
         axes = self.domain.axes.get(v)
-        return prod(self.storage.g.value(v).shape[:-1]) > 1 if axes is None else bool(self.domain.reduced.intersection(axes))
+        shape = self.storage.g.value(v).shape
+        return prod(shape[:-1] if self.kept else shape) > 1 if axes is None else bool(self.domain.reduced.intersection(axes))
 
     def _computed(self, v: int, read: set[int], made: dict[int, Expr | None]) -> Expr | None:
         """The element at this row and column from values at the border and per column, None where it is not made by few pointwise ops.

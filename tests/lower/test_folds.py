@@ -1,4 +1,4 @@
-"""Folds of all axes but the last: per channel, on vectors of channels, rows spread over tasks."""
+"""Folds of everything, or of all axes but the last (per channel, on vectors of channels): rows spread over tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower import columns, lower
+from benchgraph.lower import folds, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import For, Func, LoopKind, Stmt, Store
+from benchgraph.tir.build import f32, type_of
+from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
 from tests.gir.test_weights import nests, scheduled
@@ -62,7 +62,32 @@ CASES: dict[str, Build] = {
     "L2": op("ReduceL2", RAGGED, axes=[0, 1, 2], keep_dims=True),
     "softmax of columns": op("SoftMax", (6519, 19), axis=0),
     "two channels": op("ReduceSum", (60000, 2), axes=[0]),
+    "one channel": op("ReduceMean", (400, 250, 1), axes=[0, 1]),
 }
+
+
+def distance(b: GraphBuilder) -> None:
+    """The sum of squares of what is left of src when its channels' own numbers are taken off: rows are not one run for both."""
+    b.op("ReduceL2", b.op("Subtract", b.input(RAGGED), b.input(RAGGED[-1:])), axes=[0, 1, 2, 3])
+
+
+def spread(b: GraphBuilder) -> None:
+    x = b.input((40, 2801))
+    squares = b.op("Square", b.op("Subtract", x, b.op("ReduceMean", x, axes=[0, 1], keep_dims=True)))
+    b.op("Multiply", squares, b.op("ReduceSum", squares, axes=[0, 1], keep_dims=True))
+
+
+EVERYTHING: dict[str, Build] = {
+    "all": op("ReduceSum", RAGGED, axes=[0, 1, 2, 3]),
+    "all, kept": op("ReduceMax", EVEN, axes=[0, 1, 2, 3], keep_dims=True),
+    "a vector": op("ReduceL1", (100003,), axes=[0]),
+    "a vector's norm": op("SoftMax", (100003,), axis=0),
+    "a row": op("ReduceMean", (1, 200000), axes=[1]),
+    "rows that channels are taken off": distance,
+    "more than one pass": spread,
+    "columns that are short": op("ReduceMin", (50001, 2), axes=[0, 1]),
+}
+CASES |= EVERYTHING
 
 
 def built(build: Build) -> tuple[Graph, Partition]:
@@ -89,12 +114,15 @@ def test_rows_are_tasks_of_a_number_that_the_machine_does_not_change(name: str) 
     assert "parallel for" in one
 
 
-@pytest.mark.parametrize(("name", "passes"), [("backward", 2), ("training", 3), ("gradient of a bias", 1), ("sum", 1), ("L2", 1)])
+PASSES = {"backward": 2, "training": 3, "gradient of a bias": 1, "sum": 1, "L2": 1, "all": 1, "more than one pass": 3}
+
+
+@pytest.mark.parametrize(("name", "passes"), PASSES.items())
 def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) -> None:
     f = main(CASES[name])
     spread = [s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert len(spread) == passes
-    large = {p.name for p in f.params if prod(p.shape) >= columns.WORTH}
+    large = {p.name for p in f.params if prod(p.shape) >= folds.WORTH}
     outside = [s for s in children(f.body) if s not in spread]
     assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
 
@@ -102,7 +130,17 @@ def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) 
 @pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])
 def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
     """What the second pass reads again of the first it computes again."""
-    assert main(build).shared_bytes <= 4 * 64 * (2 * columns.MOST_TASKS + 16)
+    assert main(build).shared_bytes <= 4 * 64 * (2 * folds.MOST_TASKS + 16)
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
+    """Cores that write to one line take it from each other."""
+    f = lower(scheduled(CASES[name])).module.main
+    small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * folds.MOST_TASKS)
+    parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
+    assert parts
+    assert all(t.dtype.nbytes(t.shape[-1]) == LINE_BYTES for t in parts)
 
 
 def test_what_costs_a_function_is_kept() -> None:
@@ -142,14 +180,14 @@ def test_little_work_stays_on_one_thread() -> None:
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = columns._Columns._spread
+    spread = folds._Parts._spread
 
-    def broken(self: columns._Columns, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> list[Stmt]:
+    def broken(self: folds._Parts, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> list[Stmt]:
         if fault == "a part that is not added":
             return spread(self, body, parts)[:1]
-        return spread(self, body, [(added, added) for _, added in parts])
+        return spread(self, body, [(replace(first, value=f32(1.0)), added) for first, added in parts if isinstance(first, Store)])
 
-    monkeypatch.setattr(columns._Columns, "_spread", broken)
+    monkeypatch.setattr(folds._Parts, "_spread", broken)
     assert not is_right(
         *built(op("ReduceSum", (3, 53, 41, 20 + len(fault)), axes=[0, 1, 2]))
     )  # a shape of its own, as compiled code is kept
