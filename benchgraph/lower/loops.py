@@ -5,7 +5,7 @@ in every tensor are one long axis, cut into chunks:
 
     parallel for outer axes: parallel for c in ceil(n / CHUNK): for i in min(CHUNK, n - c * CHUNK): dst[..] = f(src[..])
 
-Folds that keep nothing, or the last axis alone, have no parallel tasks there: where rows are few their pieces are, or else folds.py.
+Folds that keep nothing, or the last axis alone, have no parallel tasks there: pieces of the one row are, or parts (folds.py).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _LoopNest:
             return lower_parts(self.storage, self.node, self.domain, by)
         local = self.domain.reduced | {inner}
         outer = tuple(a for a in range(len(extents)) if a not in local)
-        if block or inner in self.domain.reduced or prod(extents[a] for a in outer) >= TASKS:
-            return self._nest(outer, {}, inner, merged)
+        if block or inner in self.domain.reduced or prod(extents[a] for a in outer) > 1:
+            return self._nest(outer, {}, inner, merged)  # batch entries, even few, may be made into those of a product that reads them
         return self._by_columns(outer, inner, merged)
 
     def _block(self) -> int:
@@ -92,7 +92,7 @@ class _LoopNest:
         return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner, merged=merged).emit(self.node.ops))
 
     def _by_columns(self, outer: tuple[int, ...], inner: int, merged: Merged) -> Stmt:
-        """Rows of results that are too few for the tasks, in pieces."""
+        """One row of results, in pieces."""
         total, folded = self.domain.extents[inner], prod(self.domain.extents[a] for a in self.domain.reduced)
         size = self._chunk(total, -(-FEWEST // folded)) if folded else total
         if size >= total:
