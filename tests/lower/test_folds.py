@@ -17,7 +17,7 @@ from benchgraph.lower import folds, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import f32, type_of
-from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Stmt, Store
+from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
 from tests.gir.test_weights import nests, scheduled
@@ -63,12 +63,17 @@ CASES: dict[str, Build] = {
     "softmax of columns": op("SoftMax", (6519, 19), axis=0),
     "two channels": op("ReduceSum", (60000, 2), axes=[0]),
     "one channel": op("ReduceMean", (400, 250, 1), axes=[0, 1]),
+    "columns of several entries": op("ReduceSum", (3, 2000, 60), axes=[1]),
 }
 
 
 def distance(b: GraphBuilder) -> None:
     """The sum of squares of what is left of src when its channels' own numbers are taken off: rows are not one run for both."""
     b.op("ReduceL2", b.op("Subtract", b.input(RAGGED), b.input(RAGGED[-1:])), axes=[0, 1, 2, 3])
+
+
+def far(b: GraphBuilder) -> None:
+    b.op("ReduceL2", b.op("Subtract", b.input((20, 10007)), b.input((10007,))), axes=[0, 1])
 
 
 def spread(b: GraphBuilder) -> None:
@@ -84,8 +89,10 @@ EVERYTHING: dict[str, Build] = {
     "a vector's norm": op("SoftMax", (100003,), axis=0),
     "a row": op("ReduceMean", (1, 200000), axes=[1]),
     "rows that channels are taken off": distance,
+    "few rows that columns are taken off": far,
     "more than one pass": spread,
     "columns that are short": op("ReduceMin", (50001, 2), axes=[0, 1]),
+    "columns that are short, of one channel": op("ReduceMin", (50001, 2, 1), axes=[0, 1]),
 }
 CASES |= EVERYTHING
 
@@ -141,6 +148,23 @@ def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
     assert parts
     assert all(t.dtype.nbytes(t.shape[-1]) == LINE_BYTES for t in parts)
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_folds_to_one_number_run_in_vectors(name: str) -> None:
+    f = main(CASES[name])
+    (task, *_) = (s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
+    assert any(type_of(x)[1] == TARGET.lanes for s in walk(task) for x in loads(s) if x.tensor.scope is Scope.param)
+
+
+def test_what_is_made_of_much_is_kept() -> None:
+    """Reading three vectors again would cost more than one."""
+
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Multiply", b.op("Multiply", b.input((100003,)), b.input((100003,))), b.input((100003,)))
+        b.op("Subtract", x, b.op("ReduceSum", x, axes=[0], keep_dims=True))
+
+    assert main(build).shared_bytes >= 4 * 100003
 
 
 def test_what_costs_a_function_is_kept() -> None:
