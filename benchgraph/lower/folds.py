@@ -64,8 +64,7 @@ def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
     folded = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]
     if not folded or kept - {inner} or prod(extents) < WORTH:
         return None
-    last = inner if extents[inner] != 1 else folded[-1]
-    run = (last,) if kept else next((axes for axes in merged if last in axes), (last,))
+    run = next((axes for axes in merged if inner in axes), (inner,))
     outer = tuple(axis for axis in folded if axis not in run)
     rows, columns = (prod(extents[axis] for axis in axes) for axes in (outer, run))
     if not outer:
