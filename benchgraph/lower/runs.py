@@ -88,7 +88,12 @@ def folded_axis(g: Graph, domain: Domain, node: Fused) -> int:
     border = {*node.ins, *node.outs}
     steps = [a.steps for a in _accesses(g, domain, node.ops) if a.root in border]
     last = len(domain.extents) - 1
-    best = max((last, *sorted(domain.reduced)), key=lambda axis: sum(s[axis] == 1 for s in steps))  # the last where none is better
+
+    def close(axis: int) -> int:
+        """Elements that are read and written by vectors along this axis."""
+        return sum(prod(extent for extent, step in zip(domain.extents, s, strict=True) if step != 0) for s in steps if s[axis] == 1)
+
+    best = max((last, *sorted(domain.reduced)), key=close)  # the last where none is better
     return best if domain.extents[best] >= FEWEST else last
 
 

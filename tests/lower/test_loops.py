@@ -138,8 +138,19 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
         ((3, 5, 7, 9), (350, 70, 10, 1), (2, 3), [3, 5, 7, 9]),
         ((3, 5, 7, 9), (630, 126, 18, 2), (2, 3), [3, 5, 63]),
         ((3, 5, 7, 9), (315, 1, 45, 5), (2, 3), [3, 5, 63]),
+        ((3, 48, 20), (960, 1, 48), (1,), [3, 20, 48]),
     ],
-    ids=["last", "all", "in the middle", "with one between", "with one of size 1", "gaps between rows", "steps of two", "channels last"],
+    ids=[
+        "last",
+        "all",
+        "in the middle",
+        "with one between",
+        "with one of size 1",
+        "gaps between rows",
+        "steps of two",
+        "channels last",
+        "columns that are closer",
+    ],
 )
 def test_axes_that_are_folded_one_after_the_other_are_one_loop(
     shape: Shape, strides: Shape | None, axes: tuple[int, ...], extents: list[int]
