@@ -59,8 +59,8 @@ class _LoopNest:
             outer, chunks = run(self.g, self.domain, self.node)
             across = crossed(self.g, self.domain, self.node, outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
-        inner = folded_axis(self.g, self.domain, self.node) if self.domain.reduced else len(extents) - 1
-        merged = () if block else folded_runs(self.g, self.domain, self.node)
+        merged = folded_runs(self.g, self.domain, self.node) if self.domain.reduced and not block else ()
+        inner = folded_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
         if not block and (by := cut(self.domain, inner, merged)):
             return lower_parts(self.storage, self.node, self.domain, by)
         local = self.domain.reduced | {inner}

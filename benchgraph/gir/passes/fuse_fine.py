@@ -5,21 +5,25 @@
 %4 = ReLU(%3)                       %3 = Add(%2, %b)
                                     %4 = ReLU(%3) }
 
-A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once.
+A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once. Then a nest of pointwise ops,
+begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element: so do what is done to a
+residual and its addition to a product.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import in_order, with_borders
+from benchgraph.gir.nests import in_order, merged_in_pairs, with_borders
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Reduction
+from benchgraph.ops.spec import Elementwise, Reduction
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
@@ -50,7 +54,38 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
     fused = [Fused(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
-    return replace(g, nodes=in_order(with_borders(g, fused)))
+    nodes = merged_in_pairs(g, with_borders(g, fused), lambda nodes, i, j: _continued(g, nodes, i, j, target))
+    return replace(g, nodes=in_order(nodes))
+
+
+def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
+    """Nests i and j, which reads a result of i, as one that begins as one of them does and goes on with the pointwise ops of the other.
+
+    None where elements would be made more than once, or after a fold, whose rows would have to be held.
+    """
+    (first,), (second,) = nodes[i].stages, nodes[j].stages
+    if not set(nodes[i].outs) & set(nodes[j].ins):
+        return None
+    if _is_pointwise(second.ops):
+        head, tail, rest = first.ops, second.ops, tuple[Op, ...]()
+    else:
+        reader = next(k for k, op in enumerate(second.ops) if any(g.root(v) in nodes[i].outs for v in op.ins))
+        head, tail, rest = second.ops[:reader], first.ops, second.ops[reader:]
+    domain = trace(g, head)
+    if domain is None or domain.reduced or not domain.is_whole or not _is_pointwise(tail):
+        return None
+    ops, size = [*head], prod(domain.extents)
+    for op in (*tail, *rest):
+        joint = _joined(g, ops, domain, op, target)
+        if isinstance(joint, str) or (op in tail and prod(g.value(op.outs[0]).shape) != size):
+            return None
+        domain = joint
+        ops.append(op)
+    return replace(nodes[j], stages=(Stage(tuple(ops), (Anchor.rows,) * len(ops)),))
+
+
+def _is_pointwise(ops: Iterable[Op]) -> bool:
+    return all(isinstance(spec(op.kind).lower, Elementwise) for op in ops)
 
 
 def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:

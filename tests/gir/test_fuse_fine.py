@@ -1,0 +1,112 @@
+"""Which ops share a nest, where several have a part in what one reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from tests.gir.test_weights import nests, scheduled
+from tests.lower.test_meaning import is_right
+
+Build = Callable[[GraphBuilder], object]
+ROWS, COLUMNS = 24, 160
+
+
+def product(b: GraphBuilder) -> int:
+    return b.op("MatMul", b.input((ROWS, 32)), b.input((32, COLUMNS)))
+
+
+def residual(b: GraphBuilder) -> int:
+    return b.op("Dequantize", b.input((ROWS, COLUMNS), DType.u8), qtype="per_tensor", scales=[0.5], zps=[3])
+
+
+def before(b: GraphBuilder) -> None:
+    other = residual(b)
+    b.op("ReLU", b.op("Add", product(b), other))
+
+
+def behind(b: GraphBuilder) -> None:
+    acc = product(b)
+    b.op("ReLU", b.op("Add", acc, residual(b)))
+
+
+def with_softmax(b: GraphBuilder) -> None:
+    other = residual(b)
+    b.op("SoftMax", b.op("Add", product(b), other), axis=-1)
+
+
+def two_chains(b: GraphBuilder) -> None:
+    b.op("Add", b.op("Exp", b.input((ROWS, COLUMNS))), b.op("Abs", b.input((ROWS, COLUMNS))))
+
+
+def three_chains(b: GraphBuilder) -> None:
+    ins = [b.op(kind, b.input((ROWS, COLUMNS))) for kind in ("Exp", "Abs", "Tanh")]
+    b.op("Multiply", b.op("Add", ins[0], ins[1]), ins[2])
+
+
+@pytest.mark.parametrize("build", [before, behind, with_softmax])
+def test_what_is_added_to_a_product_is_made_where_it_is_added(build: Build) -> None:
+    (nest,) = nests(scheduled(build))
+    (stage,) = nest.stages
+    assert stage.ops[0].kind == "MatMul"
+    assert right(build)
+
+
+@pytest.mark.parametrize("build", [two_chains, three_chains])
+def test_chains_that_meet_are_one_nest(build: Build) -> None:
+    assert len(nests(scheduled(build))) == 1
+    assert right(build)
+
+
+def test_a_row_that_all_rows_read_is_made_once() -> None:
+    def build(b: GraphBuilder) -> None:
+        acc = product(b)
+        b.op("Add", acc, b.op("Exp", b.input((COLUMNS,))))
+
+    assert sorted(n.ops[0].kind for n in nests(scheduled(build))) == ["Exp", "MatMul"]
+    assert right(build)
+
+
+def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
+    """Rows would have to be held; loops next to each other read them from cache."""
+
+    def build(b: GraphBuilder) -> None:
+        src = b.input((ROWS, COLUMNS))
+        total = b.op("ReduceSum", src, axes=[1], keep_dims=True)
+        b.op("Multiply", b.op("Exp", b.input((ROWS, COLUMNS))), total)
+
+    assert [n.ops[0].kind for n in nests(scheduled(build))] == ["ReduceSum", "Exp"]
+    assert right(build)
+
+
+def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> None:
+    def build(b: GraphBuilder) -> None:
+        first = b.op("Exp", b.input((ROWS, COLUMNS)))
+        turned = b.op("StaticTranspose", b.op("MatMul", first, b.input((COLUMNS, ROWS))), order=[1, 0])
+        b.op("Add", first, b.op("MatMul", turned, b.input((ROWS, COLUMNS))))
+
+    assert right(build)
+
+
+def test_windows_end_where_another_chain_begins() -> None:
+    """Their rows are cut into borders and interior, along which short vectors of three tensors take longer than long ones of all."""
+
+    def build(b: GraphBuilder) -> None:
+        other = b.op("Abs", b.input((2, 6, 6, 16)))
+        attrs = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "kernel": [3, 3], "data_format": "NXC"}
+        b.op("Add", other, b.op("MaxPool", b.input((2, 6, 6, 16)), **attrs))
+
+    assert [n.ops[0].kind for n in nests(scheduled(build))] == ["Abs", "MaxPool"]
+    assert right(build)
+
+
+def right(build: Build) -> bool:
+    b = GraphBuilder()
+    build(b)
+    (p,) = partitions(b.graph(), Policy.fused)
+    return is_right(b.graph(), p)
