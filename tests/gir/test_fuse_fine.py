@@ -66,7 +66,7 @@ def test_chains_that_meet_are_one_nest(build: Build) -> None:
 def test_a_row_that_all_rows_read_is_made_once() -> None:
     def build(b: GraphBuilder) -> None:
         acc = product(b)
-        b.op("Add", acc, b.op("Exp", b.input((COLUMNS,))))
+        b.op("Add", acc, b.op("Exp", b.input((1, COLUMNS))))
 
     assert sorted(n.ops[0].kind for n in nests(scheduled(build))) == ["Exp", "MatMul"]
     assert right(build)
