@@ -131,7 +131,7 @@ def _goes_through_twice(domain: Domain, node: Fused) -> bool:
     for op in node.ops:
         if isinstance(spec(op.kind).lower, Reduction) or not folded.isdisjoint(op.ins):
             folded.update(op.outs)
-            if any(domain.reduced.intersection(domain.axes[v]) for v in op.outs):
+            if domain.reduced.intersection(domain.axes[op.ins[0] if op.outs[0] in domain.scattered else op.outs[0]]):
                 return True
     return False
 

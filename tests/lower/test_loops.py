@@ -173,6 +173,14 @@ def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[st
     assert [print_tir(s.extent) for s in loops][: len(extents)] == extents
 
 
+def test_what_is_folded_may_go_to_a_part_of_a_tensor() -> None:
+    b = GraphBuilder()
+    total = b.op("ReduceSum", b.input((3, 5, 7)), axes=(1, 2), keep_dims=True)
+    b.op("Concat", total, total, axis=0)
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert is_right(b.graph(), p)
+
+
 def is_fold(s: Stmt) -> bool:
     return isinstance(s, Store) and isinstance(s.value, Binary)
 
