@@ -66,7 +66,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Module:
-    return tir_passes.run(lower(g).module, host(), lambda *_: None, tir_passes.PIPELINE[:4])
+    return tir_passes.run(lower(g).module, host(), lambda *_: None, tir_passes.PIPELINE[:5])
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,32 +23,35 @@ BYTES_PER_NS = 32.0  # of weights, from a second-level cache
 CALL_NS = 10.0  # of a microkernel, its tiles' ends included
 
 
-def pays_in_parallel(loop: For, target: Target) -> bool:
-    """Whether sharing a loop out among all cores saves more time than it costs."""
+def pays_in_parallel(loop: For, target: Target, step: float = STEP_NS) -> bool:
+    """Whether sharing a loop out among all cores saves more time than it costs. step: as for `nanoseconds`."""
     saved = 1 - 1 / target.cores
-    return target.shares_all or (saved > 0 and nanoseconds(loop, target, REGION_NS / saved) > REGION_NS / saved)
+    return target.shares_all or (saved > 0 and nanoseconds(loop, target, REGION_NS / saved, step) > REGION_NS / saved)
 
 
-def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
-    """Of data in cache; inf where an extent is not known. Nothing is counted beyond `enough`."""
+def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float = STEP_NS) -> float:
+    """Of data in cache; inf where an extent is not known. Nothing is counted beyond `enough`.
+
+    step: of one instruction; where loops are not in vectors yet, of a lane's part of one.
+    """
     match s:
         case For():
             extent = constant(s.extent)
-            return inf if extent is None else extent * nanoseconds(s.body, target, enough / max(extent, 1))
+            return inf if extent is None else extent * nanoseconds(s.body, target, enough / max(extent, 1), step)
         case If():
-            return max((nanoseconds(branch, target, enough) for branch in children(s)), default=0.0)
+            return max((nanoseconds(branch, target, enough, step) for branch in children(s)), default=0.0)
         case Store():
-            return STEP_NS * steps(s)
+            return step * steps(s)
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough)
+            post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough, step)
             return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + post_ops
         case Pack():
             return CALL_NS + STEP_NS * s.k * s.n / target.lanes
         case _:
             total = 0.0
             for c in children(s):
-                total += nanoseconds(c, target, enough - total)
+                total += nanoseconds(c, target, enough - total, step)
                 if total > enough:
                     break
             return total

@@ -70,7 +70,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:7]).main  # before vectorize
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:8]).main  # before vectorize
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 
@@ -122,7 +122,7 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:7]).main  # before vectorize
+    main = passes.run(lowered(p).module, TARGET, pipeline=passes.PIPELINE[:8]).main  # before vectorize
     *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]) == order
 

@@ -149,7 +149,7 @@ def test_results_over_marked_memory_are_the_same(case: str) -> None:
 def assert_marks_hold(f: Func) -> None:
     """After the whole pipeline: vectors and arenas keep what was proven of loops."""
     module = run(Module(f), TARGET)
-    flat = run(Module(f), TARGET, pipeline=PIPELINE[:7]).main
+    flat = run(Module(f), TARGET, pipeline=PIPELINE[:8]).main
     for over in module.main.inplace:
         assert is_same_over(module.main, over, flat), print_tir(module)
 
@@ -167,7 +167,7 @@ def test_random_programs_are_the_same_in_place(f: Func) -> None:
 
 def test_some_random_programs_have_marks() -> None:
     """The property above is about something."""
-    assert marks(run(Module(PROGRAMS[0]()), TARGET, pipeline=PIPELINE[:7]).main) == "y over x"
+    assert marks(run(Module(PROGRAMS[0]()), TARGET, pipeline=PIPELINE[:8]).main) == "y over x"
 
 
 # ---- the field -------------------------------------------------------------------------------------------------------

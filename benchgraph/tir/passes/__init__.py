@@ -15,6 +15,7 @@ from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.jam_rows import jam_rows
 from benchgraph.tir.passes.join_rows import join_rows
+from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
@@ -48,6 +49,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("simplify", _each(simplify), gives=_CANONICAL),
     Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", _each(collapse_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
+    Pass("make-private", _each(make_private), needs=_CANONICAL | _ONE_LEVEL, switch="private"),
     Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
     Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),

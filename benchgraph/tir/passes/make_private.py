@@ -1,0 +1,103 @@
+"""make-private: what one thread would make for all to read, each makes for itself, where they would wait for its cache lines otherwise.
+
+    for i in 16384 { t[i] = u8(x[i]) }      ->  parallel for no_w in 2 {
+    parallel for no in 16 {                       for i in 16384 { t[i] = u8(x[i]) }
+      brgemm y[no*64] = t[0] @ w[no]              for no in 8 { brgemm y[(no_w*8 + no)*64] = t[0] @ w[no_w*8 + no] }
+    }                                           }
+
+The others wait while it is made anyway, so making it again takes no time; reading as much as that takes may, so no more than is made. The
+loop then has one task for each core, and none to even them out: only where what is saved is a part of it that can be felt. What tasks read
+a part of each stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import ceil, prod
+
+from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.tir.build import add, constant, minimum, mul, sub
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
+from benchgraph.tir.regions import by_tensor
+from benchgraph.tir.visit import (
+    block,
+    bound_names,
+    fresh,
+    map_children,
+    map_tensors,
+    statements,
+    substitute_all,
+    tensor_names,
+    tensors,
+    variables,
+    walk,
+    written,
+)
+from benchgraph.tir.work import STEP_NS, nanoseconds, pays_in_parallel
+
+# A line that another core has written, among many of them. Two Granite Rapids cores, u8 16x1024 by s8 1024x1024: 7.6 us, of s8 that one of
+# them makes u8 first, in 256 lines, 12.4; on one core 14.2 and 14.8.
+LINE_NS = 16.0
+FELT = 0.02  # of the loop's time on one core
+
+
+def make_private(f: Func, target: Target) -> Func:
+    stmts = [*statements(f.body)]
+    for loop in [s for s in stmts if isinstance(s, For) and s.kind is LoopKind.parallel]:
+        at = next(k for k, s in enumerate(stmts) if s is loop)
+        first = at
+        while first > 0 and _may_move(stmts, first - 1, at, target):
+            first -= 1
+        if first < at and (private := _private(stmts[first:at], loop, target)) is not None:
+            stmts[first : at + 1] = [private]
+            inside = {s.tensor.name for s in walk(private) if isinstance(s, Alloc)}
+            stmts = [s for s in stmts if not isinstance(s, Alloc) or s.tensor.name not in inside]
+    return f if len(stmts) == len(statements(f.body)) else replace(f, body=block(*stmts))
+
+
+def _may_move(stmts: list[Stmt], one: int, at: int, target: Target) -> bool:
+    """Whether a statement makes temporaries alone, on one thread, that nothing reads but what follows it up to the loop `at`."""
+    s = stmts[one]
+    if isinstance(s, Alloc) or any(pays_in_parallel(p, target, STEP_NS / target.lanes) for p in _parallel(s)):
+        return False
+    declared = {a.tensor.name for a in stmts if isinstance(a, Alloc)}
+    elsewhere = tensor_names(block(*(c for c in (*stmts[:one], *stmts[at + 1 :]) if not isinstance(c, Alloc))))
+    later = {t.name for c in stmts[one + 1 : at + 1] for t in written(c)}
+    return {t.name for t in written(s)} <= declared - elsewhere and not later & tensor_names(s)
+
+
+def _private(made: list[Stmt], loop: For, target: Target) -> For | None:
+    """The loop with one task for each core, that makes first what it reads; None where that does not pay."""
+    count, body, step = constant(loop.extent), block(*made), STEP_NS / target.lanes
+    if target.cores < 2 or not count or not pays_in_parallel(loop, target, step):
+        return None
+    new = {t.name for t in written(body)}
+    read = {name: found for name, found in by_tensor(loop.body, {}).items() if name in new}
+    if not read or any(loop.var.name in variables(i) for found in read.values() for access in found for i in access.index):
+        return None
+    crossing = _lines(found[0].tensor for found in read.values())
+    saved = LINE_NS * crossing
+    given = _lines({t.name: t for t in tensors(body) if t.name not in new}.values())
+    if given > crossing or nanoseconds(body, target, saved, step) > saved or nanoseconds(loop, target, saved / FELT, step) > saved / FELT:
+        return None
+    each = ceil(count / target.cores)
+    task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
+    extent = Const(each) if count % each == 0 else minimum(each, sub(count, mul(task, each)))
+    part = substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)})
+    own = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
+    whole = map_tensors(block(_on_one_thread(body), For(loop.var, extent, part)), own)
+    return For(task, Const(ceil(count / each)), block(*map(Alloc, own.values()), whole), LoopKind.parallel)
+
+
+def _lines(of: Iterable[Tensor]) -> int:
+    return sum(ceil(t.dtype.nbytes(prod(t.shape)) / LINE_BYTES) for t in of if t.scope is not Scope.register)
+
+
+def _parallel(s: Stmt) -> Iterator[For]:
+    return (c for c in walk(s) if isinstance(c, For) and c.kind is LoopKind.parallel)
+
+
+def _on_one_thread(s: Stmt) -> Stmt:
+    s = map_children(s, _on_one_thread)
+    return replace(s, kind=LoopKind.serial) if isinstance(s, For) else s

@@ -1,0 +1,104 @@
+"""make-private: what tasks all read is made by each core for itself, only where nothing else sees it and it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS, Target
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.build import add, binary, f32, mul, seq
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
+from benchgraph.tir.passes.make_private import make_private
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.lower.test_meaning import is_right
+from tests.tir.programs import F32, TARGET, assert_same, at, i, j, k, loop, p, parallel, param, put, q
+
+SIZE, TASKS = 2048, 6
+X, W, Y = param("x", SIZE), param("w", TASKS, SIZE), param("y", TASKS, SIZE)
+T, U = (tensor(name, F32, (SIZE,)) for name in "tu")
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    return binary(BinOp.mul, a, b)
+
+
+def made(t: Tensor = T, src: Tensor = X) -> Stmt:
+    return loop(i, SIZE, put(t, i, value=times(at(src, i), f32(2.0))))
+
+
+def tasks(t: Tensor = T, count: int = TASKS, where: Expr = k, rounds: int = 8) -> Stmt:
+    """Each multiplies its row of w by t, so many times."""
+    return parallel(j, count, loop(q, rounds, loop(k, SIZE, put(Y, j, k, value=times(at(W, j, k), at(t, where))))))
+
+
+def given(*body: Stmt) -> Func:
+    return Func("f", (X, W, Y), seq(Alloc(T), Alloc(U), *body))
+
+
+def private(*body: Stmt) -> Func:
+    after = make_private(given(*body), replace(TARGET, cores=2))
+    assert_same(after, given(*body))
+    return after
+
+
+def test_what_all_tasks_read(golden) -> None:
+    golden(print_tir(private(made(), tasks())))
+
+
+def test_what_is_made_of_what_is_made(golden) -> None:
+    """For a number of tasks that cores do not divide."""
+    golden(print_tir(private(made(), made(U, T), tasks(U, 5))))
+
+
+def test_a_second_pass_finds_nothing() -> None:
+    f = private(made(), tasks())
+    assert make_private(f, replace(TARGET, cores=2)) is f
+
+
+def test_loops_that_are_too_short_to_share_out_move_as_well() -> None:
+    place = add(mul(i, 128), p)
+    f = private(parallel(i, 16, loop(p, 128, put(T, place, value=at(X, place)))), tasks())
+    assert [s.kind for s in walk(f.body) if isinstance(s, For)] == [LoopKind.parallel, *(LoopKind.serial,) * 5]
+
+
+STAYS: dict[str, tuple[Stmt, ...]] = {
+    "it is read once more": (made(), tasks(), loop(p, SIZE, put(X, p, value=at(T, p)))),
+    "something in between is not for the tasks": (made(), loop(p, SIZE, put(X, p, value=f32(0.0))), tasks()),
+    "of what the tasks write": (made(), loop(p, SIZE, put(U, p, value=at(Y, 0, p))), tasks(U)),
+    "tasks read a part of it each": (made(), tasks(where=j)),
+    "tasks that take long": (made(), tasks(rounds=10000)),
+    "tasks that one core does in no time": (loop(i, 32, put(T, i, value=at(X, i))), parallel(j, 2, put(Y, j, 0, value=at(T, 0)))),
+    "more is read than made": (loop(i, SIZE, put(T, i, value=times(at(X, i), at(W, 1, i)))), tasks()),
+    "making it takes long": (loop(p, 300, loop(i, SIZE, put(T, i, value=at(X, i)))), tasks()),
+    "several make it sooner": (parallel(p, 4, loop(q, 6, made())), tasks()),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_it_stays_where(name: str) -> None:
+    f = given(*STAYS[name])
+    assert make_private(f, replace(TARGET, cores=2)) is f
+
+
+def test_it_stays_for_one_core() -> None:
+    f = given(made(), tasks())
+    assert make_private(f, replace(TARGET, cores=1)) is f
+
+
+def test_few_rows_of_s8_are_made_u8_by_each_core() -> None:
+    b = GraphBuilder()
+    quantised = (b.input((8, 512), DType.s8), b.constant((512, 512), DType.s8))
+    b.op("MatMul", *(b.op("Dequantize", v, qtype="per_tensor", scales=[0.5], zps=[0]) for v in quantised))
+    (part,) = partitions(b.graph(), Policy.fused)
+    main = compile_partition(part, Target(ISAS["avx512_core_vnni"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=2)).module.main
+    (tasks,) = (s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
+    assert tasks.extent == Const(2)
+    assert any(isinstance(s, Store) and s.tensor.dtype is DType.u8 for s in walk(tasks))
+    assert is_right(b.graph(), part)
