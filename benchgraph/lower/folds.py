@@ -70,7 +70,8 @@ def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
     if not outer:
         alike = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
         return Cut(outer, run, -(-alike // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
-    each = max(-(-FEWEST_ELEMENTS // columns), -(-rows // MOST_TASKS), FEWEST_ROWS if kept else 1)
+    least = max(-(-FEWEST_ELEMENTS // columns), -(-rows // MOST_TASKS), FEWEST_ROWS if kept else 1)
+    each = next((each for each in range(least, 2 * least) if rows % each == 0), least)
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 
 
@@ -96,6 +97,7 @@ class _Parts(Region):
         self.kept: tuple[Loop, ...] = (columns,) if by.keeps_columns else ()
         self.border = {*node.ins, *node.outs}
         self.maker = {v: op for op in node.ops for v in op.outs}
+        self.starts_of_sums: dict[int, list[Stmt]] = {}  # by phase: how what parts are added to starts
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: how a task's part of a fold starts, how it is added
         self.again: dict[tuple[int, int], Expr | None] = {}  # (value, later phase) -> how it is computed anew, if it is
 
@@ -104,15 +106,24 @@ class _Parts(Region):
         for number, phase in enumerate(self.phases):
             body += [nest(self.kept, seq(*phase.per_row))] if phase.per_row else []
             if phase.per_element:
-                body += self._spread(phase.per_element, self.parts.get(number, []))
+                body += [self._spread(phase.per_element, self.parts.get(number, [])), *self._summed(number)]
         return seq(*body)
 
-    def _spread(self, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> list[Stmt]:
-        """The elements as tasks, then the parts of the folds put together."""
+    def _spread(self, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
+        """The elements as tasks."""
         start = [nest(self.kept, seq(*(first for first, _ in parts)))] if parts else []
         task = seq(*start, nest(self.of_task, seq(*body)))
-        end = [nest((self.tasks, *self.kept), seq(*(added for _, added in parts)))] if parts else []
-        return [For(*self.tasks, task, LoopKind.parallel), *end]
+        return For(*self.tasks, task, LoopKind.parallel)
+
+    def _summed(self, phase: int) -> list[Stmt]:
+        """The parts of a phase's folds put together, behind the tasks: what makes these may then be made one with what is in front."""
+        if phase not in self.parts:
+            return []
+        added = seq(*(added for _, added in self.parts[phase]))
+        return [nest(self.kept, seq(*self.starts_of_sums[phase])), nest((self.tasks, *self.kept), added)]
+
+    def _start(self, phase: int, start: Store) -> None:
+        self.starts_of_sums.setdefault(phase, []).append(start)
 
     def _fold(self, phase: int, acc: Tensor, index: tuple[Expr, ...], how: Reduction, value: Expr) -> None:
         (task, tasks), line = self.tasks, Const(LINE_BYTES * 8 // acc.dtype.bits)  # a line is written by one task

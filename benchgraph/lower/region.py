@@ -197,7 +197,7 @@ class Region:
         goes_on = out in self.starts
         acc, index = self._accumulator(out, at, how.acc, own=not goes_on)
         start = self.starts[out] if goes_on else Const(how.init if how.acc.is_float else int(how.init), how.acc)
-        self._phase(phase).per_row.append(Store(acc, index, start))
+        self._start(phase, Store(acc, index, start))
         value = cast(self.storage.load(src, self._at(src_axes)), how.acc)
         self._fold(phase, acc, index, how, value)
         self.ready[out] = phase + 1
@@ -210,6 +210,9 @@ class Region:
         folded = Load(acc, index)
         done = folded if how.finish is None else how.finish(count, cast(folded, DType.f32))
         self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
+
+    def _start(self, phase: int, start: Store) -> None:
+        self._phase(phase).per_row.append(start)
 
     def _fold(self, phase: int, acc: Tensor, index: tuple[Expr, ...], how: Reduction, value: Expr) -> None:
         self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))

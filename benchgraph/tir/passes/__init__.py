@@ -17,6 +17,7 @@ from benchgraph.tir.passes.jam_rows import jam_rows
 from benchgraph.tir.passes.join_rows import join_rows
 from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.mark_inplace import mark_inplace
+from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
@@ -54,6 +55,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
     Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
+    Pass("merge-blocks", _each(merge_blocks), needs=_FLAT | _ONE_LEVEL, switch="coarse"),
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("turn-reads", _each(turn_reads), needs=_FLAT, switch="turn"),
     Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),

@@ -28,7 +28,7 @@ def merge_parallel(f: Func, target: Target) -> Func:
     return f if body == f.body else replace(f, body=body)
 
 
-def _is_parallel(s: Stmt) -> bool:
+def is_parallel(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind is LoopKind.parallel
 
 
@@ -50,7 +50,7 @@ def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
 
 
 def _merged(a: Stmt, b: Stmt, ranges: Ranges, cores: int) -> Stmt | None:
-    if not (isinstance(a, For) and isinstance(b, For) and _is_parallel(a) and _is_parallel(b)):
+    if not (isinstance(a, For) and isinstance(b, For) and is_parallel(a) and is_parallel(b)):
         return None
     if constant(a.extent) is None or a.extent != b.extent:
         return None
@@ -58,14 +58,14 @@ def _merged(a: Stmt, b: Stmt, ranges: Ranges, cores: int) -> Stmt | None:
     var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
     first = replace(a, var=var, body=substitute_all(a.body, {a.var.name: var}))
     second = replace(b, var=var, body=substitute_all(b.body, {b.var.name: var}))
-    if not _independent(first, second, ranges):
+    if not is_independent(first, second, ranges):
         return None
     both = replace(first, body=block(first.body, second.body))
     done = _siblings(both, ranges, cores)
     return done if _width(done) >= min(_width(a), _width(b), cores) else None
 
 
-def _independent(a: For, b: For, ranges: Ranges) -> bool:
+def is_independent(a: For, b: For, ranges: Ranges) -> bool:
     """No iteration of either loop touches what another iteration of the other one writes. Both have the same variable."""
     inner = bound_names(a.body) | bound_names(b.body)
     own = {c.tensor.name for s in (a, b) for c in walk(s) if isinstance(c, Alloc)}
@@ -81,6 +81,6 @@ def _independent(a: For, b: For, ranges: Ranges) -> bool:
 
 def _width(s: Stmt) -> int:
     """How many iterations of a perfect parallel nest may run at once."""
-    if not (isinstance(s, For) and _is_parallel(s)):
+    if not (isinstance(s, For) and is_parallel(s)):
         return 1
     return (constant(s.extent) or 1) * _width(s.body)

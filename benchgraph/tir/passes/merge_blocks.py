@@ -1,0 +1,68 @@
+"""merge-blocks: neighbouring parallel loops that read the same memory, one in smaller tasks, become one, in blocks that L2 holds.
+
+    parallel for i in 3072 {                  ->  parallel for t_b in 64 {
+      A reads x[i*1024:+1024]                       for i in 48 { A with i = t_b*48 + i }
+    }                                               B with t = t_b
+    parallel for t in 64 {                        }
+      B reads x[t*49152:+49152]
+    }
+
+What A has read is then in L2 for B. LayerNormBackward has such loops: the rows of diff_src, and sums over rows for gamma and beta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from benchgraph.core.target import Target
+from benchgraph.tir.build import add, constant, mul
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
+from benchgraph.tir.passes.collapse_parallel import TASKS
+from benchgraph.tir.passes.merge_parallel import is_independent, is_parallel
+from benchgraph.tir.regions import by_tensor, is_partitioned
+from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all
+
+HELD = 0.5  # of L2
+
+
+def merge_blocks(f: Func, target: Target) -> Func:
+    stmts = list[Stmt]()
+    for s in statements(f.body):
+        at = next((k for k in reversed(range(len(stmts))) if not isinstance(stmts[k], Alloc)), None)
+        if at is not None and (both := _as_one(stmts[at], s, target)) is not None:
+            stmts = [*stmts[:at], *stmts[at + 1 :], both]  # what is declared between the two, in front
+        else:
+            stmts.append(s)
+    return f if len(stmts) == len(statements(f.body)) else replace(f, body=block(*stmts))
+
+
+def _as_one(a: Stmt, b: Stmt, target: Target) -> For | None:
+    """Two loops as one with the tasks of the one that has fewer; None where that is not allowed or does not pay."""
+    if not (isinstance(a, For) and isinstance(b, For) and is_parallel(a) and is_parallel(b)):
+        return None
+    few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
+    if few < TASKS * target.cores or few == many or many % few:
+        return None
+    task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
+    first, second = (_in_tasks(s, task, few) for s in (a, b))
+    if not is_independent(first, second, {}):
+        return None
+    inner, in_second = bound_names(first.body) | bound_names(second.body), by_tensor(second, {})
+    shared = 0
+    for name, found in by_tensor(first, {}).items():
+        found += in_second.get(name, [])
+        if name in in_second and is_partitioned(found, task.name, inner):
+            shared += found[0].tensor.dtype.nbytes(prod(found[0].tensor.shape))
+    if not target.l2_bytes < shared <= HELD * target.l2_bytes * few:
+        return None
+    return replace(first, body=block(first.body, second.body))
+
+
+def _in_tasks(loop: For, task: Var, count: int) -> For:
+    """The loop with so many iterations, each of as many of its own as that takes."""
+    each = (constant(loop.extent) or 0) // count
+    if each == 1:
+        return replace(loop, var=task, body=substitute_all(loop.body, {loop.var.name: task}))
+    part = For(loop.var, Const(each), substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)}))
+    return For(task, Const(count), part, LoopKind.parallel)

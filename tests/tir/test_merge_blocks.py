@@ -1,0 +1,85 @@
+"""merge-blocks: loops over the same memory become one, block by block, where a block is in L2 for both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.tir.build import add, binary, f32, mul, seq
+from benchgraph.tir.ir import Alloc, BinOp, Expr, For, Func, LoopKind, Stmt, Tensor, tensor
+from benchgraph.tir.passes.merge_blocks import merge_blocks
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import F32, TARGET, assert_same, at, i, j, loop, p, parallel, param, put, q
+
+ROWS, TASKS, COLUMNS = 96, 32, 20
+X, Y, Z = param("x", ROWS * COLUMNS), param("y", ROWS * COLUMNS + 1), param("z", TASKS * COLUMNS)
+T = tensor("t", F32, (COLUMNS,))
+SMALL = replace(TARGET, cores=2, l2_bytes=4096)  # of which x is twice as much
+
+
+def row(by: Expr, columns: Expr) -> Expr:
+    return add(mul(by, COLUMNS), columns)
+
+
+def rows(count: int = ROWS) -> Stmt:
+    """Each row of y is that of x, doubled."""
+    place = row(i, j)
+    return parallel(i, count, loop(j, COLUMNS, put(Y, place, value=binary(BinOp.mul, at(X, place), f32(2.0)))))
+
+
+def sums(of: Tensor = X, tasks: int = TASKS, shift: int = 0) -> Stmt:
+    """Each row of z is the sum of some rows of x, or of y; of what is so many elements behind them."""
+    z, each = row(p, j), ROWS // tasks
+    found = at(of, row(add(mul(p, each), q), add(j, shift)))
+    return parallel(
+        p,
+        tasks,
+        loop(j, COLUMNS, put(Z, z, value=f32(0.0))),
+        loop(q, each, loop(j, COLUMNS, put(Z, z, value=binary(BinOp.add, at(Z, z), found)))),
+    )
+
+
+def function(*body: Stmt) -> Func:
+    return Func("f", (X, Y, Z), seq(*body))
+
+
+@pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
+def test_one_loop_with_the_fewer_tasks(body: tuple[Stmt, ...], golden) -> None:
+    f = function(*body)
+    after = merge_blocks(f, SMALL)
+    assert_same(after, f)
+    golden(print_tir(after))
+    assert merge_blocks(after, SMALL) is after
+
+
+def test_what_is_declared_in_between_comes_first() -> None:
+    after = merge_blocks(function(rows(), Alloc(T), sums()), SMALL)
+    assert [s.kind for s in walk(after.body) if isinstance(s, For)][0] is LoopKind.parallel
+    assert print_tir(after.body).startswith("alloc t")
+    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(after.body)) == 1
+
+
+def test_a_later_loop_may_read_what_the_same_block_wrote() -> None:
+    f = function(rows(), sums(Y))
+    assert_same(merge_blocks(f, SMALL), f)
+    assert merge_blocks(f, SMALL) is not f
+
+
+STAYS = {
+    "a block reads what another one wrote": ((rows(), sums(Y, shift=1)), SMALL),
+    "L2 keeps it all": ((rows(), sums()), replace(SMALL, l2_bytes=1 << 20)),
+    "L2 does not hold a block": ((rows(), sums()), replace(SMALL, l2_bytes=256)),
+    "tasks are few for the cores": ((rows(), sums()), replace(SMALL, cores=3)),
+    "tasks are as many": ((rows(TASKS), sums()), SMALL),
+    "tasks cut rows otherwise": ((rows(80), sums()), SMALL),
+    "something else is in between": ((rows(), loop(i, 4, put(Z, i, value=f32(1.0))), sums()), SMALL),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_they_stay_two_where(name: str) -> None:
+    body, target = STAYS[name]
+    f = function(*body)
+    assert merge_blocks(f, target) is f
