@@ -42,7 +42,7 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> For | None:
     if not (isinstance(a, For) and isinstance(b, For) and is_parallel(a) and is_parallel(b)):
         return None
     few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
-    if few < TASKS * target.cores or few == many or many % few:
+    if few < TASKS * target.cores or many % few:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
     first, second = (_in_tasks(s, task, few) for s in (a, b))
