@@ -29,13 +29,13 @@ def rows(count: int = ROWS) -> Stmt:
     return parallel(i, count, loop(j, COLUMNS, put(Y, place, value=binary(BinOp.mul, at(X, place), f32(2.0)))))
 
 
-def sums(*more: Expr) -> Stmt:
-    """Each row of z is the sum of three rows of x, and of more."""
-    z, found = row(p, j), at(X, row(add(mul(p, 3), q), j))
+def sums(*more: Expr, each: int = 3) -> Stmt:
+    """Each row of z is the sum of some rows of x times more."""
+    z, found = row(p, j), at(X, row(add(mul(p, each), q), j))
     for value in more:
         found = binary(BinOp.mul, found, value)
     added = put(Z, z, value=binary(BinOp.add, at(Z, z), found))
-    return parallel(p, TASKS, loop(j, COLUMNS, put(Z, z, value=f32(0.0))), loop(q, 3, loop(j, COLUMNS, added)))
+    return parallel(p, TASKS, loop(j, COLUMNS, put(Z, z, value=f32(0.0))), loop(q, each, loop(j, COLUMNS, added)))
 
 
 def function(*body: Stmt) -> Func:
@@ -69,7 +69,7 @@ STAYS = {
     "L2 does not hold a block": ((rows(), sums()), replace(SMALL, l2_bytes=256)),
     "tasks are few for the cores": ((rows(), sums()), replace(SMALL, cores=3)),
     "tasks read other memory": ((rows(TASKS), sums()), SMALL),
-    "tasks cut rows otherwise": ((rows(80), sums()), SMALL),
+    "tasks cut rows otherwise": ((rows(80), sums(each=2)), SMALL),
     "something else is in between": ((rows(), loop(i, 4, put(Z, i, value=f32(1.0))), sums()), SMALL),
 }
 
