@@ -33,7 +33,7 @@ def test_order_is_sound() -> None:
 
 def test_vectorize_before_flatten_index_is_refused() -> None:
     with pytest.raises(ValueError, match="vectorize needs"):
-        check_order(PIPELINE[:6] + PIPELINE[13:])
+        check_order(PIPELINE[:6] + PIPELINE[14:])
 
 
 def test_init_is_optimised_like_main() -> None:
