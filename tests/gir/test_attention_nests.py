@@ -20,6 +20,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import For, Func, LoopKind, Pack, Seq
+from benchgraph.tir.visit import walk
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 BF16, F32, S8 = DType.bf16, DType.f32, DType.s8
@@ -170,7 +171,8 @@ def test_one_entry_keeps_its_rows_parallel() -> None:
     g, main = compiled(build)
     assert [len(n.stages) for n in nests(g)] == [1, 2]
     assert regions(main) == 1  # each core packs all keys, which takes less time than to wait for what another has packed
-    assert any(isinstance(s, Pack) for s in walk(next(s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)))
+    (tasks,) = (s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
+    assert any(isinstance(s, Pack) for s in walk(tasks))
 
 
 def test_what_leaves_the_partition_is_made_by_one_entry_alone() -> None:
