@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -91,6 +92,21 @@ def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> N
         b.op("Add", first, b.op("MatMul", turned, b.input((ROWS, COLUMNS))))
 
     assert right(build)
+
+
+@pytest.mark.parametrize(
+    ("columns", "strides", "is_one"), [(40, None, True), (5, None, False), (5, (640, 1, 640, 128), True)], ids=["long", "short", "closer"]
+)
+def test_sums_along_short_rows_leave_chains_alone(columns: int, strides: Shape | None, is_one: bool) -> None:
+    """A chain alone fills its vectors. Where columns lie closer than rows, a fold runs along them."""
+
+    def build(b: GraphBuilder) -> None:
+        shape = (4, 128, 1, columns)
+        src, dst = (b.input(shape, strides=strides) for _ in range(2))
+        b.outs("PReLUBackward", src, b.input((4, 1, 1, columns)), dst, dtypes=(DType.f32, DType.f32), data_format="NCX")
+
+    folding = next(n for n in nests(scheduled(build)) if any(o.kind == "ReduceSum" for o in n.ops))
+    assert any(o.kind == "GreaterEqual" for o in folding.ops) == is_one
 
 
 def test_windows_end_where_another_chain_begins() -> None:
