@@ -5,7 +5,7 @@ region.py   fusible ops on a region          gemm.py     the GEMM template with 
 online.py   attention's two products in one pass over the scores
 one_column.py   products with a vector: along k, or with rows for columns
 loops.py    nests without a tunable op       windows.py  folds over a small box of taps: pooling, interpolation
-runs.py     the order of their loops         columns.py  folds of all axes but the last
+runs.py     the order of their loops         folds.py    folds of everything, or all but the last axis
 """
 
 from __future__ import annotations
