@@ -95,18 +95,39 @@ def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> N
 
 
 @pytest.mark.parametrize(
-    ("columns", "strides", "is_one"), [(40, None, True), (5, None, False), (5, (640, 1, 640, 128), True)], ids=["long", "short", "closer"]
+    ("shape", "slopes", "strides", "is_one"),
+    [
+        ((4, 128, 40), (4, 1, 40), None, True),
+        ((4, 128, 5), (4, 1, 5), None, False),
+        ((4, 128, 5), (1, 128, 1), (640, 1, 128), False),
+    ],
+    ids=["along long rows", "along short rows", "across what lies closest"],
 )
-def test_sums_along_short_rows_leave_chains_alone(columns: int, strides: Shape | None, is_one: bool) -> None:
-    """A chain alone fills its vectors. Where columns lie closer than rows, a fold runs along them."""
-
+def test_chains_are_part_of_a_fold_that_runs_along_the_memory(shape: Shape, slopes: Shape, strides: Shape | None, is_one: bool) -> None:
     def build(b: GraphBuilder) -> None:
-        shape = (4, 128, 1, columns)
         src, dst = (b.input(shape, strides=strides) for _ in range(2))
-        b.outs("PReLUBackward", src, b.input((4, 1, 1, columns)), dst, dtypes=(DType.f32, DType.f32), data_format="NCX")
+        b.outs("PReLUBackward", src, b.input(slopes), dst, dtypes=(DType.f32, DType.f32), data_format="NCX")
 
     folding = next(n for n in nests(scheduled(build)) if any(o.kind == "ReduceSum" for o in n.ops))
     assert any(o.kind == "GreaterEqual" for o in folding.ops) == is_one
+
+
+def test_what_others_read_counts_as_what_is_handed_on() -> None:
+    """The comparison of channels that lie last is row-major: written beside diff_src, every element would be one of another line."""
+
+    def build(b: GraphBuilder) -> None:
+        src, slopes, dst = (b.input((4, 128, 5), strides=(640, 1, 128)) for _ in range(3))
+        b.outs("PReLUBackward", src, slopes, dst, dtypes=(DType.f32, DType.f32), data_format="NCX")
+
+    assert [n.ops[0].kind for n in nests(scheduled(build))][:1] == ["GreaterEqual"]
+    assert len(nests(scheduled(build))) == 3
+
+
+def test_chains_over_memory_that_lies_otherwise_stay_apart() -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("Add", b.op("Exp", b.input((6, 40, 24))), b.op("Abs", b.input((6, 40, 24), strides=(960, 1, 40))))
+
+    assert len(nests(scheduled(build))) == 2
 
 
 def test_windows_end_where_another_chain_begins() -> None:

@@ -18,6 +18,7 @@ from math import prod
 
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
+from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, merged_in_pairs, with_borders
@@ -61,8 +62,8 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
 def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
     """Nests i and j, which reads a result of i, as one that begins as one of them does and goes on with the pointwise ops of the other.
 
-    None where elements would be made more than once, or after a fold, whose rows would have to be held; or before one that has sums along
-    rows shorter than a vector, which chains alone fill (PReLUBackward, slopes of 4 columns, took 2.1 times as long).
+    None where elements would be made more than once, or after a fold, whose rows would have to be held; or where chains alone run along
+    the memory (PReLUBackward took 2.1 times as long with slopes of 4 columns, twice with those of channels that lie last).
     """
     (first,), (second,) = nodes[i].stages, nodes[j].stages
     if not set(nodes[i].outs) & set(nodes[j].ins):
@@ -82,16 +83,25 @@ def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> 
             return None
         domain = joint
         ops.append(op)
-    if domain.reduced and domain.extents[-1] < target.lanes and _sums_along_last(g, ops, domain):
+    others = {v for k, n in enumerate(nodes) if k not in (i, j) for v in n.ins}
+    if not _run_along_memory(g, ops, domain, others.union(g.outs), target):
         return None
     return replace(nodes[j], stages=(Stage(tuple(ops), (Anchor.rows,) * len(ops)),))
 
 
-def _sums_along_last(g: Graph, ops: Iterable[Op], domain: Domain) -> bool:
-    """Whether a fold keeps the last axis, along which what it reads lies densest."""
-    given = (v for op in ops for v in op.ins if g.value(v).shape == domain.extents and g.root(v) not in domain.written)
-    strides = [g.value(g.root(v)).strides for v in given]
-    return len(domain.extents) - 1 not in domain.reduced and any(s is None or s[-1] == 1 for s in strides)
+def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, read: set[int], target: Target) -> bool:
+    """Whether all that is given or handed on lies alike, and folds, if there are some, run along it, or along rows that fill vectors.
+
+    read: by others.
+    """
+    values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or g.root(v) in read}
+    whole = [v for v in map(g.value, values) if v.shape == domain.extents]
+    found = {dense_strides(v.shape) if v.strides is None else v.strides for v in whole}
+    if len(found) > 1 or not domain.reduced:
+        return len(found) <= 1
+    last = len(domain.extents) - 1
+    closest = next((axis for axis, step in enumerate(next(iter(found), ())) if step == 1 and domain.extents[axis] != 1), last)
+    return closest in domain.reduced or (closest == last and domain.extents[last] >= target.lanes)
 
 
 def _is_pointwise(ops: Iterable[Op]) -> bool:
