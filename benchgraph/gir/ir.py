@@ -15,7 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.options import Forced
 from benchgraph.core.remember import remembered
-from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 
 
@@ -76,6 +76,11 @@ class Value:
     @remembered
     def type(self) -> TensorType:
         return TensorType(self.dtype, self.shape)
+
+    @property
+    def known_strides(self) -> Shape:
+        """The strides in elements, row-major where none are given; of a value without blocks."""
+        return dense_strides(self.shape) if self.strides is None else self.strides
 
     @property
     def is_constant(self) -> bool:

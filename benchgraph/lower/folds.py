@@ -26,7 +26,7 @@ from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
-from benchgraph.tir.build import add, binary, cast, constant, minimum, mul, seq, sub
+from benchgraph.tir.build import add, binary, cast, constant, mul, piece, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.work import FUNCTION, steps
 
@@ -88,12 +88,11 @@ class _Parts(Region):
         columns: Loop = (column, Const(prod(extents[axis] for axis in by.run)))
         axes, var, rest = (by.outer, row, (columns,)) if by.outer else (by.run, column, ())
         total = prod(extents[axis] for axis in axes)
-        count = minimum(by.each, sub(total, mul(task, by.each))) if total % by.each else Const(by.each)
         found = {**along(by.run, extents, column), **along(axes, extents, add(mul(task, by.each), var))}
         coords = tuple(found.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords)
         self.tasks: Loop = (task, Const(-(-total // by.each)))
-        self.of_task: tuple[Loop, ...] = ((var, count), *rest)
+        self.of_task: tuple[Loop, ...] = ((var, piece(total, by.each, task)), *rest)
         self.kept: tuple[Loop, ...] = (columns,) if by.keeps_columns else ()
         self.border = {*node.ins, *node.outs}
         self.maker = {v: op for op in node.ops for v in op.outs}
@@ -129,7 +128,7 @@ class _Parts(Region):
         (task, tasks), line = self.tasks, Const(LINE_BYTES * 8 // acc.dtype.bits)  # a line is written by one task
         column, columns = self.kept[0] if self.kept else (ZERO, line)
         part, at = self.storage.extra(acc.dtype, (constant(tasks) or 0, constant(columns) or 0)), (task, column)
-        start = Store(part, at, Const(how.init if how.acc.is_float else int(how.init), how.acc))
+        start = Store(part, at, how.start)
         super()._fold(phase, part, at, how, value)
         self.parts.setdefault(phase, []).append((start, Store(acc, index, binary(how.op, Load(acc, index), Load(part, at)))))
 

@@ -37,7 +37,7 @@ from benchgraph.lower.sums import Sum
 from benchgraph.lower.turned import Turned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
-from benchgraph.tir.build import add, binary, constant, minimum, mul, seq, sub
+from benchgraph.tir.build import add, binary, constant, minimum, mul, piece, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
 MOST_BRANCHES = 8  # of columns that meet different taps: as many as phases of a stride of two in 3-d; beyond, all taps are multiplied
@@ -92,8 +92,7 @@ class GemmNest:
         return tuple(Span(Const(1), outer=var) for var in self.batch)
 
     def _task(self) -> tuple[Span, ...]:
-        rows = Const(self.mb) if self.m % self.mb == 0 else minimum(self.mb, sub(self.m, mul(self.mo, self.mb)))
-        return (*self.batch_point(), Span(rows, self.mo, self.mb))
+        return (*self.batch_point(), Span(piece(self.m, self.mb, self.mo), self.mo, self.mb))
 
     def _stage(self, stage: Stage) -> Stmt:
         if spec(stage.ops[0].kind).is_contraction:

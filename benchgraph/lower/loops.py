@@ -20,7 +20,7 @@ from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
 from benchgraph.lower.runs import crossed, folded_axis, folded_runs, is_even, run
-from benchgraph.tir.build import add, minimum, mul, seq, sub
+from benchgraph.tir.build import add, mul, piece, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
@@ -150,9 +150,8 @@ class _LoopNest:
 
     def _cut(self, total: int, size: int, name: str) -> tuple[Expr, Loop, Loop]:
         """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""
-        piece, i = self.storage.var("c"), self.storage.var(name)
-        count = Const(size) if total % size == 0 else minimum(size, sub(total, mul(piece, size)))
-        return add(mul(piece, size), i), (piece, Const(-(-total // size))), (i, count)
+        number, i = self.storage.var("c"), self.storage.var(name)
+        return add(mul(number, size), i), (number, Const(-(-total // size))), (i, piece(total, size, number))
 
     def _chunk(self, total: int, fewest: int = FEWEST) -> int:
         """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""

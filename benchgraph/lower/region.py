@@ -196,7 +196,7 @@ class Region:
         phase = self.ready.get(src, 0)
         goes_on = out in self.starts
         acc, index = self._accumulator(out, at, how.acc, own=not goes_on)
-        start = self.starts[out] if goes_on else Const(how.init if how.acc.is_float else int(how.init), how.acc)
+        start = self.starts[out] if goes_on else how.start
         self._start(phase, Store(acc, index, start))
         value = cast(self.storage.load(src, self._at(src_axes)), how.acc)
         self._fold(phase, acc, index, how, value)

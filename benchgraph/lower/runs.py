@@ -79,7 +79,7 @@ def _runs_on(domain: Domain, accesses: Iterable[_Access], axes: tuple[int, ...])
     return all(_is_dense(domain, a.steps, [*axes]) for a in accesses)
 
 
-def folded_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...], ...] = ()) -> int:
+def folded_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...], ...]) -> int:
     """The axis for the innermost loop of a nest with reductions: the last, or a folded one along which more of the memory lies closely.
 
     runs: those of `folded_runs`; their loops are as long as all axes of a run.
@@ -152,7 +152,6 @@ def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:
     root = g.value(g.root(id))
     if domain.extents[axis] < 2 or root.layout.blocks:
         return None if root.layout.blocks else 0
-    strides = root.strides if root.strides is not None else dense_strides(root.shape)
     places, how, is_scattered = [], spec(op.kind).lower, id in domain.scattered
     for i in (0, 1):
         at: Indices = tuple(Const(i if a == axis else 0) for a in domain.axes[op.ins[0] if is_scattered else id])
@@ -161,7 +160,7 @@ def _gap(g: Graph, domain: Domain, op: Op, id: int, axis: int) -> int | None:
         index = [constant(e) for e in root_index(g, id, at)]
         if None in index:
             return None
-        places.append(sum((i or 0) * stride for i, stride in zip(index, strides, strict=True)))
+        places.append(sum((i or 0) * stride for i, stride in zip(index, root.known_strides, strict=True)))
     return abs(places[1] - places[0])
 
 
@@ -223,7 +222,7 @@ def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> S
     if root.layout.blocks:
         return (None,) * len(variables)
     at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
-    strides = root.strides if root.strides is not None else dense_strides(root.shape)
+    strides = root.known_strides
 
     def along(var: Var) -> int | None:
         steps = [affine.step(i, var) for i in at]

@@ -19,7 +19,7 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.strategies.noise import Noise
-from benchgraph.tir.ir import BinOp, Expr
+from benchgraph.tir.ir import BinOp, Const, Expr
 
 Array: TypeAlias = NDArray[np.generic]
 F = (DType.f32, DType.bf16, DType.f16)  # graph-api.md section 1.0: the float types most ops take
@@ -170,6 +170,10 @@ class Reduction:
     init: float
     finish: Callable[[int, Expr], Expr] | None = None
     acc: DType = DType.f32
+
+    @property
+    def start(self) -> Const:
+        return Const(self.init if self.acc.is_float else int(self.init), self.acc)
 
 
 Box: TypeAlias = tuple[tuple[int, int], ...]  # per axis, the first index and the one after the last

@@ -128,6 +128,11 @@ def minimum(a: Index, b: Index) -> Expr:
     return Binary(BinOp.min, a, b)
 
 
+def piece(total: int, size: int, number: Expr) -> Expr:
+    """How many there are in the piece of this number, when so many in all are cut into pieces of a size: fewer in the last."""
+    return Const(size) if total % size == 0 else minimum(size, sub(total, mul(number, size)))
+
+
 def unary(op: UnOp, a: Expr) -> Expr:
     return Unary(op, a)
 

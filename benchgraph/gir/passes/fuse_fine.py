@@ -6,8 +6,8 @@
                                     %4 = ReLU(%3) }
 
 A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once. Then a nest of pointwise ops,
-begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element: so do what is done to a
-residual and its addition to a product.
+begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element, where all of their memory
+lies alike: so do what is done to a residual and its addition to a product.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from math import prod
 
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
-from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import in_order, merged_in_pairs, with_borders
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Elementwise, Reduction
+from benchgraph.ops.spec import Reduction
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
@@ -96,7 +95,7 @@ def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, read: set[int
     """
     values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or g.root(v) in read}
     whole = [v for v in map(g.value, values) if v.shape == domain.extents]
-    found = {dense_strides(v.shape) if v.strides is None else v.strides for v in whole}
+    found = {v.known_strides for v in whole}
     if len(found) > 1 or not domain.reduced:
         return len(found) <= 1
     last = len(domain.extents) - 1
@@ -105,7 +104,7 @@ def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, read: set[int
 
 
 def _is_pointwise(ops: Iterable[Op]) -> bool:
-    return all(isinstance(spec(op.kind).lower, Elementwise) for op in ops)
+    return all(spec(op.kind).is_elementwise for op in ops)
 
 
 def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:

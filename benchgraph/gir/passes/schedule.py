@@ -36,7 +36,7 @@ from benchgraph.gir.schedule import (
     wait_for_weights,
 )
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Elementwise, Reduction
+from benchgraph.ops.spec import Reduction
 
 GIVEN = "given from outside"
 
@@ -126,7 +126,7 @@ def _is_on_grid(stages: list[Stage]) -> bool:
 
 
 def _is_pointwise(stage: Stage) -> bool:
-    return not stage.is_per_entry and all(isinstance(spec(op.kind).lower, Elementwise) for op in stage.ops)
+    return not stage.is_per_entry and all(spec(op.kind).is_elementwise for op in stage.ops)
 
 
 def _is_tiled(stage: Stage) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant, floordiv, mod
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
+from benchgraph.tir.tasks import is_parallel, on_one_thread
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
 from benchgraph.tir.work import nanoseconds
 
@@ -26,12 +27,8 @@ SHORT_NS = 500.0
 
 
 def collapse_parallel(f: Func, target: Target) -> Func:
-    body = _serial_inside(_nests(f.body, target), inside_parallel=False)
+    body = _serial_inside(_nests(f.body, target))
     return f if body == f.body else replace(f, body=body)
-
-
-def _is_parallel(s: Stmt) -> bool:
-    return isinstance(s, For) and s.kind is LoopKind.parallel
 
 
 def _nests(s: Stmt, target: Target) -> Stmt:
@@ -39,9 +36,8 @@ def _nests(s: Stmt, target: Target) -> Stmt:
 
     Loops further inside, which become serial, stay as they are: their variables say what each of them needs of a temporary.
     """
-    if not _is_parallel(s):
+    if not is_parallel(s):
         return map_children(s, lambda c: _nests(c, target))
-    assert isinstance(s, For)
     while (inner := _nested(s)) is not None and not _is_wide_enough(s, inner, target):
         s = _merged(s, inner)
     return s
@@ -50,7 +46,7 @@ def _nests(s: Stmt, target: Target) -> Stmt:
 def _nested(s: For) -> For | None:
     """The parallel loop directly inside a parallel one, where it is known how often both run."""
     inner = s.body
-    if not isinstance(inner, For) or not _is_parallel(inner):
+    if not is_parallel(inner):
         return None
     return inner if constant(s.extent) is not None and constant(inner.extent) else None
 
@@ -66,7 +62,5 @@ def _merged(s: For, inner: For) -> For:
     return For(var, Const(outer * times), substitute_all(inner.body, values), LoopKind.parallel)
 
 
-def _serial_inside(s: Stmt, *, inside_parallel: bool) -> Stmt:
-    is_parallel = _is_parallel(s)
-    s = map_children(s, lambda c: _serial_inside(c, inside_parallel=inside_parallel or is_parallel))
-    return replace(s, kind=LoopKind.serial) if isinstance(s, For) and is_parallel and inside_parallel else s
+def _serial_inside(s: Stmt) -> Stmt:
+    return map_children(s, on_one_thread if is_parallel(s) else _serial_inside)

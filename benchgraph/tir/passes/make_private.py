@@ -12,22 +12,21 @@ a part of each stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, prod
 
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.build import add, constant, minimum, mul, sub
+from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
 from benchgraph.tir.regions import by_tensor
+from benchgraph.tir.tasks import is_parallel, on_one_thread, part
 from benchgraph.tir.visit import (
     block,
     bound_names,
     fresh,
-    map_children,
     map_tensors,
     statements,
-    substitute_all,
     tensor_names,
     tensors,
     variables,
@@ -45,7 +44,7 @@ FELT = 0.02  # of the loop's time on one core
 
 def make_private(f: Func, target: Target) -> Func:
     stmts = [*statements(f.body)]
-    for loop in [s for s in stmts if isinstance(s, For) and s.kind is LoopKind.parallel]:
+    for loop in [s for s in stmts if is_parallel(s)]:
         at = next(k for k, s in enumerate(stmts) if s is loop)
         first = at
         while first > 0 and _may_move(stmts, first - 1, at, target):
@@ -60,7 +59,7 @@ def make_private(f: Func, target: Target) -> Func:
 def _may_move(stmts: list[Stmt], one: int, at: int, target: Target) -> bool:
     """Whether a statement makes temporaries alone, on one thread, that nothing reads but what follows it up to the loop `at`."""
     s = stmts[one]
-    if isinstance(s, Alloc) or any(pays_in_parallel(p, target, STEP_NS / target.lanes) for p in _parallel(s)):
+    if isinstance(s, Alloc) or any(pays_in_parallel(p, target, STEP_NS / target.lanes) for p in walk(s) if is_parallel(p)):
         return False
     declared = {a.tensor.name for a in stmts if isinstance(a, Alloc)}
     elsewhere = tensor_names(block(*(c for c in (*stmts[:one], *stmts[at + 1 :]) if not isinstance(c, Alloc))))
@@ -84,21 +83,10 @@ def _private(made: list[Stmt], loop: For, target: Target) -> For | None:
         return None
     each = ceil(count / target.cores)
     task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
-    extent = Const(each) if count % each == 0 else minimum(each, sub(count, mul(task, each)))
-    part = substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)})
     own = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
-    whole = map_tensors(block(_on_one_thread(body), For(loop.var, extent, part)), own)
+    whole = map_tensors(block(on_one_thread(body), part(loop, task, count, each)), own)
     return For(task, Const(ceil(count / each)), block(*map(Alloc, own.values()), whole), LoopKind.parallel)
 
 
 def _lines(of: Iterable[Tensor]) -> int:
     return sum(ceil(t.dtype.nbytes(prod(t.shape)) / LINE_BYTES) for t in of if t.scope is not Scope.register)
-
-
-def _parallel(s: Stmt) -> Iterator[For]:
-    return (c for c in walk(s) if isinstance(c, For) and c.kind is LoopKind.parallel)
-
-
-def _on_one_thread(s: Stmt) -> Stmt:
-    s = map_children(s, _on_one_thread)
-    return replace(s, kind=LoopKind.serial) if isinstance(s, For) else s

@@ -16,11 +16,12 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.target import Target
-from benchgraph.tir.build import add, constant, mul
+from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.passes.collapse_parallel import TASKS
-from benchgraph.tir.passes.merge_parallel import is_independent, is_parallel
+from benchgraph.tir.passes.merge_parallel import is_independent
 from benchgraph.tir.regions import by_tensor, is_partitioned
+from benchgraph.tir.tasks import is_parallel, part
 from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all
 
 HELD = 0.5  # of L2
@@ -39,7 +40,7 @@ def merge_blocks(f: Func, target: Target) -> Func:
 
 def _as_one(a: Stmt, b: Stmt, target: Target) -> For | None:
     """Two loops as one with the tasks of the one that has fewer; None where that is not allowed or does not pay."""
-    if not (isinstance(a, For) and isinstance(b, For) and is_parallel(a) and is_parallel(b)):
+    if not (is_parallel(a) and is_parallel(b)):
         return None
     few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
     if few < TASKS * target.cores or many % few:
@@ -64,5 +65,4 @@ def _in_tasks(loop: For, task: Var, count: int) -> For:
     each = (constant(loop.extent) or 0) // count
     if each == 1:
         return replace(loop, var=task, body=substitute_all(loop.body, {loop.var.name: task}))
-    part = For(loop.var, Const(each), substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)}))
-    return For(task, Const(count), part, LoopKind.parallel)
+    return For(task, Const(count), part(loop, task, count * each, each), LoopKind.parallel)

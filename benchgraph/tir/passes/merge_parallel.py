@@ -18,18 +18,15 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Seq, Stmt, Var
+from benchgraph.tir.ir import Alloc, For, Func, Seq, Stmt, Var
 from benchgraph.tir.regions import by_tensor, is_partitioned
+from benchgraph.tir.tasks import is_parallel
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, walk
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
     body = _siblings(f.body, {}, target.cores)
     return f if body == f.body else replace(f, body=body)
-
-
-def is_parallel(s: Stmt) -> bool:
-    return isinstance(s, For) and s.kind is LoopKind.parallel
 
 
 def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
@@ -50,7 +47,7 @@ def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
 
 
 def _merged(a: Stmt, b: Stmt, ranges: Ranges, cores: int) -> Stmt | None:
-    if not (isinstance(a, For) and isinstance(b, For) and is_parallel(a) and is_parallel(b)):
+    if not (is_parallel(a) and is_parallel(b)):
         return None
     if constant(a.extent) is None or a.extent != b.extent:
         return None
@@ -81,6 +78,6 @@ def is_independent(a: For, b: For, ranges: Ranges) -> bool:
 
 def _width(s: Stmt) -> int:
     """How many iterations of a perfect parallel nest may run at once."""
-    if not (isinstance(s, For) and is_parallel(s)):
+    if not is_parallel(s):
         return 1
     return (constant(s.extent) or 1) * _width(s.body)
