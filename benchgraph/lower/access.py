@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
@@ -16,6 +17,7 @@ from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
 
 ZERO = Const(0)
+Place: TypeAlias = tuple[Tensor, tuple[Expr, ...]]  # a tensor, and the index of an element of it
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,14 @@ def _remainder(c: Coord, size: int) -> Expr:
 class Storage:
     """The TIR tensor of every value with a buffer, made on first use; and loads and stores through it.
 
-    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. turned: values that are read, for
-    now, from a temporary in which the last two axes have changed places.
+    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. moved: values that are read, for
+    now, from another place than their own, and how that follows from their coordinates.
     """
 
     def __init__(self, g: Graph) -> None:
         self.g = g
         self.temporaries: dict[int, Tensor] = {}
-        self.turned: dict[int, Tensor] = {}
+        self.moved: dict[int, Callable[[tuple[Coord, ...]], Place]] = {}
         self._params: dict[int, Tensor] = {}
         self._numbers: Iterator[int] = iter(range(1 << 30))
 
@@ -90,16 +92,15 @@ class Storage:
         """A loop variable whose name no other has."""
         return Var(f"{stem}{next(self._numbers)}")
 
-    def place(self, id: int, coords: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
-        """(tensor, index) of a value's element; coordinates along dims of size 1 are taken as 0."""
+    def place(self, id: int, coords: tuple[Coord, ...]) -> Place:
+        """Of a value's element; coordinates along dims of size 1 are taken as 0."""
         v = self.g.value(id)
         coords = tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(v.shape, coords, strict=True))
         if v.view is not None:
             coords = tuple(Coord(e) for e in root_index(self.g, id, tuple(c.value for c in coords)))
             v = self.g.value(self.g.root(id))
-        if v.id in self.turned:
-            *batch, row, column = (c.value for c in coords)
-            return self.turned[v.id], (*batch, column, row)
+        if v.id in self.moved:
+            return self.moved[v.id](coords)
         return self.tensor(v.id), physical_index(v.layout, coords)
 
     def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:

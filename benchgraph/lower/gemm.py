@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import gcd
 from typing import TypeAlias
 
 from benchgraph.core.target import LINE_BYTES
@@ -32,9 +33,10 @@ from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import writes_along_rows
+from benchgraph.lower.runs import weave, writes_along_rows
 from benchgraph.lower.sums import Sum
 from benchgraph.lower.turned import Turned
+from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
 from benchgraph.tir.build import add, binary, constant, minimum, mul, piece, seq
@@ -199,6 +201,8 @@ class GemmNest:
             return self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns)
         if (column := made_as_one_column(self, stage.ops[0])) is not None:
             return self.before_post_ops(stage, column)
+        if (woven := self._woven(stage)) is not None:
+            return woven.emit()
         return self.before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
 
     def before_post_ops(
@@ -240,17 +244,31 @@ class GemmNest:
 
     def _turned(self, op: Op, domain: Domain, at_tile: list[Op], at_rows: list[Op]) -> Turned | None:
         """Where all post-ops of a product are one region, which is best done along its rows."""
-        after, v = at_tile or at_rows, self.g.value(op.outs[0])
-        if (at_tile and at_rows) or not writes_along_rows(self.g, domain, after, self.node.outs):
+        if (at_tile and at_rows) or not writes_along_rows(self.g, domain, at_tile or at_rows, self.node.outs) or not self._is_own(op):
             return None
-        is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
-        if not is_plain or v.dtype is not acc_dtype(self.g, op) or result_axes(self.g, op) is None:
-            return None
+        v = self.g.value(op.outs[0])
         return Turned(self, op, self.storage.extra(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
+
+    def _woven(self, stage: Stage) -> Woven | None:
+        """Where all that is done to a product's result is to bring columns that lie apart to where they lie side by side, or may be."""
+        op, *after = stage.ops
+        domain = trace(self.g, stage.ops)
+        assert domain is not None
+        if self.no is not None or self.node.split_n or not self._is_own(op):
+            return None
+        how = weave(self.g, domain, after, self.node.outs)
+        width = 0 if how is None else gcd(stage.nb, how.apart)
+        return None if how is None or width < min(stage.nb, how.apart) else Woven(self, stage, domain, how, width)
+
+    def _is_own(self, op: Op) -> bool:
+        """Whether a product's result is for this nest alone, and lies there as the microkernel makes it."""
+        v = self.g.value(op.outs[0])
+        is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
+        return is_plain and v.dtype is acc_dtype(self.g, op) and result_axes(self.g, op) is not None
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
         """One microkernel call, or several behind branches: when the last task has fewer rows, and when columns meet different taps."""
-        return self.for_rows(lambda rows: self._by_taps(op, no, width, nb, rows))
+        return self.for_rows(lambda rows: self.by_taps(op, no, width, nb, lambda taps: self._call(op, no, width, nb, rows, taps)))
 
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
@@ -266,21 +284,22 @@ class GemmNest:
         """Where the task's rows and a block of columns begin in a product."""
         return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
-    def _by_taps(self, op: Op, no: Expr, width: int, nb: int, rows: int) -> Stmt:
-        p, at = product(self.g, op), constant(no)
-        if at is not None:
-            return self._call(op, no, width, nb, rows, p.met(at * nb, width))
-        *others, (_, last) = p.stretches(nb)
-        if len(others) >= MOST_BRANCHES:
-            others, last = [], p.whole
-        stmt = self._call(op, no, width, nb, rows, last)
-        for end, met in reversed(others):
-            stmt = If(binary(BinOp.lt, no, Const(end)), self._call(op, no, width, nb, rows, met), stmt)
-        return stmt
-
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int, taps: Box) -> Stmt:
         acc, copied = self.target(op, no, nb, self.scratch_of(op))
         return seq(self.call(op, no, width, nb, rows, acc, taps=taps), copied(rows, width))
+
+    def by_taps(self, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
+        """The call for the taps that the columns meet, behind branches where it hangs on the block which those are."""
+        p, at = product(self.g, op), constant(no)
+        if at is not None:
+            return call(p.met(at * nb, width))
+        *others, (_, last) = p.stretches(nb)
+        if len(others) >= MOST_BRANCHES:
+            others, last = [], p.whole
+        stmt = call(last)
+        for end, met in reversed(others):
+            stmt = If(binary(BinOp.lt, no, Const(end)), call(met), stmt)
+        return stmt
 
     def call(
         self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None, taps: Box | None = None

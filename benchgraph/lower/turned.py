@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Op
+from benchgraph.lower.access import Coord, Place
 from benchgraph.lower.region import Region, Span
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Expr, Pack, Slice, Stmt, Tensor
@@ -39,10 +40,14 @@ class Turned:
     def emit(self, no: Expr, nb: int, width: int, domain: Domain, spans: tuple[Span, ...], ops: Iterable[Op]) -> Stmt:
         """Post-ops on the columns from block no on, which are so many, once these have been made."""
         storage, (result,) = self.nest.storage, self.op.outs
-        storage.turned[result] = self.buffer
+        storage.moved[result] = self._place
         body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
-        del storage.turned[result]
+        del storage.moved[result]
         return seq(self._turn(no, nb, width), body)
+
+    def _place(self, coords: tuple[Coord, ...]) -> Place:
+        *batch, row, column = (c.value for c in coords)
+        return self.buffer, (*batch, column, row)
 
     def _turn(self, no: Expr, nb: int, width: int) -> Stmt:
         start, last = self.nest.start(no, nb), len(self.buffer.shape) - 1

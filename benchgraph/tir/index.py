@@ -173,6 +173,9 @@ def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
     match list(rest.terms.items()), rest.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:  # one spelling of a digit: x // c % n
             return _mod(linear(_floordiv(linear(x), c, ranges)), int(inner) // c, ranges)
+    if split := _digits(rest, c, ranges):  # (g*x + y) // (g*d) == x // d
+        unit, upper, _ = split
+        return _floordiv(upper, c // unit, ranges)
     for atom, k in rest.terms.items():
         match atom, k:
             case Binary(BinOp.floordiv, x, Const(value=inner)), 1:  # (a + x // n) // c == (a*n + x) // (n*c)
@@ -197,7 +200,20 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
     match list(kept.terms.items()), kept.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
             return _mod(linear(x), c, ranges)
+    if split := _digits(kept, c, ranges):  # (g*x + y) % (g*d) == g*(x % d) + y
+        unit, upper, lower = split
+        return to_expr(_recombine(lower.plus(linear(_mod(upper, c // unit, ranges)), unit), ranges), ranges)
     return Binary(BinOp.mod, to_expr(kept, ranges), Const(c))
+
+
+def _digits(form: Linear, c: int, ranges: Ranges) -> tuple[int, Linear, Linear] | None:
+    """g, x and y, where the form is g*x + y, g divides c, and y is from 0 to before g; the greatest g below c."""
+    for unit in sorted({gcd(k, c) for k in form.terms.values()} - {1, c}, reverse=True):
+        lower = Linear({a: k for a, k in form.terms.items() if k % unit}, form.constant % unit)
+        low, high = linear_bounds(lower, ranges)
+        if 0 <= low <= high < unit:
+            return unit, Linear({a: k // unit for a, k in form.terms.items() if k % unit == 0}, form.constant // unit), lower
+    return None
 
 
 def _difference(e: Binary, ranges: Ranges) -> Range:

@@ -19,7 +19,7 @@ from benchgraph.tir.visit import substitute
 from tests.tir.programs import TARGET, at, i, j, k, loop, p, param, put, split_and_join
 
 x = at(param("x", 8), i)
-flat_83 = add(mul(i, 4096), j)
+flat_64, flat_83 = add(mul(i, 64), j), add(mul(i, 4096), j)
 RANGES = {"i": (0, 7), "j": (0, 63), "k": (0, 2), "c": (0, 7), "e": (0, 4095)}
 element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chunks
 
@@ -36,6 +36,11 @@ element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chun
         (mod(add(mul(i, 64), j), 64), "j"),
         (mod(add(mul(i, 65), j), 64), "(i*65 + j)%64"),  # not (i + j)%64: (i*65 + j)//64 is next to it often, and the two recombine
         (floordiv(add(mul(i, 64), add(j, 1)), 64), "i + (j + 1)//64"),
+        (floordiv(add(mul(i, 64), j), 128), "i//2"),  # j is below 64
+        (mod(add(mul(i, 64), j), 128), "i%2*64 + j"),
+        (add(mul(floordiv(flat_64, 128), 128), mod(flat_64, 128)), "i*64 + j"),
+        (floordiv(add(mul(i, 64), add(j, 1)), 128), "(i*64 + j + 1)//128"),
+        (mod(add(mul(i, 64), sub(j, 1)), 128), "(i*64 + j + 127)%128"),
         (floordiv(mul(i, 32), 64), "i//2"),
         (mod(mul(i, 32), 64), "i%2*32"),
         (floordiv(floordiv(j, 4), 8), "j//32"),

@@ -1,0 +1,140 @@
+"""Phases of a transposed convolution whose results lie side by side: rows of all of them are stored from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor, Shape
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import passes
+from benchgraph.tir.ir import Brgemm, For, Module, Ramp, Store
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.lower.test_meaning import TARGET, is_right, lowered
+
+KERNEL = 3
+
+
+def attributes(rank: int = 2, stride: int = 2, **attrs: object) -> dict[str, object]:
+    """The end is padded so that dst has `stride` times as many rows and columns as src."""
+    pads = {"pads_begin": (0,) * rank, "pads_end": (KERNEL - stride,) * rank}
+    return {"strides": (stride,) * rank, "dilations": (1,) * rank, **pads, "data_format": "NCX", "weights_format": "IOX", **attrs}
+
+
+def transposed(
+    b: GraphBuilder, images: Shape = (2, 20, 5, 12), channels: int = 64, stride: int = 2, dtype: DType = DType.f32, groups: int = 1
+) -> LogicalTensor:
+    rank = len(images) - 2
+    weights = b.constant((images[1], channels // groups, *(KERNEL,) * rank), dtype)
+    return b.op("ConvTranspose", b.input(images, dtype), weights, **attributes(rank, stride, groups=groups))
+
+
+def alone(b: GraphBuilder) -> None:
+    transposed(b)
+
+
+def one_dim(b: GraphBuilder) -> None:
+    """Three phases, none of which has others above it."""
+    transposed(b, (2, 20, 40), stride=3)
+
+
+def three_dims(b: GraphBuilder) -> None:
+    transposed(b, (1, 8, 3, 4, 12), channels=16)
+
+
+def groups(b: GraphBuilder) -> None:
+    transposed(b, channels=128, groups=2)
+
+
+def long_rows(b: GraphBuilder) -> None:
+    """Tasks of two heights."""
+    transposed(b, (1, 20, 2, 141))
+
+
+def phases_narrower_than_a_panel(b: GraphBuilder) -> None:
+    transposed(b, channels=16)
+
+
+def post_ops(b: GraphBuilder) -> None:
+    """One number per channel, and an operand that lies as the result does."""
+    x = b.op("BiasAdd", transposed(b), b.constant((64,)), data_format="NCX")
+    b.op("Add", b.op("ReLU", x), b.input((2, 64, 10, 24)))
+
+
+def narrow(b: GraphBuilder) -> None:
+    transposed(b, dtype=DType.bf16)
+
+
+def bytes(b: GraphBuilder) -> None:
+    """The sums are integers, and u8 is stored."""
+    src = b.op("Dequantize", b.input((2, 20, 5, 12), DType.u8), qtype="per_tensor", scales=[0.02], zps=[3])
+    wei = b.op("Dequantize", b.constant((20, 64, 3, 3), DType.s8), qtype="per_tensor", scales=[0.01], zps=[0])
+    b.op("Quantize", b.op("ConvTranspose", src, wei, **attributes()), dtype=DType.u8, qtype="per_tensor", scales=[0.05], zps=[0])
+
+
+GRAPHS: dict[str, Callable[[GraphBuilder], None]] = {
+    f.__name__: f for f in (alone, one_dim, three_dims, groups, long_rows, phases_narrower_than_a_panel, post_ops, narrow, bytes)
+}
+
+
+def built(make: Callable[[GraphBuilder], None]) -> tuple[Graph, Partition]:
+    b = GraphBuilder()
+    make(b)
+    (p,) = partitions(b.graph(), Policy.fused)
+    return b.graph(), p
+
+
+def stores_of_result(module: Module) -> list[Store]:
+    params = {t.name for t in module.main.params}
+    return [s for s in walk(module.main.body) if isinstance(s, Store) and s.tensor.name in params]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_it_is_right(name: str) -> None:
+    assert is_right(*built(GRAPHS[name]))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_rows_are_stored_from_end_to_end(name: str) -> None:
+    _, p = built(GRAPHS[name])
+    stores = stores_of_result(passes.run(lowered(p).module, TARGET))
+    assert stores
+    assert {s.index[0].stride if isinstance(s.index[0], Ramp) else 0 for s in stores} == {1}
+
+
+def test_a_block_of_each_phase_at_a_time(golden) -> None:
+    _, p = built(alone)
+    golden(print_tir(lowered(p).module.main))
+
+
+def test_each_phase_meets_its_taps_alone() -> None:
+    """Of 3x3 taps, four phases meet 1, 2, 2 and 4."""
+    _, p = built(alone)
+    body = passes.run(lowered(p).module, TARGET).main.body
+    assert {s.batch for s in walk(body) if isinstance(s, Brgemm)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
+
+
+def phases_that_fill_no_panels(b: GraphBuilder) -> None:
+    transposed(b, channels=40)
+
+
+def channels_last(b: GraphBuilder) -> None:
+    b.op("ConvTranspose", b.input((2, 5, 12, 20)), b.constant((20, 64, 3, 3)), **attributes(data_format="NXC"))
+
+
+def cut_off(b: GraphBuilder) -> None:
+    """The last phase of the last window is not in dst, so that all phases are made before dst is."""
+    b.op("ConvTranspose", b.input((2, 20, 5, 12)), b.constant((20, 64, 3, 3)), **attributes(pads_end=(0, 0)))
+
+
+@pytest.mark.parametrize("make", [phases_that_fill_no_panels, channels_last, cut_off])
+def test_others_stay(make: Callable[[GraphBuilder], None]) -> None:
+    graph, p = built(make)
+    assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(p).module.main.body))
+    assert is_right(graph, p)
