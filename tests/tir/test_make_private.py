@@ -12,11 +12,11 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tir.build import add, binary, f32, mul, seq
+from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
 from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.visit import walk
+from benchgraph.tir.visit import statements, walk
 from tests.lower.test_meaning import is_right
 from tests.tir.programs import F32, TARGET, assert_same, at, i, j, k, loop, p, parallel, param, put, q
 
@@ -66,6 +66,45 @@ def test_loops_that_are_too_short_to_share_out_move_as_well() -> None:
     place = add(mul(i, 128), p)
     f = private(parallel(i, 16, loop(p, 128, put(T, place, value=at(X, place)))), tasks())
     assert [s.kind for s in walk(f.body) if isinstance(s, For)] == [LoopKind.parallel, *(LoopKind.serial,) * 5]
+
+
+MANY = 1 << 16  # elements that two cores are worth making between them
+LONG, LONG_T, LONG_U = param("long", MANY), tensor("lt", F32, (MANY,)), tensor("lu", F32, (MANY,))
+
+
+def made_by_all(step: Expr | int = 1 << 12, t: Tensor = LONG_T, rounds: int = 1) -> Stmt:
+    """In 16 pieces; step: elements of each."""
+    place = add(mul(p, 1 << 12), i)
+    return parallel(p, 16, loop(q, rounds, For(i, Const(step) if isinstance(step, int) else step, put(t, place, value=at(LONG, place)))))
+
+
+def kinds(f: Func) -> list[LoopKind]:
+    return [s.kind for s in walk(f.body) if isinstance(s, For)]
+
+
+def long(*body: Stmt) -> Func:
+    f = Func("f", (X, W, Y, LONG), seq(*map(Alloc, (T, LONG_T, LONG_U)), *body))
+    after = make_private(f, replace(TARGET, cores=2))
+    assert_same(after, f)
+    return after
+
+
+@pytest.mark.parametrize("step", [1 << 12, minimum(1 << 12, sub(MANY, mul(p, 1 << 12)))], ids=str)
+def test_what_cores_make_quickly_between_them(step: Expr | int) -> None:
+    """Even if it is found out as it runs how long each piece is."""
+    assert kinds(long(made_by_all(step), tasks(LONG_T))) == [LoopKind.parallel, *(LoopKind.serial,) * 6]
+
+
+def test_what_they_make_slowly_stays_but_what_follows_does_not() -> None:
+    both = parallel(j, TASKS, loop(q, 8, loop(k, SIZE, put(Y, j, k, value=times(at(T, k), at(LONG_T, k))))))
+    body = long(made_by_all(rounds=9), made(), both)
+    assert [s.kind for s in statements(body.body) if isinstance(s, For)] == [LoopKind.parallel, LoopKind.parallel]
+
+
+def test_what_tasks_read_a_part_of_each_goes_with_what_they_all_read() -> None:
+    both = parallel(j, TASKS, loop(q, 8, loop(k, SIZE, put(Y, j, k, value=times(at(LONG_U, j), at(LONG_T, k))))))
+    assert kinds(long(made_by_all(t=LONG_U), made_by_all(), both))[0] is LoopKind.parallel
+    assert kinds(long(made_by_all(t=LONG_U), made_by_all(), both)).count(LoopKind.parallel) == 1
 
 
 STAYS: dict[str, tuple[Stmt, ...]] = {
