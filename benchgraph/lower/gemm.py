@@ -29,11 +29,11 @@ from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.along_rows import weave, writes_along_rows
 from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import weave, writes_along_rows
 from benchgraph.lower.sums import Sum
 from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Stage
 from benchgraph.lower.access import Coord
+from benchgraph.lower.along_rows import Weave
 from benchgraph.lower.region import Region, Span, nest
-from benchgraph.lower.runs import Weave
 from benchgraph.tir.build import add, floordiv, mod, mul, seq
 from benchgraph.tir.ir import Const, Expr, Pack, Slice, Stmt
 
