@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
@@ -15,6 +15,8 @@ from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.product import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
+
+T = TypeVar("T")
 
 ZERO = Const(0)
 Place: TypeAlias = tuple[Tensor, tuple[Expr, ...]]  # a tensor, and the index of an element of it
@@ -124,9 +126,14 @@ class Storage:
         return Store(where, index, cast(value, where.dtype))
 
 
+def right_aligned(at: tuple[T, ...], rank: int, zero: T) -> tuple[T, ...]:
+    """The last `rank` of a result's coordinates; zeros in front where an operand, one number then, has more dims than it."""
+    return (zero,) * (rank - len(at)) + at[max(len(at) - rank, 0) :]
+
+
 def aligned(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
     """The coordinates of an operand of this shape, numpy-broadcast to a result at coords: right-aligned, 0 along dims of size 1."""
-    tail = coords[len(coords) - len(shape) :]
+    tail = right_aligned(coords, len(shape), Coord(ZERO))
     return tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(shape, tail, strict=True))
 
 

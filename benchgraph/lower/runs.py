@@ -17,6 +17,7 @@ from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.product import root_index
+from benchgraph.lower.access import right_aligned
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
 from benchgraph.tir.ir import Const, Var
@@ -162,7 +163,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
             case Elementwise() as how:
                 here = at(domain.axes[op.outs[0]])
                 for v in op.ins:
-                    yield access(v, here[len(here) - len(g.value(v).shape) :])
+                    yield access(v, right_aligned(here, len(g.value(v).shape), Const(0)))
                 places = () if how.place is None else how.place(op.attrs, g.value(op.outs[0]).shape, here)
                 for place in places:
                     yield _Access(tuple(affine.step(place, var) for var in variables))

@@ -216,6 +216,7 @@ SPECS = (
             _of((2, 3, 5, 7), "with the mask", mask=True),
             _of((1,), "a single element, its numbers of shape (1,)", numbers=((1,), (1,), (1,)), mask=True),
             _of((), "rank 0"),
+            _of((6,), "numbers of more dims than src", numbers=((1,), (1, 1), (1, 1, 1))),
             _of((3, 0), "no elements", mask=True),
             _of((4, 19), "bf16", DType.bf16, mask=True),
             _of((3, 16), "f16", DType.f16),

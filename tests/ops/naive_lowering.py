@@ -127,7 +127,8 @@ def _nest(at: tuple[Var, ...], shape: Shape, body: Stmt) -> Stmt:
 
 
 def _broadcast(shape: Shape, at: tuple[Var, ...]) -> tuple[Expr, ...]:
-    aligned = at[len(at) - len(shape) :]
+    further = len(shape) - len(at)  # more than 0 for one number alone
+    aligned = (*(index(0) for _ in range(further)), *at[max(-further, 0) :])
     return tuple(index(0) if d == 1 else v for d, v in zip(shape, aligned, strict=True))
 
 
