@@ -154,10 +154,10 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     The layers of a network often differ in that alone, and LLVM takes as long for a kernel as for all that is around it.
     """
     if amx.takes(kernel, target):
-        streamed = "p" * amx.streams_wei(kernel, target)
+        how = "p" * amx.streams_wei(kernel, target)
     else:
-        streamed = "".join("p" if _streams(kernel, panels, target) else "" for panels in _panels(kernel, target))
-    name = f"{replace(kernel, batch=kernel.batch[1:]).name}_bn_{streamed}"
+        how = "".join(f"{panels.vectors}{'p' * _streams(kernel, panels, target)}" for panels in _panels(kernel, target))
+    name = f"{replace(kernel, batch=kernel.batch[1:]).name}_bn_{how}"
     known = module.functions.get(name)
     if known is not None:
         return known
@@ -169,7 +169,8 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
 
 
 def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
-    return register_tiles(kernel.n, target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride)
+    fetches_wei = fills_half_of_l1(kernel, target.panel_width, target)
+    return register_tiles(kernel.n, target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride, fetches_wei=fetches_wei)
 
 
 def _streams(kernel: Kernel, panels: Panels, target: Target) -> bool:

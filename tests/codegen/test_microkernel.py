@@ -437,6 +437,30 @@ def test_few_rows_get_wider_panels(m: int, vectors: int) -> None:
     assert [p.vectors for p in register_tiles(512, target, F32, m=m, src_row_stride=512)] == [vectors]
 
 
+@pytest.mark.parametrize(("m", "tiles"), [(6, [(1, 4)]), (7, [(2, 2)]), (8, [(2, 2)]), (9, [(1, 4)])])
+def test_seven_or_eight_rows_fetch_wei_once(m: int, tiles: list[tuple[int, int]]) -> None:
+    """In tiles of half the width; what L1 holds is read twice from there instead."""
+    target = replace(host(), isa=ISAS["avx512_core"])
+
+    def found(n: int, *, fetches_wei: bool) -> list[tuple[int, int]]:
+        panels = register_tiles(n, target, F32, m=m, src_row_stride=512, fetches_wei=fetches_wei)
+        return [(p.count, p.vectors) for p in panels]
+
+    assert found(64, fetches_wei=True) == tiles
+    assert found(64, fetches_wei=False) == [(1, 4)]
+    assert found(80, fetches_wei=True) == found(80, fetches_wei=False), "no lone vector"
+
+
+def test_kernels_of_other_panels_are_no_shared_one() -> None:
+    """A short batch reads its wei from L1, in other panels than a long one, which has the same function otherwise."""
+    module = ir.Module()
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=48 << 10, keeps_up=True)
+    for batch in (2, 9, 10):
+        kernel = Kernel(7, 64, 32, src_row_stride=32, wei_row_stride=64, acc_row_stride=64, batch=((batch, 224, 2048),))
+        define(module, kernel, target)
+    assert len([f for f in module.functions.values() if "_bn_" in f.name]) == 2
+
+
 def test_no_panel_is_a_lone_vector_where_a_wider_split_exists() -> None:
     target = replace(host(), isa=ISAS["avx2"])
     assert [(p.count, p.vectors) for p in register_tiles(24, target, F32, m=64, src_row_stride=256)] == [(1, 3)]
