@@ -33,7 +33,7 @@ class Parameters:
     ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made in pieces
 
     ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/panels.py); ns is
-                        whole panels. 0: there are none
+                        whole panels. With panels_first, ns is the columns of a task, and ks 0. 0: there are none, and a task has one panel
     ahead               whether the next panel of packed weights is fetched while one is multiplied
     step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
 

@@ -68,7 +68,11 @@ ROWS_FOR_ALL_WEIGHTS_OF_TILES, SHARE_OF_L2 = 24, 0.25
 #     images                             16x512x7x7    1x512x7x7    16x256x14x14
 #     panel after panel                  0.51 (0.56)   0.59 (0.72)  0.69 (0.98)
 #     row after row, in panels as narrow 0.63          0.64         1.01
-HELD, FEWEST_VECTORS, FETCHED_LESS = 0.75, 2, 4
+#
+# Together: the share that several panels may take, for which src is fetched less often. One Granite Rapids core (L2 2 MiB), 50 images, 1x1
+# convolutions of f32, times with panels of 0.75, 0.5, 0.3 of L2 over those with single ones (the first: with all weights past each row),
+# minima: 1024x14x14 to 2048 by a stride of 2 0.81, 0.76, 0.68; 2048x7x7 to 512 1.21, 1.07, 0.99; 512x7x7 to 2048 1.06, 0.96, 0.94.
+HELD, HELD_TOGETHER, FEWEST_VECTORS, FETCHED_LESS = 0.75, 0.3, 2, 4
 TIMES_L2 = 2  # so many times what L2 holds is kept well enough: MLP_2 int8, two products of which have 1.5 times, gains nothing above
 
 
@@ -109,7 +113,7 @@ def packed(rank: int, block: int, group: int) -> Layout:
 
 
 def goes_by_panels(p: Product, nb: int, target: Target) -> bool:
-    """Whether all batch entries are to go past one panel of nb columns, which L2 holds meanwhile, then past the next one.
+    """Whether all batch entries are to go past some panels of nb columns, which L2 holds meanwhile, then past the next ones.
 
     That is worth it where entries have few rows, as windows along x are, and fetch far more weights than they would fetch src again.
     """
@@ -118,7 +122,14 @@ def goes_by_panels(p: Product, nb: int, target: Target) -> bool:
     is_held = wei.dtype.nbytes(prod(p.reduced) * nb) <= HELD * target.l2_bytes and wei.nbytes > target.l2_bytes
     if not is_held or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei:
         return False
-    return prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / nb) * src.nbytes)
+    return prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / columns_held(p, nb, target)) * src.nbytes)
+
+
+def columns_held(p: Product, nb: int, target: Target) -> int:
+    """Columns, of whole panels of nb, that L2 holds while all batch entries go past them: one panel at least, groups of even size."""
+    panels = ceil(p.columns / nb)
+    most = max(int(HELD_TOGETHER * target.l2_bytes) // max(p.call.ins[1].dtype.nbytes(prod(p.reduced) * nb), 1), 1)
+    return nb * ceil(panels / ceil(panels / most))
 
 
 def held_columns(p: Product, target: Target) -> int:

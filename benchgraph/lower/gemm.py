@@ -69,7 +69,7 @@ class GemmNest:
             if depth:
                 body = For(self.batch[depth - 1], Const(self.rows[depth - 1]), body, LoopKind.parallel)
         if self.no is not None and self.node.parameters is not None:
-            body = For(self.no, Const(self.node.parameters.panels), body, LoopKind.parallel)
+            body = For(self.no, Const(self.node.parameters.npn), body, LoopKind.parallel)
         return body
 
     def _stages(self) -> Stmt:
@@ -142,6 +142,13 @@ class GemmNest:
         if tail or not full:  # what is folded over no columns at all still has its initial value
             parts.append(body(Const(full), tail))
         return seq(*parts)
+
+    def by_panels(self, so: Expr, width: int, ns: int, nb: int, body: ColumnBody) -> Stmt:
+        """Loops over the panels of nb columns of the so-th ns columns, of which there are `width`."""
+        first, (full, tail) = mul(so, ns // nb), divmod(width, nb)
+        no = self.storage.var("no")
+        whole = For(no, Const(full), body(add(first, no), nb)) if full > 1 else body(first, nb) if full else seq()
+        return seq(whole, body(add(first, full), tail)) if tail else whole
 
     def _next_entry(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
         """The part that a microkernel call fetches of what the next batch entry reads; the calls of all tasks of an entry fetch all of it.
@@ -232,7 +239,7 @@ class GemmNest:
                 return seq(made, turned.emit(no, stage.nb, width, domain, spans, at_tile))
             return seq(made, Region(self.storage, domain, spans).emit(at_tile)) if at_tile else made
 
-        columns = self.by_columns(n, stage.nb, tile) if walk is None else walk(tile)
+        columns = self._panels(n, stage, tile) if walk is None else walk(tile)
         spans = (*task, Span(Const(n), tile=n))
         if not at_rows:
             return columns
@@ -241,6 +248,13 @@ class GemmNest:
         whole = Region(self.storage, domain, spans)
         whole.first_in_row(self._written(whole.coords[-2]))
         return seq(columns, whole.emit(at_rows))
+
+    def _panels(self, n: int, stage: Stage, body: ColumnBody) -> Stmt:
+        """All columns of a task, panel by panel: those of a group that L2 holds while all entries go past it, or simply all."""
+        ns = stage.parameters.ns if stage.parameters is not None else 0
+        if ns <= stage.nb:
+            return self.by_columns(n, stage.nb, body)
+        return self.by_columns(n, ns, lambda so, width: self.by_panels(so, width, ns, stage.nb, body))
 
     def _turned(self, op: Op, domain: Domain, at_tile: list[Op], at_rows: list[Op]) -> Turned | None:
         """Where all post-ops of a product are one region, which is best done along its rows."""

@@ -69,10 +69,7 @@ class Pieces:
 
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         """The panels of a piece of so many columns."""
-        first, (full, tail) = mul(so, self.ns // self.nb), divmod(width, self.nb)
-        no = self.nest.storage.var("no")
-        whole = For(no, Const(full), body(add(first, no), self.nb)) if full > 1 else body(first, self.nb) if full else seq()
-        return seq(whole, body(add(first, full), tail)) if tail else whole
+        return self.nest.by_panels(so, width, self.ns, self.nb, body)
 
     def _piece(self, ko: Expr, size: int, so: Expr, width: int, *, adds: bool) -> Stmt:
         nest, op, ks = self.nest, self.op, self.ks

@@ -29,6 +29,7 @@ from benchgraph.tir.visit import walk
 from tests.lower.test_meaning import TARGET, executed
 
 SMALL_L2 = 40 << 10  # which holds 32 columns of the weights below, and not all 72
+MEDIUM_L2 = 400 << 10  # of which 0.3 holds two panels of 64 columns, and which does not hold 712 columns
 FEW = replace(TARGET, l2_bytes=SMALL_L2)
 f32, bf16 = DType.f32, DType.bf16
 
@@ -43,9 +44,9 @@ def convolution(images: int = 3, side: int = 7, dtype: DType = f32, channels: in
     return b.graph()
 
 
-def matmul(entries: int, rows: int, *, one: bool = True) -> Graph:
+def matmul(entries: int, rows: int, *, one: bool = True, columns: int = 72) -> Graph:
     b = GraphBuilder()
-    wei = b.input((216, 72) if one else (entries, 216, 72), property_type=PropertyType.constant)
+    wei = b.input((216, columns) if one else (entries, 216, columns), property_type=PropertyType.constant)
     b.op("ReLU", b.op("MatMul", b.input((entries, rows, 216)), wei))
     return b.graph()
 
@@ -100,12 +101,36 @@ def test_panels_are_the_outermost_loop() -> None:
     assert [s.extent for s in inside] == [Const(3), Const(7), Const(1)]  # images, windows along y, blocks of rows
 
 
-@pytest.mark.parametrize("graph", [convolution(), convolution(dtype=bf16, columns=136), matmul(60, 3)], ids=["f32", "bf16", "matmul"])
-def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph) -> None:
+def test_panels_that_l2_holds_together_are_one_task() -> None:
+    """712 columns are 12 panels, in groups of two: a group may take as much of L2 as leaves room for what goes past it."""
+    g = scheduled(partition(matmul(60, 3, columns=712)), replace(TARGET, l2_bytes=MEDIUM_L2))
+    found = nest(g)
+    assert found.parameters is not None
+    assert (found.panels_first, found.parameters.nb, found.parameters.ns, found.parameters.npn) == (True, 64, 128, 6)
+    (outermost,) = (
+        s for s in walk(lower(g).module.main.body) if isinstance(s, For) and s.var.name.startswith("no") and s.extent == Const(6)
+    )
+    assert outermost.kind is LoopKind.parallel
+
+
+@pytest.mark.parametrize(
+    ("graph", "l2_bytes"),
+    [
+        (convolution(), SMALL_L2),
+        (convolution(dtype=bf16, columns=136), SMALL_L2),
+        (matmul(60, 3), SMALL_L2),
+        (convolution(columns=712), MEDIUM_L2),
+        (matmul(60, 3, columns=712), MEDIUM_L2),
+        (matmul(60, 3, columns=648), MEDIUM_L2),
+    ],
+    ids=["f32", "bf16", "matmul", "windows past two panels", "entries past two panels", "a last group of less than a panel"],
+)
+def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, l2_bytes: int) -> None:
     """The last panel has columns left over."""
     p = partition(graph)
+    assert nest(scheduled(p, replace(current(), l2_bytes=l2_bytes))).panels_first
     want = evaluate(graph, fill(graph, seed=1))[graph.outputs[0].id]
-    found = [executed(graph, p, replace(current(), l2_bytes=SMALL_L2, cores=cores))[0] for cores in (1, 2, 3)]
+    found = [executed(graph, p, replace(current(), l2_bytes=l2_bytes, cores=cores))[0] for cores in (1, 2, 3)]
     assert compare(found[0], want, graph.outputs[0].dtype, tolerance(graph)).ok
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
 

@@ -26,6 +26,7 @@ from benchgraph.gir.schedule import (
     Step,
     columns_at_a_time,
     columns_at_once,
+    columns_held,
     columns_per_call,
     columns_reason,
     goes_by_panels,
@@ -99,8 +100,9 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     assert own is not None
     p = product(g, stage.ops[0])
     if (held_columns(p, target) == own.nb) if forced is None else (forced.split_n and goes_by_panels(p, own.nb, target)):
-        why = (*own.why, Reason("panels_first", "all entries go past a panel of weights while L2 holds it"))
-        return replace(stage, parameters=replace(own, split_n=True, panels_first=True, why=why))
+        why = (*own.why, Reason("panels_first", "all entries go past panels of weights while L2 holds them"))
+        ns = columns_held(p, own.nb, target)
+        return replace(stage, parameters=replace(own, split_n=True, panels_first=True, ns=ns, why=why))
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
