@@ -469,7 +469,7 @@ def test_dumps_are_written_of_what_is_on_disk_too(kept: Store, tmp_path: Path) -
     compile_partition(partition())
     with override(dump_dir=str(tmp_path / "dump")):
         compile_partition(partition())
-    assert len(list((tmp_path / "dump").glob("*.ll"))) == 6  # of kernels, packing and what calls them, each as emitted and as optimised
+    assert len(list((tmp_path / "dump").glob("*.ll"))) == 8  # of kernels, packing, main and init, each as emitted and as optimised
 
 
 def test_the_texts_of_a_warm_executable_are_there(kept: Store) -> None:

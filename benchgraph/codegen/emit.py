@@ -37,12 +37,11 @@ SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution 
 
 
 def emit(module: Module, target: Target) -> Iterator[str]:
-    """LLVM modules as text, each as soon as it is written: what products call and what packings call, if there are any, then the module's
-    functions.
+    """LLVM modules as text, each as soon as it is written: what products call and what packings call, if there are any, then main and init.
 
     Raises Unimplemented for a dtype that has no code generation yet.
     """
-    kernels, packing, out = (ir.Module(name=f"{module.main.name}{part}") for part in (".kernels", ".packing", ""))
+    kernels, packing = (ir.Module(name=f"{module.main.name}{part}") for part in (".kernels", ".packing"))
     functions = [(func, func is module.init) for func in (module.main, module.init) if func is not None]
     called = [products(kernels, func, target) for func, _ in functions]
     if kernels.functions:
@@ -52,8 +51,9 @@ def emit(module: Module, target: Target) -> Iterator[str]:
     if packing.functions:
         yield str(packing)
     for calls, (func, runs_once) in zip(called, functions, strict=True):
+        out = ir.Module(name=func.name)
         _function(out, func, target, calls, runs_once=runs_once)
-    yield str(out)
+        yield str(out)
 
 
 def _function(out: ir.Module, func: Func, target: Target, calls: Calls, *, runs_once: bool) -> None:

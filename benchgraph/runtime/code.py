@@ -23,7 +23,7 @@ from hashlib import sha256
 import llvmlite
 import llvmlite.binding as llvm
 
-from benchgraph.codegen.intrinsics import BEST, described, machine
+from benchgraph.codegen.intrinsics import BEST, QUICK, described, machine
 from benchgraph.core.canonical import canonical
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime import unlocked
@@ -49,7 +49,7 @@ class Unit:
 
     def optimized_ir(self, isa: Isa) -> str:
         """The IR as instruction selection gets it, computed again on request."""
-        return str(_optimized(self.text, machine(isa)))
+        return str(_optimized(self.text, machine(isa, level(self.text))))
 
     def assembly(self, isa: Isa) -> str:
         """The machine code as text, computed again on request."""
@@ -101,9 +101,18 @@ def _optimized(text: str, target_machine: llvm.TargetMachine) -> llvm.ModuleRef:
     return module
 
 
+def level(text: str) -> int:
+    """The level of code generation for IR: QUICK where its functions ask not to be optimised (`optnone`).
+
+    At BEST that attribute turns most of LLVM's passes off, and those left meet what they never do otherwise: LLVM 22's choice between
+    instructions (X86FixupInstTuning) ends the process over a blend of 16-bit lanes that a pass before it would have rewritten.
+    """
+    return QUICK if "optnone" in text else BEST
+
+
 def assembly(text: str, isa: Isa) -> str:
     """The machine code of IR, as text."""
-    target_machine = machine(isa)
+    target_machine = machine(isa, level(text))
     return str(target_machine.emit_assembly(_optimized(text, target_machine)))
 
 
@@ -121,9 +130,9 @@ def compiled(text: str, isa: Isa, opt: int = BEST) -> bytes:
     return unlocked.emit_object(target_machine, _optimized(text, target_machine))
 
 
-def kept(text: str, isa: Isa, opt: int = BEST) -> Unit:
-    """`compiled`, or what this or another process has compiled and kept on disk."""
-    disk = store()
+def kept(text: str, isa: Isa, opt: int | None = None) -> Unit:
+    """`compiled`, or what this or another process has compiled and kept on disk. opt: None is the IR's own `level`."""
+    opt, disk = level(text) if opt is None else opt, store()
     if disk is None:
         return Unit(compiled(text, isa, opt), lambda: text)
     key = sha256(f"{compiler(isa, opt)}\n{text}".encode()).hexdigest()
@@ -158,6 +167,6 @@ def link(units: Iterable[Unit], isa: Isa, symbols: Mapping[str, int], threads: i
     return Code(units, isa, threads, engine)
 
 
-def load(text: str, isa: Isa, symbols: Mapping[str, int], threads: int = 1, opt: int = BEST) -> Code:
+def load(text: str, isa: Isa, symbols: Mapping[str, int], threads: int = 1, opt: int | None = None) -> Code:
     """`kept` and `link`. Link what is `compiled` where no other process can have that IR, because it holds addresses."""
     return link((kept(text, isa, opt),), isa, symbols, threads)

@@ -10,12 +10,12 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from benchgraph.codegen.intrinsics import machine
+from benchgraph.codegen.intrinsics import BEST, QUICK, machine
 from benchgraph.core.config import override
 from benchgraph.core.remarks import collected, remark
 from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime import code, unlocked
-from benchgraph.runtime.code import Unit, all_kept, kept, link, load
+from benchgraph.runtime.code import Unit, all_kept, kept, level, link, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.threads import runtime_symbol
 
@@ -102,6 +102,19 @@ def test_a_text_is_compiled_while_the_next_one_is_written(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(code, "kept", seen)
     assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
+
+
+BLENDED = """define <8 x i16> @f(<8 x i16> %a, <8 x i16> %b) noinline optnone {
+  %r = shufflevector <8 x i16> %a, <8 x i16> %b, <8 x i32> <i32 0, i32 9, i32 2, i32 11, i32 4, i32 5, i32 6, i32 15>
+  ret <8 x i16> %r
+}"""
+
+
+def test_what_is_not_to_be_optimised_is_not_meant_for_optimised_code_either() -> None:
+    """At the other level LLVM 22 ends the process: it takes the blend's mask, 0b10001010, for a negative number of more than 8 bits."""
+    assert kept(BLENDED, host().isa).object
+    assert level(BLENDED) == QUICK
+    assert level(CALLER) == BEST
 
 
 def test_what_a_text_raises_is_raised() -> None:
