@@ -182,8 +182,8 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
             return vmath.log(b, x)
         case UnOp.tanh:
             return vmath.tanh(b, x)
-        case UnOp.normal_cdf:
-            return vmath.normal_cdf(b, x, isa)
+        case UnOp.normal_tail:
+            return vmath.normal_tail(b, x, isa)
         case UnOp.gauss:
             return vmath.gauss(b, x, isa)
         case UnOp.round:

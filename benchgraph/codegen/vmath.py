@@ -39,12 +39,9 @@ LOG1P = (
     0.3333333134651184, -0.2500081956386566, 0.2000124156475067, -0.166234090924263,
     0.14201579988002777, -0.13159610331058502, 0.12762217223644257, -0.07636439055204391,
 )  # fmt: skip
-# e**(t*t/2) * cdf(-t) / u with u = 1 / (1 + TAIL_SLOPE * t), t on [0, 13.3], as a polynomial of u; relative error: 4.9e-8
-TAIL_SLOPE = 0.33
-TAIL = (
-    0.13161927461624146, 0.13235445320606232, 0.11068040132522583, 0.12338625639677048, -0.060334283858537674,
-    0.2303105592727661, -0.27228325605392456, 0.1256037950515747, -0.021337175741791725,
-)  # fmt: skip
+# e**(t*t/2) * cdf(-t), t on [0, 13.3], is the quotient of these two, lowest power first; relative error: 3.2e-8
+TAIL = (0.5, 0.4356864392757416, 0.1813068389892578, 0.03998419642448425, 0.0040201954543590546)
+TAIL_BELOW = (1.0, 1.6692577600479126, 1.1944845914840698, 0.46438053250312805, 0.10023290663957596, 0.010076991282403469)
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 0.693359375  # 355 / 512: nine bits, so n * _LN2_HIGH is exact for |n| < 2**15
@@ -86,22 +83,31 @@ def _exp_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     numbers: below, lanes are not scaled but 0, and what was computed for them before may be anything.
     """
     kept = builder.fcmp_unordered(">=", x, constant(x.type, _LEAST_NORMAL))
-    return _in_steps(builder, _at_most(builder, x, 89.0), None, kept)
+    x = _at_most(builder, x, 89.0)
+    steps = _steps(builder, x, 1.0)
+    return _scaled(builder, steps[1], _grown(builder, steps, _less(builder, x, steps[1]), 1.0), kept)
 
 
-def _in_steps(builder: ir.IRBuilder, x: ir.Value, rest: ir.Value | None, kept: ir.Value) -> ir.Value:
-    """e**(x + rest) of 16 lanes with x up to 89, where the mask is on; 0 elsewhere."""
-    type = x.type
-    rounded = _multiply_add(builder, x, constant(type, _LOG2E), constant(type, _STEP_ROUNDER))
-    power = builder.fsub(rounded, constant(type, _STEP_ROUNDER))
-    r = _less(builder, x, power, rest=rest)
-    table = ir.Constant(type, [float(np.float32(2.0 ** (j / _STEPS))) for j in range(_STEPS)])
-    lanes = builder.bitcast(rounded, same_lanes(x, I32))  # of which the low four bits count
-    step = call(builder, "llvm.x86.avx512.permvar.sf.512", type, [table, lanes])
-    growth = builder.fmul(_polynomial(builder, r, [1.0, *STEP]), r)
-    grown = _multiply_add(builder, step, growth, step)
-    scaled = [grown, power, constant(type, 0.0), builder.bitcast(kept, I16), I32(_CURRENT_ROUNDING)]
-    return call(builder, "llvm.x86.avx512.mask.scalef.ps.512", type, scaled)
+def _steps(builder: ir.IRBuilder, x: ir.Value, per_unit: float) -> tuple[ir.Value, ir.Value]:
+    """The 16th nearest to x * per_unit / ln2, as a sum whose low bits tell it and as the number."""
+    rounder = constant(x.type, _STEP_ROUNDER)
+    rounded = _multiply_add(builder, x, constant(x.type, _LOG2E * per_unit), rounder)
+    return rounded, builder.fsub(rounded, rounder)
+
+
+def _grown(builder: ir.IRBuilder, steps: tuple[ir.Value, ir.Value], r: ir.Value, per_unit: float) -> ir.Value:
+    """2**(j/16) * e**(r * per_unit) of 16 lanes, j the 16ths of the steps beside whole ones. per_unit is a power of two, or minus one."""
+    table = ir.Constant(r.type, [float(np.float32(2.0 ** (j / _STEPS))) for j in range(_STEPS)])
+    lanes = builder.bitcast(steps[0], same_lanes(r, I32))  # of which the low four bits count
+    step = call(builder, "llvm.x86.avx512.permvar.sf.512", r.type, [table, lanes])
+    growth = builder.fmul(_polynomial(builder, r, [c * per_unit**k for k, c in enumerate((1.0, *STEP), 1)]), r)
+    return _multiply_add(builder, step, growth, step)
+
+
+def _scaled(builder: ir.IRBuilder, n: ir.Value, x: ir.Value, kept: ir.Value) -> ir.Value:
+    """x * 2**n, n rounded down, where the mask is on; 0 elsewhere."""
+    operands = [x, n, constant(x.type, 0.0), builder.bitcast(kept, I16), I32(_CURRENT_ROUNDING)]
+    return call(builder, "llvm.x86.avx512.mask.scalef.ps.512", x.type, operands)
 
 
 def log(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -142,23 +148,27 @@ def tanh(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return pointwise(builder, "copysign", builder.fdiv(grown, builder.fadd(grown, constant(type, 2.0))), x)
 
 
-def normal_cdf(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """The share of a standard normal distribution below x, erfc(-x / sqrt(2)) / 2, within 7.3 ulp where it is a normal number (x > -12.98).
+def normal_tail(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
+    """The share of a standard normal distribution beyond |x| on one side, erfc(|x| / sqrt(2)) / 2, within 7.3 ulp where it is a normal
+    number (|x| < 12.98).
 
-    The tail is gauss(t) times a polynomial of 1 / (1 + c * t), t = |x|, so it keeps its digits where 1 + erf(x / sqrt(2)) cancels. Near 0,
-    what u is off by counts for 2.4 times as much. The largest errors of all f32, in ulp, on an ISA with AVX-512, with FMA alone, and with
-    neither: 7.13, 7.05 and 7.28 for x in -1.5..0, 6.3, 5.8 and 6.9 below, 3.6, 3.8 and 4.0 above. Below -13.21 it is 0.
+    It is gauss(x) times a quotient of polynomials of |x| with positive coefficients, so it keeps its digits however small it is. The
+    largest errors of every third f32, in ulp, on an ISA with AVX-512, with FMA alone, and with neither: 4.2, 4.3 and 5.1 up to 1.5, then
+    5.4, 5.3 and 6.0 up to 5, 6.0, 6.2 and 7.3 beyond. Beyond 13.21 it is 0.
     """
-    type = x.type
+    if has_scaling(isa):
+        return _by_vectors(builder, x, _STEPS, _tail_in_steps)
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
-    one = constant(type, 1.0)
-    u = builder.fdiv(one, _multiply_add(builder, size, constant(type, TAIL_SLOPE), one))
-    tail = builder.fmul(builder.fmul(_polynomial(builder, u, TAIL), u), gauss(builder, x, isa))
-    return builder.select(builder.fcmp_ordered("<", x, constant(type, 0.0)), tail, builder.fsub(one, tail))
+    return builder.fmul(_tail_by_gauss(builder, size), gauss(builder, x, isa))
+
+
+def _tail_by_gauss(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    """normal_tail / gauss of what is not negative."""
+    return builder.fdiv(_polynomial(builder, size, TAIL), _polynomial(builder, size, TAIL_BELOW))
 
 
 def gauss(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """e**(-x*x / 2) within 2.2 ulp, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
+    """e**(-x*x / 2) within 2.4 ulp, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
 
     A rounding of the square would be a relative error of the result as large as the square. So x is split: the square of its first 12
     bits is exact, and so is what is left of that when n * ln2 is taken away; the rest is added to it then.
@@ -176,12 +186,30 @@ def gauss(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
 
 
 def _gauss_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """gauss of 16 lanes of f32, as `_exp_in_steps`; a fused multiply-subtract gives what the square loses to rounding."""
-    size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
-    half = builder.fmul(size, constant(x.type, -0.5))
-    square = builder.fmul(half, size)
-    rest = pointwise(builder, "fma", half, size, builder.fneg(square))
-    return _in_steps(builder, square, rest, builder.fcmp_unordered(">=", square, constant(x.type, _LEAST_NORMAL)))
+    """gauss of 16 lanes of f32, as `_exp_in_steps`."""
+    n, bell, kept = _bell(builder, x)
+    return _scaled(builder, n, bell, kept)
+
+
+def _tail_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """normal_tail of 16 lanes of f32. Where gauss is 0, the quotient may be anything."""
+    n, bell, kept = _bell(builder, x)
+    return _scaled(builder, n, builder.fmul(_tail_by_gauss(builder, pointwise(builder, "fabs", x)), bell), kept)
+
+
+def _bell(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """(n, y, where it is a normal number) with y * 2**n = gauss(x) of 16 lanes.
+
+    Only n is told by the rounded square: n * ln2 is taken away from the exact one, in a fused multiply-add. All of it is -2 times what
+    it is in `_exp_in_steps`, which saves the multiplication.
+    """
+    type = x.type
+    square = builder.fmul(x, x)
+    kept = builder.fcmp_unordered("<=", square, constant(type, -2 * _LEAST_NORMAL))
+    steps = _steps(builder, square, -0.5)
+    high = builder.fmul(steps[1], constant(type, 2 * _LN2_HIGH))  # exact: 11 bits times 9
+    r = pointwise(builder, "fma", steps[1], constant(type, 2 * _LN2_LOW), pointwise(builder, "fma", x, x, high))
+    return steps[1], _grown(builder, steps, r, -0.5), kept
 
 
 def round_even(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:

@@ -41,6 +41,12 @@ def within(x: Expr, low: float, high: float) -> Expr:
     return at_most(binary(BinOp.max, f32(low), x), high)
 
 
+def normal_cdf(x: Expr) -> Expr:
+    """The share of a standard normal distribution below x, to the last digits however small it is."""
+    tail = unary(UnOp.normal_tail, x)
+    return where(x, BinOp.lt, 0, tail, sub(f32(1), tail))
+
+
 def sigmoid(x: Expr) -> Expr:
     """Safe everywhere: exp overflows to inf for x < -88, and 1 / inf is the 0 that is wanted."""
     return div(f32(1), add(f32(1), exp(unary(UnOp.neg, x))))

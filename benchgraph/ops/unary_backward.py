@@ -19,7 +19,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import unary, unary_gradient_data
-from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, sub, where, within
+from benchgraph.ops.formulas import add, at_most, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
 from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, Law, OpSpec, Port, Role, Sample, Strategy
 from benchgraph.ops.strategies import pointwise
@@ -188,7 +188,7 @@ def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
         return mul(diff, mul(s, add(f32(1), mul(mul(x, steepness), mul(t, s)))))
     x = within(x, -14, 14)
     density = mul(f32(1 / sqrt(2 * pi)), build.unary(UnOp.gauss, x))
-    return mul(diff, add(build.unary(UnOp.normal_cdf, x), mul(x, density)))
+    return mul(diff, add(normal_cdf(x), mul(x, density)))
 
 
 # ---- references longer than a line -----------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinO
 class UnOp(Enum):
     """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even.
 
-    normal_cdf is the standard normal distribution, gauss e**(-x*x / 2).
+    normal_tail is the share of a standard normal distribution beyond |x| on one side, gauss e**(-x*x / 2).
     """
 
     neg = "neg"
@@ -132,7 +132,7 @@ class UnOp(Enum):
     exp = "exp"
     log = "log"
     tanh = "tanh"
-    normal_cdf = "normal_cdf"
+    normal_tail = "normal_tail"
     gauss = "gauss"
     round = "round"
     floor = "floor"

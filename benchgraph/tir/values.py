@@ -126,8 +126,8 @@ def cast(x: Value, dtype: DType) -> Value:
     return np.where(fits, np.where(fits, wide, 0).astype(np.int64), ends).astype(dtype.numpy)[()]
 
 
-def normal_cdf(x: Value) -> Value:
-    return (0.5 * _erfc(-x.astype(np.float64) / math.sqrt(2))).astype(np.float32)[()]
+def normal_tail(x: Value) -> Value:
+    return (0.5 * _erfc(np.abs(x.astype(np.float64)) / math.sqrt(2))).astype(np.float32)[()]
 
 
 def gauss(x: Value) -> Value:
@@ -223,5 +223,5 @@ NAMES: dict[str, Any] = {
     "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "reduce_rows": reduce_rows, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
-    "normal_cdf": normal_cdf, "gauss": gauss, "round": np.rint, "floor": np.floor,
+    "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
 Array = NDArray[np.float64]
-TAIL_SLOPE = 0.33  # makes degree 8 suffice
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,30 @@ def exp_step() -> Problem:
 
 
 def tail() -> Problem:
-    """e**(t*t/2) * cdf(-t) / u of the normal distribution, as a polynomial of u = 1 / (1 + TAIL_SLOPE * t), relative error."""
-    u = _nodes(1 / (1 + TAIL_SLOPE * 13.3), 1.0)
-    y = 0.5 * erfcx((1 / u - 1) / TAIL_SLOPE / np.sqrt(2)) / u
-    return Problem(u, y, 1 / y, 8)
+    """e**(t*t/2) * cdf(-t) of the normal distribution times a polynomial of t, which makes it one of a degree less: relative error.
+
+    It is 1/2 for t = 0, which the first coefficient is.
+    """
+    t = np.concatenate([_nodes(0, 13.3), _nodes(0, 1, 500)])
+    below = np.polyval(tail_below()[::-1], t)
+    y = 0.5 * erfcx(t / np.sqrt(2)) * below
+    return Problem(t, y, 1 / y, 4, (0.5,))
+
+
+@cache
+def tail_below() -> list[float]:
+    """What `tail` is multiplied by, so that the error of the quotient is least: 1 + ..., lowest power first.
+
+    The quotient's error times the denominator is linear in both polynomials; that of the last round is divided out of it.
+    """
+    t = np.concatenate([_nodes(0, 13.3), _nodes(0, 1, 500)])
+    above, below = (t[:, None] ** np.arange(first, last) for first, last in ((0, 5), (1, 6)))
+    columns = np.concatenate([above / (0.5 * erfcx(t / np.sqrt(2)))[:, None], -below], axis=1)
+    weight = np.ones_like(t)
+    for _ in range(10):
+        found = _lawson(columns, np.ones_like(t), weight, 100)
+        weight = 1 / (1 + below @ found[5:])
+    return [float(np.float32(c)) for c in (1.0, *found[5:])]
 
 
 def fit(problem: Problem, iterations: int = 300) -> list[float]:
@@ -77,16 +97,16 @@ def fit(problem: Problem, iterations: int = 300) -> list[float]:
     powers = list(range(len(found), problem.degree + 1))
     rest = problem.y - np.polyval([0.0, *found[::-1]], problem.x)
     while powers:
-        lowest = float(np.float32(_lawson(problem.x, rest, problem.weight, powers, iterations)[0]))
+        columns = problem.x[:, None] ** np.array(powers, float)
+        lowest = float(np.float32(_lawson(columns, rest, problem.weight, iterations)[0]))
         found.append(lowest)
         rest -= lowest * problem.x ** powers.pop(0)
     return found
 
 
-def _lawson(x: Array, y: Array, weight: Array, powers: Sequence[int], iterations: int) -> Array:
-    columns = x[:, None] ** np.array(powers, float)
-    size, w = np.abs(columns).max(0), np.ones_like(x)
-    best, best_error = np.zeros(len(powers)), np.inf
+def _lawson(columns: Array, y: Array, weight: Array, iterations: int) -> Array:
+    size, w = np.abs(columns).max(0), np.ones_like(y)
+    best, best_error = np.zeros(columns.shape[1]), np.inf
     for _ in range(iterations):
         rows = np.sqrt(w) * weight
         c = np.linalg.lstsq(columns / size * rows[:, None], y * rows, rcond=None)[0] / size
@@ -102,3 +122,4 @@ if __name__ == "__main__":
     for name, problem in (("EXPM1", expm1()), ("EXP", exp()), ("STEP", exp_step()), ("LOG1P", log1p()), ("TAIL", tail())):
         coefficients = fit(problem)
         print(f"{name} = ({', '.join(repr(float(c)) for c in coefficients)})  # error {problem.error(coefficients):.2g}")
+    print(f"TAIL_BELOW = ({', '.join(map(repr, tail_below()))})")

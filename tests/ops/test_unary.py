@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
@@ -63,6 +64,18 @@ def test_small_results_keep_their_digits(kind: str, attrs: Attrs, exact: Callabl
     src = np.linspace(-40, -16, 49)
     ins = (src, np.ones(src.shape))[: len(spec(kind).inputs)]
     assert np.allclose(compiled(spec(kind), attrs, *ins), exact(src), rtol=1e-5, atol=0)
+
+
+def test_the_normal_distribution_keeps_its_digits_too() -> None:
+    src = np.arange(-12, -4, 0.125)
+    assert np.allclose(compiled(spec("GELU"), Attrs(), src), src * ndtr(src), rtol=2e-6, atol=0)
+
+
+def test_gelu_takes_nothing_from_an_infinity() -> None:
+    """Its tail, 0, times what is infinite would be NaN. The sign of 0 stays."""
+    got = compiled(spec("GELU"), Attrs(), np.array([np.inf, -np.inf, 0.0, -0.0, np.nan]))
+    np.testing.assert_array_equal(got, [np.inf, 0, 0, 0, np.nan])
+    assert list(np.signbit(got[2:4])) == [False, True]
 
 
 @pytest.mark.parametrize(("beta", "want"), [(2.0, 4.0), (3.0, -8.0), (-1.0, -0.5), (0.0, 1.0), (21.0, -(2.0**21)), (22.0, 2.0**22)])

@@ -120,7 +120,7 @@ def test_floordiv_and_mod_round_down() -> None:
         (UnOp.floor, -0.5, -1.0),
         (UnOp.abs, -2.0, 2.0),
         (UnOp.neg, 2.0, -2.0),
-        (UnOp.normal_cdf, -2.0, 0.022750132),
+        (UnOp.normal_tail, -2.0, 0.022750132),
         (UnOp.gauss, 2.0, 0.13533528),
         (UnOp.sqrt, 9.0, 3.0),
     ],
