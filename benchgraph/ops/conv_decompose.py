@@ -55,10 +55,34 @@ def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tup
         return _depthwise(d, call, p, "_Depthwise", (src, wei), bias)
     if 0 in (*p.src, *p.wei):
         dst = zeros(d, src, p.dst)
+    elif _joins_positions(p):
+        return _by_positions(d, call, p, src, wei, bias)
     else:
         source, weights = _source(d, call, p, src), _as_xio(d, call, as_dtype(d, wei, DType.f32))
         dst = _convolution(d, source, weights, p.windows.strides, p.windows.dilations, p.groups)
     return _finished(d, call, dst, bias)
+
+
+def _joins_positions(p: Problem) -> bool:
+    """Whether windows are the elements of src, one by one, so that its spatial dims are as good as one."""
+    w = p.windows
+    return len(p.kernel) > 1 and prod((*p.kernel, *w.strides)) == 1 and not any((*w.pads_begin, *w.pads_end))
+
+
+def _by_positions(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tuple[int, ...]) -> int:
+    """The same with one spatial dim: a product has all of an image's positions for rows, side by side where channels come first.
+
+    Tasks then have whole register tiles and whole lines of dst. f32 with a bias and ReLU, 50 images, one Granite Rapids core, times over
+    those with a row of the image for each entry: 64x56x56 to 256 channels 0.48, 256x56x56 to 64 0.86, 128x28x28 to 512 0.75, 512x28x28 to
+    128 0.77, 256x14x14 to 1024 0.88, 2048x7x7 to 512 0.79.
+    """
+    count = prod(p.src[1:-1])
+    shape = (p.src[0], p.src[-1], count) if channel_axis(call.attrs, len(p.src)) == 1 else (p.src[0], count, p.src[-1])
+    source = _unformatted(d, call, as_dtype(d, reshaped(d, src, shape), DType.f32))
+    *_, group_in, out = p.wei
+    weights = reshaped(d, wei, (out, group_in, 1) if has_kernel_last(call.attrs) else (1, group_in, out))
+    weights = _as_xio(d, call, as_dtype(d, weights, DType.f32))
+    return reshaped(d, _finished(d, call, _convolution(d, source, weights, (1,), (1,), p.groups), bias), call.outs[0].shape)
 
 
 def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tuple[int, ...]) -> int:

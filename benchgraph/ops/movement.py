@@ -81,6 +81,11 @@ def _transpose_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indi
     return tuple(at[a] for a in permutation(attrs, len(src)))
 
 
+def _transpose_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs | None:
+    axes = permutation(attrs, len(src))
+    return Attrs(order=tuple(map(axes.index, range(len(axes)))))
+
+
 def _permutes_axes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Every element is where its permuted index says, looked up one by one through flat positions."""
     src, dst = call.ins[0].shape, call.outs[0].shape
@@ -157,6 +162,21 @@ def remap(at: Indices, shape: Shape, other: Shape) -> Indices:
     return tuple(result)
 
 
+def _reshape_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs | None:
+    """Of dims that become others together, shape has all or only ones."""
+    if not prod(dst):
+        return None
+    dims, i, j = list[int](), 0, 0
+    while i < len(src) and j < len(dst):
+        begin, first, i, j = i, j, i + 1, j + 1
+        while prod(src[begin:i]) != prod(dst[first:j]):
+            i, j = (i + 1, j) if prod(src[begin:i]) < prod(dst[first:j]) else (i, j + 1)
+        if shape[first:j] != dst[first:j] and prod(shape[first:j]) > 1:
+            return None
+        dims += src[begin:i] if shape[first:j] == dst[first:j] else (1,) * (i - begin)
+    return Attrs(shape=(*dims, *src[i:]), special_zero=False)
+
+
 def _reshape_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
     return remap(at, dst, src)
 
@@ -181,7 +201,7 @@ SPECS = (
         "StaticTranspose",
         _infer_transpose,
         lambda call, src: np.transpose(src, permutation(call.attrs, src.ndim)),
-        Movement(_transpose_source, _transpose_target),
+        Movement(_transpose_source, _transpose_target, inverse=_transpose_back),
         (
             Sample(((5, 17),), Attrs(order=(1, 0)), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 16),), Attrs(order=(0, 2, 1, 3)), why="attention heads: the last axis stays"),
@@ -200,7 +220,7 @@ SPECS = (
         "StaticReshape",
         _infer_reshape,
         lambda call, src: src.reshape(call.outs[0].shape),
-        Movement(_reshape_source, _reshape_target),
+        Movement(_reshape_source, _reshape_target, inverse=_reshape_back),
         (
             Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
             Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),

@@ -204,11 +204,14 @@ class Movement:
     affine, in the indices.
     parts: for an op of several sources, each of which fills a part of dst. parts(attrs, src_shapes) gives, for each of them, the
     attributes with which source and target speak of its part.
+    inverse: inverse(attrs, src_shape, dst_shape, shape) gives the attributes with which the same op moves back what goes with dst: its
+    shape has dst's dims, or 1 where it is the same all along. None where it cannot.
     """
 
     source: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]]
     target: Callable[[Attrs, Shape, Shape, tuple[Expr, ...]], tuple[Expr, ...]] | None = None
     parts: Callable[[Attrs, tuple[Shape, ...]], tuple[Attrs, ...]] | None = None
+    inverse: Callable[[Attrs, Shape, Shape, Shape], Attrs | None] | None = None
 
 
 Indices: TypeAlias = tuple[Expr, ...]

@@ -150,7 +150,7 @@ def test_rows_that_no_task_divides_need_no_more_than_a_task(seq: int) -> None:
 
 def test_keys_are_packed_once_for_the_heads_that_share_them() -> None:
     (nest,) = nests(compiled(grouped)[0])
-    assert along(nest)["StaticReshape"] == (0, 1)
+    assert along(nest)["Reorder"] == (0, 1)
 
 
 def test_with_too_few_groups_for_the_cores_each_head_packs_its_own() -> None:

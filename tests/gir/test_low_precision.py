@@ -281,32 +281,6 @@ def test_what_a_bf16_product_reads_is_not_widened() -> None:
     assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)] * 2
 
 
-def test_sink_movements(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        moved = b.op("StaticTranspose", b.op("MatMul", b.input((2, 3, 5, 4)), b.input((2, 3, 4, 6))), order=[0, 2, 1, 3])
-        b.op("Quantize", b.op("Reorder", moved), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
-
-    golden(print_gir(up_to(gir(build), "sink-movements")))
-
-
-def test_a_movement_that_others_read_stays_in_front() -> None:
-    def build(b: GraphBuilder) -> None:
-        moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
-        b.op("Add", b.op("Abs", moved), moved)
-
-    g = up_to(gir(build), "hoist-division")
-    assert [op.kind for op in g.nodes if isinstance(op, Op)] == ["Exp", "StaticTranspose", "Abs", "Add"]
-
-
-def test_a_scalar_of_more_dims_than_the_source_waits_for_the_reshape() -> None:
-    def build(b: GraphBuilder) -> None:
-        x = b.op("StaticReshape", b.op("Exp", b.input((4, 6))), shape=[2, 2, 6], special_zero=False)
-        b.op("Multiply", x, b.input((1, 1, 1)))
-
-    g = up_to(gir(build), "sink-movements")
-    assert [op.kind for op in g.nodes if isinstance(op, Op)] == ["Exp", "StaticReshape", "Multiply"]
-
-
 def test_merge_scaling(golden) -> None:
     def build(b: GraphBuilder) -> None:
         s = b.op("MatMul", quantised(b, b.input((64, 8), DType.u8), 0.25, 0), quantised(b, b.input((8, 64), DType.s8), 0.3, 0))

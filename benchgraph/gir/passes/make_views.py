@@ -23,6 +23,7 @@ from benchgraph.core.layout import plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
+from benchgraph.gir.movements import is_given
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Movement
@@ -90,6 +91,8 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
+    if len(op.ins) == 1 and is_given(g, src.id):
+        return False  # all movements of it are views of it
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1

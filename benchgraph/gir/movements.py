@@ -1,0 +1,24 @@
+"""Questions about movements of data that several passes ask."""
+
+from __future__ import annotations
+
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Movement
+
+
+def movement(node: Node | None) -> Movement | None:
+    """How an op moves its only operand; None for all others."""
+    how = spec(node.kind).lower if isinstance(node, Op) else None
+    return how if isinstance(how, Movement) and isinstance(node, Op) and len(node.ins) == 1 else None
+
+
+def is_given(g: Graph, v: int) -> bool:
+    """Whether a value is an input, or one that has only been moved: then readers can read the input, through the movements."""
+    while v not in g.ins:
+        maker = g.producer.get(v)
+        if movement(maker) is None:
+            return False
+        assert isinstance(maker, Op)
+        v = maker.ins[0]
+    return True

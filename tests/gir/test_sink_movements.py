@@ -1,0 +1,239 @@
+"""Pointwise ops before the movement of what they read: which, and that the numbers stay. Convolutions whose movements that concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor, Shape
+from benchgraph.gir.ir import Op
+from benchgraph.gir.text import print_gir
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Movement
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from tests.gir.test_low_precision import up_to
+from tests.gir.test_passes import gir
+from tests.lower.test_meaning import is_right
+
+Build = Callable[[GraphBuilder], object]
+WINDOWS = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1), "data_format": "NCX", "weights_format": "OIX"}
+
+
+def right(build: Build) -> bool:
+    b = GraphBuilder()
+    build(b)
+    (partition,) = partitions(b.graph(), Policy.fused)
+    return is_right(b.graph(), partition)
+
+
+def kinds(build: Build, last: str = "sink-movements") -> list[str]:
+    return [op.kind for op in up_to(gir(build), last).nodes if isinstance(op, Op)]
+
+
+def convolution(b: GraphBuilder, kernel: int = 3) -> LogicalTensor:
+    """[2, 6, 4, 5]; by a kernel of 1 of one spatial dim, which a reshape makes two."""
+    return b.op("Convolution", b.input((2, 3, kernel + 3, kernel + 4)), b.constant((6, 3, kernel, kernel)), **WINDOWS)
+
+
+def quantise_moved(b: GraphBuilder) -> None:
+    moved = b.op("StaticTranspose", b.op("MatMul", b.input((2, 3, 5, 4)), b.input((2, 3, 4, 6))), order=[0, 2, 1, 3])
+    b.op("Quantize", b.op("Reorder", moved), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
+
+
+def swish_and_add(b: GraphBuilder) -> None:
+    x = b.op("Add", convolution(b), b.input((2, 6, 4, 5)))
+    b.op("Multiply", x, b.op("Sigmoid", x))
+
+
+@pytest.mark.parametrize("build", [quantise_moved, swish_and_add], ids=lambda f: f.__name__)
+def test_sink_movements(build: Build, golden) -> None:
+    golden(print_gir(up_to(gir(build), "sink-movements")))
+
+
+# ---- what is moved back ----------------------------------------------------------------------------------------------
+
+
+def beside(shape: Shape, kernel: int = 3) -> Build:
+    """A product's result times something of this shape."""
+    return lambda b: b.op("Multiply", convolution(b, kernel), b.input(shape))
+
+
+def of_another_product(b: GraphBuilder) -> None:
+    b.op("ReLU", b.op("Add", convolution(b), b.op("Exp", convolution(b))))
+
+
+def made_of_bytes(b: GraphBuilder) -> None:
+    wide = b.op("Dequantize", b.input((2, 6, 4, 5), DType.s8), qtype="per_channel", axis=1, scales=[0.5] * 6, zps=[0] * 6)
+    b.op("Add", convolution(b), wide)
+
+
+def read_twice(b: GraphBuilder) -> None:
+    other = b.op("Abs", b.input((2, 6, 4, 5)))
+    b.op("Multiply", b.op("Add", convolution(b), other), other)
+
+
+def read_elsewhere(b: GraphBuilder) -> None:
+    other = b.op("Abs", b.input((2, 6, 4, 5)))
+    b.op("Multiply", b.op("Add", convolution(b), other), b.op("SoftMax", other, axis=1))
+
+
+def one_number(b: GraphBuilder) -> None:
+    x = b.op("StaticReshape", b.op("Exp", b.input((4, 6))), shape=[2, 2, 6], special_zero=False)
+    b.op("Multiply", x, b.input((1, 1, 1)))
+
+
+def split(b: GraphBuilder) -> None:
+    x = b.op("StaticReshape", b.op("MatMul", b.input((4, 5)), b.input((5, 6))), shape=[2, 2, 6], special_zero=False)
+    b.op("Add", b.op("Multiply", x, b.input((2, 2, 6))), b.input((1, 1, 6)))
+
+
+BEHIND: dict[str, Build] = {
+    "an operand as large": beside((2, 6, 4, 5)),
+    "numbers per channel": beside((1, 6, 1, 1)),
+    "numbers per row": beside((1, 1, 4, 1)),
+    "behind a reshape, as large": beside((2, 6, 4, 5), kernel=1),
+    "behind a reshape, per channel": beside((1, 6, 1, 1), kernel=1),
+    "fewer dims": beside((4, 5)),
+    "behind a reshape, fewer dims": beside((6, 1, 1), kernel=1),
+    "of another product": of_another_product,
+    "made of bytes": made_of_bytes,
+    "read twice": read_twice,
+    "read elsewhere": read_elsewhere,
+    "one number, of more dims": one_number,
+    "rows that are split": split,
+}
+IN_FRONT: dict[str, Build] = {
+    "behind a reshape, per row": beside((1, 1, 4, 1), kernel=1),
+}
+
+
+@pytest.mark.parametrize("build", BEHIND.values(), ids=BEHIND)
+def test_the_movement_comes_last(build: Build) -> None:
+    assert _is_movement(kinds(build)[-1])
+    assert right(build)
+
+
+@pytest.mark.parametrize("build", IN_FRONT.values(), ids=IN_FRONT)
+def test_what_cannot_be_moved_back_keeps_the_movement_in_front(build: Build) -> None:
+    assert not _is_movement(kinds(build)[-1])
+    assert right(build)
+
+
+def test_what_reads_an_operand_in_bytes_still_does() -> None:
+    """It is moved back before it is made wider."""
+    g = up_to(gir(made_of_bytes), "sink-movements")
+    moved = [g.value(op.ins[0]).dtype for op in g.nodes if isinstance(op, Op) and _is_movement(op.kind)]
+    assert DType.s8 in moved
+
+
+def test_only_beside_a_product_is_anything_moved_back() -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("Add", b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0]), b.input((8, 4)))
+
+    assert kinds(build) == ["Exp", "StaticTranspose", "Add"]
+
+
+# ---- convolutions by one position ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("data_format", ["NCX", "NXC"])
+@pytest.mark.parametrize("weights_format", ["OIX", "XIO"])
+def test_a_kernel_of_one_position_has_images_for_rows(data_format: str, weights_format: str, groups: int) -> None:
+    def build(b: GraphBuilder) -> None:
+        src = (2, 6, 4, 5) if data_format == "NCX" else (2, 4, 5, 6)
+        wei = (9, 6 // groups, 1, 1) if weights_format == "OIX" else (1, 1, 6 // groups, 9)
+        attrs = {**WINDOWS, "data_format": data_format, "weights_format": weights_format, "groups": groups}
+        x = b.op("Convolution", b.input(src), b.constant(wei), b.constant((9,)), **attrs)
+        b.op("Add", x, b.input(x.known_shape))
+
+    g = up_to(gir(build), "dead-op")
+    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    assert dst == (2, 20, 9)
+    assert not any(_is_movement(op.kind) for op in g.nodes if isinstance(op, Op) and op.outs[0] not in g.outs and op.kind != "Reorder")
+    assert right(build)
+
+
+@pytest.mark.parametrize("windows", [{"strides": (2, 2)}, {"pads_begin": (1, 1)}, {"pads_end": (0, 1)}], ids=str)
+def test_windows_that_are_not_the_elements_keep_their_dims(windows: dict[str, Shape]) -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("ReLU", b.op("Convolution", b.input((2, 6, 4, 5)), b.constant((9, 6, 1, 1)), **{**WINDOWS, **windows}))
+
+    g = up_to(gir(build), "dead-op")
+    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    assert len(dst) == 4
+    assert right(build)
+
+
+# ---- one movement is left --------------------------------------------------------------------------------------------
+
+
+def test_ops_that_join_again_sink_together() -> None:
+    def build(b: GraphBuilder) -> None:
+        moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
+        b.op("Add", b.op("Abs", moved), moved)
+
+    assert kinds(build) == ["Exp", "Abs", "Add", "StaticTranspose"]
+
+
+@pytest.mark.parametrize("more", ["Abs", "SoftMax"])
+def test_a_movement_that_others_read_stays_in_front(more: str) -> None:
+    """With two results there would be two movements."""
+
+    def build(b: GraphBuilder) -> None:
+        moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
+        b.op("ReLU", moved)
+        b.op(more, moved)
+
+    assert kinds(build)[1] == "StaticTranspose"
+
+
+def test_as_many_sink_as_leave_one_value() -> None:
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Abs", b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0]))
+        b.op("Add", b.op("SoftMax", x, axis=0), b.op("ReLU", x))
+
+    assert kinds(build)[:3] == ["Exp", "Abs", "StaticTranspose"]
+
+
+def _is_movement(kind: str) -> bool:
+    return isinstance(spec(kind).lower, Movement)
+
+
+# ---- the rows' inverses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "shape", "want"),
+    [
+        ((2, 3, 20), (2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 20)),
+        ((2, 3, 20), (2, 3, 4, 5), (1, 3, 1, 1), (1, 3, 1)),
+        ((2, 3, 20), (2, 3, 4, 5), (1, 3, 4, 5), (1, 3, 20)),
+        ((2, 3, 20), (2, 3, 4, 5), (1, 3, 4, 1), None),
+        ((4, 6), (2, 2, 6, 1), (2, 2, 1, 1), (4, 1)),
+        ((4, 6, 1), (24,), (24,), (4, 6, 1)),
+        ((4, 6), (8, 3), (8, 3), (4, 6)),
+        ((4, 6), (8, 3), (8, 1), None),
+        ((0, 6), (2, 0), (2, 1), None),
+    ],
+)
+def test_what_goes_with_a_reshape_is_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape: Shape, want: Shape | None) -> None:
+    how = spec("StaticReshape").lower
+    assert isinstance(how, Movement)
+    assert how.inverse is not None
+    got = how.inverse(Attrs(shape=dst), src, dst, shape)
+    assert (None if got is None else got.integers("shape")) == want
+
+
+def test_a_transposition_is_undone() -> None:
+    how = spec("StaticTranspose").lower
+    assert isinstance(how, Movement)
+    assert how.inverse is not None
+    back = how.inverse(Attrs(order=(2, 0, 1)), (2, 3, 4), (4, 2, 3), (4, 1, 3))
+    assert back == Attrs(order=(1, 2, 0))
+    assert how.inverse(Attrs(order=()), (2, 3), (3, 2), (1, 2)) == Attrs(order=(1, 0))
