@@ -92,6 +92,13 @@ def split(b: GraphBuilder) -> None:
     b.op("Add", b.op("Multiply", x, b.input((2, 2, 6))), b.input((1, 1, 6)))
 
 
+def phases(b: GraphBuilder) -> None:
+    """Two of three movements could be undone for numbers per channel: the first one splits columns into phases and channels."""
+    attrs = {**WINDOWS, "strides": (2, 2), "pads_end": (1, 1), "weights_format": "IOX"}
+    x = b.op("ConvTranspose", b.input((2, 6, 4, 5)), b.constant((6, 16, 3, 3)), **attrs)
+    b.op("Multiply", x, b.input((1, 16, 1, 1)))
+
+
 BEHIND: dict[str, Build] = {
     "an operand as large": beside((2, 6, 4, 5)),
     "numbers per channel": beside((1, 6, 1, 1)),
@@ -108,6 +115,7 @@ BEHIND: dict[str, Build] = {
     "rows that are split": split,
 }
 IN_FRONT: dict[str, Build] = {
+    "half way": phases,
     "behind a reshape, per row": beside((1, 1, 4, 1), kernel=1),
 }
 
