@@ -152,14 +152,16 @@ def described(isa: Isa, opt: int = BEST) -> Machine:
     """The host at this ISA level.
 
     prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
-    ('portable') is the generic processor of the architecture.
+    ('portable') is the generic processor of the architecture. A host without tile registers, where those of the tests are emulated, is taken
+    for one with them: for some others LLVM renames registers behind scheduling, tiles too, whose shapes it does not know.
     """
     _initialize()
     if not isa.needs:
         return Machine(llvm.get_process_triple(), "", "", opt)
-    host = llvm.get_host_cpu_features().flatten()
-    features = ",".join([host, *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
-    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, opt)
+    host = llvm.get_host_cpu_features()
+    features = ",".join([host.flatten(), *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
+    is_emulated = isa.has_amx and not host.get("amx-tile")
+    return Machine(llvm.get_process_triple(), "sapphirerapids" if is_emulated else llvm.get_host_cpu_name(), features, opt)
 
 
 def machine(isa: Isa, opt: int = BEST) -> llvm.TargetMachine:
