@@ -152,8 +152,8 @@ def described(isa: Isa, opt: int = BEST) -> Machine:
     """The host at this ISA level.
 
     prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
-    ('portable') is the generic processor of the architecture. A host without tile registers, where those of the tests are emulated, is taken
-    for one with them: for some others LLVM renames registers behind scheduling, tiles too, whose shapes it does not know.
+    ('portable') is the generic processor of the architecture. A host without tile registers, where those of the tests are emulated, is
+    taken for one with them: for some others LLVM renames registers behind scheduling, tiles too, whose shapes it does not know.
     """
     _initialize()
     if not isa.needs:

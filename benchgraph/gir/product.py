@@ -10,6 +10,7 @@ from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
+from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
@@ -135,6 +136,21 @@ def product(g: Graph, op: Op) -> Product:
     return replace(found, forced=next((f for f in g.forced if f.problem == found.problem), None))
 
 
+def comes_of_products(g: Graph, id: int) -> bool:
+    """Whether some product's result is needed for a value, before ops are fused."""
+    seen, work = {id}, [id]
+    while work:
+        if (maker := g.producer.get(work.pop())) is None:
+            continue
+        assert isinstance(maker, Op)
+        if spec(maker.kind).is_contraction:
+            return True
+        fresh = set(maker.ins) - seen
+        seen |= fresh
+        work.extend(fresh)
+    return False
+
+
 def root_index(g: Graph, id: int, index: Index) -> Index:
     """The index in the root's logical shape of the element at `index` of a value, through all its views."""
     value = g.value(id)
@@ -199,6 +215,25 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
         return None  # a number has no axis to begin a row on
     axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)), group if port else 1)
     if axes is None or _share_a_dim(*axes[:2]) or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
+        return None
+    return axes
+
+
+def packs_src(dtype: DType, target: Target) -> bool:
+    """Whether tasks may bring groups of k of a src together for themselves, as wei's are. Tile registers read rows of src as they lie."""
+    return dtype is DType.bf16 and not target.in_tiles(dtype)
+
+
+def columns_of_src(g: Graph, op: Op) -> tuple[Axis, ...] | None:
+    """Of a src that lies by columns, the dims of its buffer that K and M run along: dst's rows lie side by side in it. None for others.
+
+    A nest has made it then, and packs it for the microkernel where it reads it. What is given from outside is copied once instead.
+    """
+    src, p = op.ins[0], product(g, op)
+    if group_of(g, op) == 1 or p.batch or g.root(src) in g.ins or g.value(g.root(src)).layout.blocks or operand_axes(g, op, 0) is not None:
+        return None
+    axes = buffer_axes(g, src, p.operands[0], (K, M))
+    if axes is None or (0, 0) in axes or _share_a_dim(*axes) or not has_unit_stride(g, src, axes[1]):
         return None
     return axes
 

@@ -31,6 +31,7 @@ from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, op
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.along_rows import weave, writes_along_rows
 from benchgraph.lower.one_column import made_as_one_column
+from benchgraph.lower.packed_src import packed_src
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
@@ -58,6 +59,8 @@ class GemmNest:
         self.no = storage.var("no") if node.panels_first else None
         self.m, self.mb = self.rows[-1], node.mb
         self.is_due = bool(node.next_entry or node.next_rows)  # whether the result's lines are still to be fetched
+        kernels = (stage.ops[0] for stage in node.stages if spec(stage.ops[0].kind).is_contraction)
+        self.packed = {op: held for op in kernels if (held := packed_src(self, op)) is not None}
 
     def lower(self) -> Stmt:
         sums = [Sum(self, stage) for stage in self.node.stages if stage.sums_rows]
@@ -210,7 +213,13 @@ class GemmNest:
             return self.before_post_ops(stage, column)
         if (woven := self._woven(stage)) is not None:
             return woven.emit()
-        return self.before_post_ops(stage, lambda no, width: self._microkernel(stage.ops[0], no, width, stage.nb))
+        op, held = stage.ops[0], self.packed.get(stage.ops[0])
+        if held is None:
+            return self.before_post_ops(stage, lambda no, width: self._microkernel(op, no, width, stage.nb))
+        pack = self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
+        if self.node.split_n:  # columns are tasks: each packs for itself
+            return self.before_post_ops(stage, lambda no, width: seq(pack, self._microkernel(op, no, width, stage.nb)))
+        return seq(pack, self.before_post_ops(stage, lambda no, width: self._microkernel(op, no, width, stage.nb)))
 
     def before_post_ops(
         self,
@@ -315,9 +324,7 @@ class GemmNest:
             stmt = If(binary(BinOp.lt, no, Const(end)), call(met), stmt)
         return stmt
 
-    def call(
-        self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None, taps: Box | None = None
-    ) -> Brgemm:
+    def call(self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None, taps: Box | None = None) -> Stmt:
         """The columns from block no on, summed over k or a part of it. taps: what of the other reduced axes they meet, if not all."""
         p = product(self.g, op)
         taps = taps or p.whole
@@ -327,6 +334,9 @@ class GemmNest:
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
         start, first = self.start(no, nb), part.begins_in(kb)
+        if (held := self.packed.get(op)) is not None:
+            wei = self.operand(op, p, 1, start, first)
+            return held.reduce(wei, acc, start, rows, width, first, k, adds=part.adds, ahead=ahead)
         a, b = (self.operand(op, p, port, start, first, tuple(Const(begin) for begin, _ in taps)) for port in (0, 1))
         extents = tuple(end - begin for (begin, end), whole in zip(taps, p.reduced, strict=False) if whole != 1)
         if kb < k:

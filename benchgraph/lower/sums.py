@@ -30,7 +30,7 @@ class Sum:
 
     def __init__(self, nest: GemmNest, stage: Stage) -> None:
         self.nest, self.stage, self.op = nest, stage, stage.ops[0]
-        assert acc_dtype(nest.g, self.op) is DType.f32, "fuse-coarse cuts k for f32 operands only"
+        assert acc_dtype(nest.g, self.op) is DType.f32, "fuse-coarse cuts k where sums are f32"
         result = nest.g.value(self.op.outs[0])
         self.m, self.n = result.shape[-2:]
         self.acc: Tensor | None = None if nest.result(self.op, self._at(ZERO, ZERO, 1)) else nest.storage.scratch(result, DType.f32)
@@ -54,18 +54,22 @@ class Sum:
     def added(self) -> Stmt:
         """The part of the task's rows."""
         nest, nb, p = self.nest, self.stage.nb, product(self.nest.g, self.op)
-        rows = Coord(ZERO, nest.mo, nest.mb)
+        rows, held = Coord(ZERO, nest.mo, nest.mb), nest.packed.get(self.op)
 
         def columns(no: Expr, width: int) -> Stmt:
             start = self._at(ZERO, no, nb)
-            a, b = (nest.operand(self.op, p, port, start, rows) for port in (0, 1))
             acc = nest.result(self.op, start)
             if self.acc is not None:
                 acc = Slice(self.acc, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
             assert acc is not None
-            return nest.for_rows(lambda k: Brgemm(a, b, acc, self.m, width, k, accumulate=True))
+            wei = nest.operand(self.op, p, 1, start, rows)
+            if held is not None:
+                return nest.for_rows(lambda k: held.reduce(wei, acc, start, self.m, width, rows, k, adds=True))
+            src = nest.operand(self.op, p, 0, start, rows)
+            return nest.for_rows(lambda k: Brgemm(src, wei, acc, self.m, width, k, accumulate=True))
 
-        return nest.by_columns(self.n, nb, columns)
+        added = nest.by_columns(self.n, nb, columns)
+        return added if held is None else seq(nest.for_rows(lambda k: held.pack(self._at(ZERO, ZERO, nb), self.m, rows, k)), added)
 
     def finished(self) -> Stmt:
         """The post-ops, on all rows; first of all a sum that was made elsewhere goes where it belongs."""

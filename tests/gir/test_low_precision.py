@@ -233,15 +233,27 @@ def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
     assert deferred.value(last.outs[0]).shape == (4, 64, 16)
 
 
-@pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])
+@pytest.mark.parametrize(("columns", "dtype"), [(16, DType.f32), (24, DType.bf16)])
 def test_sums_over_the_rows_that_a_product_makes_are_narrow_where_that_pays(columns: int, dtype: DType) -> None:
-    """To be multiplied in bf16 they would have to be copied; each element spares half of the multiplications with all columns."""
+    """To be multiplied in bf16 they have to be packed; each element spares half of the multiplications with all columns."""
 
     def build(b: GraphBuilder) -> None:
         p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
         b.op("MatMul", p, b.input((4, 64, columns), DType.bf16), transpose_a=True)
 
     assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])
+def test_for_tile_registers_they_would_be_copied(columns: int, dtype: DType) -> None:
+    """Rows of src that tiles are loaded from have k side by side."""
+
+    def build(b: GraphBuilder) -> None:
+        p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
+        b.op("MatMul", p, b.input((4, 64, columns), DType.bf16), transpose_a=True)
+
+    tiles = replace(NARROW, isa=ISAS["avx512_core_amx"])
+    assert products(up_to(gir(build), "dead-op", tiles)) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
 
 
 def test_operands_from_outside_are_copied_whatever_that_costs() -> None:

@@ -147,6 +147,15 @@ def test_rows_are_fetched_where_keys_and_values_leave_no_room_for_the_next_ones(
     assert not nest.next_entry
 
 
+@pytest.mark.parametrize(("rows", "is_fetched"), [(64, False), (320, True)])
+def test_masks_of_each_entry_are_fetched_where_l2_does_not_keep_them(rows: int, is_fetched: bool) -> None:
+    b = GraphBuilder()
+    q, k, mask = b.input((2, 4, rows, 64)), b.input((2, 4, 64, 128)), b.input((2, 4, rows, 128))
+    b.op("SoftMax", b.op("Add", b.op("MatMul", q, k), mask), axis=-1)
+    (nest,) = (n for n in compiled(b.graph()).nodes if isinstance(n, Fused))
+    assert (mask.id in nest.next_rows) == is_fetched
+
+
 def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
     b = GraphBuilder()
     x = b.input((rows, wide), dtype)

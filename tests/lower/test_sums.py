@@ -35,11 +35,12 @@ def backward(
     d: int = 16,
     groups: tuple[int, ...] = (),
     dropped: bool = False,
+    dtype: DType = DType.f32,
 ) -> None:
     """dV = P^T dO; dS = P (dO V^T - rowsum(O dO)) / c; dQ = dS K; dK = dS^T Q. groups: the batch dims of keys and values, if fewer."""
     wide, narrow = (*batch, queries, d), (*(groups or batch), keys, d)
-    q, k, v, out, d_out = b.input(wide), b.input(narrow), b.input(narrow), b.input(wide), b.input(wide)
-    stats, scale = b.input((*batch, queries, 1)), b.input((1,))
+    q, k, v, out, d_out = (b.input(shape, dtype) for shape in (wide, narrow, narrow, wide, wide))
+    stats, scale = b.input((*batch, queries, 1), dtype), b.input((1,), dtype)
     s = b.op("Multiply", b.op("MatMul", q, k, transpose_b=True), scale)
     p = b.op("Exp", b.op("Subtract", s, stats))
     numbers = (b.input((), DType.s64), b.input((), DType.s64), b.input(())) if dropped else ()
@@ -78,9 +79,9 @@ def nests(partition: Partition, target: Target = TARGET) -> list[Fused]:
     return [n for n in g.nodes if isinstance(n, Fused)]
 
 
-def assert_right(graph: Graph) -> None:
+def assert_right(graph: Graph, target: Target = TARGET, tolerance: float = 1e-5, spread: float = 1.0) -> None:
     partition, rng = the_partition(graph), np.random.default_rng(2)
-    data = {t.id: np.asarray(rng.normal(size=t.known_shape)).astype(t.dtype.numpy) for t in partition.inputs}
+    data = {t.id: np.asarray(rng.normal(size=t.known_shape) * spread).astype(t.dtype.numpy) for t in partition.inputs}
     for t in partition.inputs:
         if t.known_shape == (1,):
             data[t.id][...] = 0.25
@@ -89,10 +90,11 @@ def assert_right(graph: Graph) -> None:
         elif t.known_shape[-1] == 1:
             data[t.id][...] += 3  # statistics: the logarithm of a sum of exponentials
     outs = [np.full(t.known_shape, np.nan, t.dtype.numpy) for t in partition.outputs]
-    compile_partition(partition, TARGET).bind([data[t.id] for t in partition.inputs], outs)()
+    compile_partition(partition, target).bind([data[t.id] for t in partition.inputs], outs)()
     want = evaluate(graph, {id: a.astype(np.float64) if graph.tensors[id].dtype.is_float else a for id, a in data.items()})
     for t, got in zip(partition.outputs, outs, strict=True):
-        np.testing.assert_allclose(got, want[t.id], rtol=1e-5, atol=2e-5 * np.sqrt(np.mean(want[t.id] ** 2)))
+        rms = np.sqrt(np.mean(want[t.id] ** 2))
+        np.testing.assert_allclose(got.astype(np.float64), want[t.id], rtol=tolerance, atol=2 * tolerance * rms)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
-from benchgraph.gir.product import one_column, product
+from benchgraph.gir.product import columns_of_src, one_column, product
 from benchgraph.gir.schedule import MOST_TIMES, PANEL_ROWS, columns_per_call, times_converted
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -63,7 +63,7 @@ def _is_wei(g: Graph, reader: Reader) -> bool:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
-    return prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n
+    return prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and columns_of_src(g, reader.op) is None
 
 
 def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:

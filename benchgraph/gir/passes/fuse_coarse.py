@@ -24,7 +24,7 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import merged_in_pairs
-from benchgraph.gir.product import Index, K, M, N, group_of, product, root_index
+from benchgraph.gir.product import Index, K, M, N, columns_of_src, group_of, product, root_index
 from benchgraph.gir.schedule import few_rows_for_all_weights, idle
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
@@ -206,7 +206,9 @@ def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
         return None
     (stage,) = stages
     kernel = stage.ops[0]
-    if not spec(kernel.kind).is_contraction or group_of(g, kernel) > 1 or not _keep_busy(prod(rows[:-1]), target):
+    if not spec(kernel.kind).is_contraction or not _keep_busy(prod(rows[:-1]), target):
+        return None
+    if group_of(g, kernel) > 1 and columns_of_src(g, kernel) is None:
         return None
     if not shared <= _made(g, [s for s in first.stages if not (s.is_per_entry or s.sums_rows)]):
         return None

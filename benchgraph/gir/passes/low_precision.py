@@ -28,7 +28,7 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
-from benchgraph.gir.product import Product, product
+from benchgraph.gir.product import Product, comes_of_products, packs_src, product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
@@ -37,6 +37,8 @@ from benchgraph.ops.steps import reshaped
 from benchgraph.tir.groups import WEI_GROUPS
 
 _STORED = (DType.u8, DType.s8)
+# As MADE, of an element that a task packs beside its neighbours: two vectors become one in three instructions.
+PACKED = 8
 
 
 def low_precision(g: Graph, target: Target) -> Graph:
@@ -63,7 +65,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     if not p.sums_last or is_of_single_channels(p):
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
-    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored):
+    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored, target):
         is_plain = p.is_row_wise and p.has_wei_per_batch
         rank = len(p.call.ins[1].shape)
         over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
@@ -71,7 +73,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
             return multiply(d, p.call, a, b, over)
         d.nodes.clear()
-    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and pays(g, p, src.bf16, wei.bf16):
+    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and pays(g, p, src.bf16, wei.bf16, target):
         ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
@@ -84,47 +86,38 @@ def is_of_single_channels(p: Product) -> bool:
     return p.reduced[-1] == 1 and p.columns != p.call.outs[0].shape[-1]
 
 
-def pays(g: Graph, p: Product, src: Stored, wei: Stored) -> bool:
+def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool:
     """Whether narrow instructions spare more than the copies cost that bring groups of k together.
 
     What products of this partition make has to be copied if k is not its last dim, while f32 instructions would read it where it is. Each
     element is copied for so many columns or rows, and spares them all but one of a group's multiplications. The gradients of keys and
-    values have such an operand, and sum over the rows of scores: copied, all scores of a batch entry would have to be there.
+    values have such an operand, and sum over the rows of scores: their src lies by columns, and each task packs its own rows.
     """
 
     def is_dear(stored: Stored, served: int, *, is_wei: bool) -> bool:
         if stored is None:
             return False
         id, moves = stored
-        group = WEI_GROUPS[DType.s8 if g.value(id).dtype in _STORED else DType.bf16]
-        return served * (group - 1) // group <= MADE and _keeps_last(g, moves) == is_wei and _is_made_by_products(g, id)
+        dtype = g.value(id).dtype
+        group = WEI_GROUPS[DType.s8 if dtype in _STORED else DType.bf16]
+        is_packed = not is_wei and packs_src(dtype, target) and _comes_of_last(g, moves, -2)
+        worth = PACKED if is_packed else MADE
+        return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and comes_of_products(g, id)
 
     return not (is_dear(src, p.columns, is_wei=False) or is_dear(wei, p.call.outs[0].shape[-2], is_wei=True))
 
 
-def _is_made_by_products(g: Graph, id: int) -> bool:
-    """Some product's result is needed for it."""
-    seen, work = {id}, [id]
-    while work:
-        if (maker := g.producer.get(work.pop())) is None:
+def _comes_of_last(g: Graph, moves: Moves, axis: int) -> bool:
+    """Whether steps along an axis, counted from behind, are steps along the last dim of what these movements begin with."""
+    for move in moves:
+        if _adds_zeros(move):
             continue
-        assert isinstance(maker, Op)
-        if spec(maker.kind).is_contraction:
-            return True
-        fresh = set(maker.ins) - seen
-        seen |= fresh
-        work.extend(fresh)
-    return False
-
-
-def _keeps_last(g: Graph, moves: Moves) -> bool:
-    """The last dim is the last one after these movements too."""
-
-    def keeps(move: Op) -> bool:
         before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-        return unit_steps(move.kind, move.attrs, before, after, inverse=False)[-1] == len(before) - 1
-
-    return all(_adds_zeros(move) or keeps(move) for move in moves)
+        dim = unit_steps(move.kind, move.attrs, before, after, inverse=False)[axis]
+        if dim is None:
+            return False
+        axis = dim - len(before)
+    return axis == -1
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------

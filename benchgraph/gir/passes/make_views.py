@@ -24,6 +24,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.movements import is_given
+from benchgraph.gir.product import comes_of_products
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Movement
@@ -96,15 +97,22 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return not _transposes_wei(g, op, attrs)
+    return not _transposes_operand(g, op, attrs)
 
 
-def _transposes_wei(g: Graph, op: Op, attrs: Attrs) -> bool:
-    """One matrix of weights, made by rows that are its columns: packed for the product it goes a tile at a time, else store by store."""
+def _transposes_operand(g: Graph, op: Op, attrs: Attrs) -> bool:
+    """An operand of products, made by rows that are its columns; else written store by store.
+
+    One matrix of weights is packed for the product, and goes a tile at a time. Entries of src that a product has made, as scores are, may
+    be summed over while a task has their rows.
+    """
     src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
     readers = g.consumers[op.outs[0]]
-    if len(op.ins) > 1 or len(dst) < 2 or prod(dst[:-2]) != 1 or not readers:
+    if len(op.ins) > 1 or len(dst) < 2 or not readers:
         return False
-    if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[0] != op.outs[0] for r in readers):
+    port = 1 if prod(dst[:-2]) == 1 else 0
+    if port == 0 and not comes_of_products(g, op.ins[0]):
+        return False
+    if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[1 - port] != op.outs[0] for r in readers):
         return False
     return unit_steps(op.kind, attrs, src, dst, inverse=True)[-1:] == (len(dst) - 2,)

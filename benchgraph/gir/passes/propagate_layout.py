@@ -21,7 +21,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
-from benchgraph.gir.product import K, OneColumn, group_of, one_column, operand_axes, product, stride
+from benchgraph.gir.product import K, OneColumn, columns_of_src, group_of, one_column, operand_axes, packs_src, product, stride
 from benchgraph.gir.schedule import column_block, column_blocked, packed
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM
@@ -50,7 +50,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     for op in g.nodes:
         if isinstance(op, Op) and spec(op.kind).is_contraction and one_column(g, op) is not OneColumn.folded:
             src, wei = op.ins
-            if operand_axes(g, op, 0) is None:
+            if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and columns_of_src(g, op)):
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
             panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), group_of(g, op))
             if (way := kept(g, wei)) is not None:

@@ -31,7 +31,7 @@ def round_operands(g: Graph, target: Target) -> Graph:
     builder, nodes, rounded = Builder(g.values), list[Node](), dict[int, int]()
     for op in g.nodes:
         assert isinstance(op, Op)
-        if _is_rounded(g, op):
+        if _is_rounded(g, op, target):
             for v in op.ins[:2]:
                 if v not in rounded:
                     rounded[v] = builder.op(CONVERT, v, dtype=DType.bf16)
@@ -41,11 +41,11 @@ def round_operands(g: Graph, target: Target) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if rounded else g
 
 
-def _is_rounded(g: Graph, op: Op) -> bool:
+def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not spec(op.kind).is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
-    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ())):
+    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), target):
         return False
     rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), g.comes_of_constants(op.ins[1])
     return p.columns >= SERVED and (rows >= SERVED or is_constant)

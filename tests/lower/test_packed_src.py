@@ -1,0 +1,156 @@
+"""Src that lies by columns is packed by each task, where dot products take several elements of k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.compile import compile_partition
+from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISAS
+from benchgraph.core.target import Target, current
+from benchgraph.gir.ir import Fused
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower.packed_src import PackedSrc
+from benchgraph.tir.ir import Brgemm, Pack
+from benchgraph.tir.visit import walk
+from tests.lower.test_sums import assert_right, built, nests, the_partition
+
+BF16 = DType.bf16
+VECTORS = ISAS["avx512_core_bf16"] if current().isa.has_amx else current().isa  # tile registers read rows of src as they lie
+TARGET = replace(current(), isa=VECTORS, l2_bytes=1 << 20, cores=2, emulated=frozenset({BF16}))
+
+
+def gradients(**options: object) -> Graph:
+    return built(**{"d": 40, **options}, dtype=BF16)
+
+
+def assert_close(graph: Graph, target: Target = TARGET) -> None:
+    """To within what bf16 holds between the ops."""
+    assert_right(graph, target, tolerance=0.03, spread=0.5)
+
+
+def kernels(graph: Graph, target: Target = TARGET) -> Iterator[Brgemm]:
+    module = compile_partition(the_partition(graph), target).module
+    return (s for s in walk(module.main.body) if isinstance(s, Brgemm))
+
+
+def alone(m: int, k: int, n: int, batch: tuple[int, ...] = (3,)) -> Graph:
+    """tanh(A B)^T C, of which the first product's rows are what the second one sums over: [k, m]."""
+    b = GraphBuilder()
+    made = b.op("Tanh", b.op("MatMul", b.input((*batch, k, 8), BF16), b.input((*batch, 8, m), BF16)))
+    b.op("MatMul", made, b.input((*batch, k, n), BF16), transpose_a=True)
+    return b.graph()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},  # 37 queries: the last task has an odd number
+        {"queries": 128, "keys": 64},
+        {"queries": 1, "keys": 5},
+        {"queries": 131, "keys": 3},
+        {"queries": 7, "keys": 16, "batch": (2,)},
+        {"d": 70},
+        {"batch": (2, 2, 3), "groups": (2, 2, 1)},
+        {"dropped": True},
+    ],
+    ids=str,
+)
+def test_gradients_are_right(options: dict[str, object]) -> None:
+    assert_close(gradients(**options))
+
+
+def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
+    graph = gradients(queries=128, keys=96)
+    (nest,) = nests(the_partition(graph), TARGET)
+    assert sum(stage.sums_rows for stage in nest.stages) == 2
+    assert {k.src.tensor.dtype for k in kernels(graph)} == {BF16}
+    assert [k.batch for k in kernels(graph) if k.accumulate] == [(nest.mb // 2,)] * 2
+
+
+def test_scores_are_packed_and_not_copied_by_elements() -> None:
+    """Each task packs its rows of both operands that lie by columns, whatever else it packs."""
+    partition = the_partition(gradients(queries=128, keys=96))
+    (nest,) = nests(partition, TARGET)
+    packs = [(p.k, p.n) for p in walk(compile_partition(partition, TARGET).module.main.body) if isinstance(p, Pack)]
+    assert packs.count((nest.mb, 96)) == 2
+
+
+@pytest.mark.parametrize("queries", [5, 37, 131])
+def test_tasks_have_whole_groups_of_rows_but_for_the_last(queries: int) -> None:
+    for target in (TARGET, replace(TARGET, cores=1), replace(TARGET, l2_bytes=20 << 10)):
+        graph = gradients(queries=queries)
+        (nest,) = nests(the_partition(graph), target)
+        assert nest.mb % 2 == 0 or nest.mb == queries
+        assert_close(graph, target)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(48, 64, 64), (33, 31, 70), (64, 2, 64), (5, 3, 257), (200, 9, 64)])
+@pytest.mark.parametrize("batch", [(3,), (1,)], ids=str)
+def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, batch: tuple[int, ...]) -> None:
+    """With one entry on two cores nothing is summed over the rows of tasks."""
+    graph = alone(m, k, n, batch)
+    assert_close(graph)
+    if batch == (1,):
+        assert not any(stage.sums_rows for nest in nests(the_partition(graph), TARGET) for stage in nest.stages)
+
+
+def test_columns_that_are_tasks_pack_for_themselves() -> None:
+    """Few rows by many columns."""
+    target = replace(TARGET, cores=4)
+    graph = alone(3, 64, 640, (1,))
+    assert any(stage.parameters.split_n for nest in nests(the_partition(graph), target) for stage in nest.stages if stage.parameters)
+    assert_close(graph, target)
+
+
+def test_what_is_given_by_columns_is_copied_once() -> None:
+    b = GraphBuilder()
+    b.op("MatMul", b.input((3, 64, 48), BF16), b.input((3, 64, 70), BF16), transpose_a=True)
+    assert {k.batch for k in kernels(b.graph())} == {()}
+
+
+def test_tile_registers_read_rows_of_src() -> None:
+    """Their gradients stay in f32, which reads columns as they lie."""
+    tiles = replace(TARGET, isa=ISAS["avx512_core_amx"])
+    found: list[Fused] = nests(the_partition(gradients(queries=128, keys=96)), tiles)
+    assert sum(stage.sums_rows for nest in found for stage in nest.stages) == 2
+
+
+def test_the_rest_of_k_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd rows are multiplied behind the whole groups; without them gradients are wrong."""
+    reduce = PackedSrc.reduce
+
+    def whole_groups(self: PackedSrc, *args: object, **kwargs: object) -> object:
+        *most, size = args
+        return reduce(self, *most, size - size % 2, **kwargs)
+
+    monkeypatch.setattr(PackedSrc, "reduce", whole_groups)
+    with pytest.raises(AssertionError):
+        assert_close(gradients())
+
+
+def test_every_task_packs_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = PackedSrc.pack
+
+    def of_the_first_rows(self: PackedSrc, start: object, rows: int, k: object, size: int) -> object:
+        return pack(self, start, rows, replace(k, outer=type(k)(k.inner).value), size)
+
+    monkeypatch.setattr(PackedSrc, "pack", of_the_first_rows)
+    with pytest.raises(AssertionError):
+        assert_close(gradients(queries=128))
+
+
+def test_numbers_behind_k_do_not_count() -> None:
+    """What lies in wei behind an odd k may be NaN."""
+    graph = alone(16, 3, 16)
+    partition = the_partition(graph)
+    rng = np.random.default_rng(0)
+    data = [rng.normal(size=t.known_shape).astype(t.dtype.numpy) for t in partition.inputs]
+    outs = [np.full(t.known_shape, np.nan, t.dtype.numpy) for t in partition.outputs]
+    compile_partition(partition, TARGET).bind(data, outs)()
+    assert not any(np.isnan(o.astype(np.float32)).any() for o in outs)
