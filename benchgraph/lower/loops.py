@@ -10,16 +10,17 @@ Folds that keep nothing, or the last axis alone, have no parallel tasks there: p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
-from benchgraph.lower.access import ZERO, Coord, Storage, along
-from benchgraph.lower.folds import cut, lower_parts
+from benchgraph.lower.access import ZERO, Coord, Place, Storage, along
+from benchgraph.lower.folds import Cut, cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
-from benchgraph.lower.runs import crossed, folded_axis, folded_runs, is_even, run
+from benchgraph.lower.runs import crossed, folded_runs, inner_axis, is_even, kept_run, run
 from benchgraph.tir.build import add, mul, piece, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Seq, Stmt, Var
 
@@ -27,6 +28,8 @@ CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32
 FEWEST = 1024  # at least
 TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
+# Of rows across: elements of all that is folded, by vectors of LANES columns, that a piece has at a time (256 KiB of f32), and its columns.
+MOST_ACROSS, LANES, MOST_COLUMNS = 4096, 16, 64
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
 
@@ -60,10 +63,15 @@ class _LoopNest:
             across = crossed(self.g, self.domain, self.node, outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
         merged = folded_runs(self.g, self.domain, self.node) if self.domain.reduced and not block else ()
-        inner = folded_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
-        if not block and (by := cut(self.domain, inner, merged)):
+        inner = inner_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
+        by = cut(self.domain, inner, merged) if not block else None
+        if inner not in self.domain.reduced and inner < len(extents) - 1:
+            return self._across(inner, merged, by)
+        if by is not None:
             return lower_parts(self.storage, self.node, self.domain, by)
-        local = self.domain.reduced | {inner}
+        together = () if block or not self.domain.reduced or inner in self.domain.reduced else kept_run(self.g, self.domain, self.node)
+        merged += (together,) if together else ()
+        local = self.domain.reduced | {inner, *together}
         outer = tuple(a for a in range(len(extents)) if a not in local)
         if block or inner in self.domain.reduced or prod(extents[a] for a in outer) > 1:
             return self._nest(outer, {}, inner, merged)  # batch entries, even few, may be made into those of a product that reads them
@@ -99,6 +107,30 @@ class _LoopNest:
             return self._nest(outer, {}, inner, merged)
         _, pieces, (_, count) = self._cut(total, size, "i")
         return nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
+
+    def _across(self, inner: int, merged: Merged, by: Cut | None) -> Stmt:
+        """Rows that lie along a kept axis other than the last: in pieces, with what is made of them lying likewise."""
+        extents, folded = self.domain.extents, prod(self.domain.extents[a] for a in self.domain.reduced)
+        within = [v for op in self.node.ops for v in op.outs if v not in self.node.outs and len(self.g.value(v).shape) == len(extents)]
+        for v in within:
+            self.storage.moved[v] = self._turned(v, inner)
+        if by is None:
+            size = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_COLUMNS, extents[inner])
+            _, pieces, (_, count) = self._cut(extents[inner], size, "i")
+            outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a != inner)
+            body = nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
+        else:
+            body = lower_parts(self.storage, self.node, self.domain, by)
+        for v in within:
+            del self.storage.moved[v]
+        return body
+
+    def _turned(self, v: int, inner: int) -> Callable[[tuple[Coord, ...]], Place]:
+        """Where the elements of a value are whose rows lie along another axis than the last."""
+        value = self.g.value(v)
+        order = (*(a for a in range(len(value.shape)) if a != inner), inner)
+        buffer = self.storage.extra(value.dtype, tuple(value.shape[a] for a in order))
+        return lambda at: (buffer, tuple(at[a].value for a in order))
 
     def _over(self, loops: dict[int, Var], body: Stmt) -> Stmt:
         return nest(((loops[axis], Const(self.domain.extents[axis])) for axis in sorted(loops)), body, self.kind)

@@ -23,6 +23,7 @@ from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
 from benchgraph.tir.ir import Const, Var
 
 FEWEST_CROSSED = 8  # elements of what is written side by side
+MOST_TOGETHER, ENOUGH = 64, 16  # elements of kept axes that are one run, and what is left for parallel loops then
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
 
 Steps: TypeAlias = tuple[int | None, ...]  # per axis of the domain; None where the step is not a number
@@ -78,13 +79,13 @@ def _runs_on(domain: Domain, accesses: Iterable[_Access], axes: tuple[int, ...])
     return all(_is_dense(domain, a.steps, [*axes]) for a in accesses)
 
 
-def folded_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...], ...]) -> int:
-    """The axis for the innermost loop of a nest with reductions: the last, or a folded one along which more of the memory lies closely.
+def inner_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...], ...]) -> int:
+    """The axis for the innermost loop of a nest with reductions: the last, or another one along which more of the memory lies closely.
 
     runs: those of `folded_runs`; their loops are as long as all axes of a run.
 
     Softmax over axis 1 of f32[8,384,1024] by [393216,1,384] then runs through rows of 384 that lie together, not through 1024 columns of
-    which each vector is a gather: 3.2 ms for 30.4 (backward, one thread of a Cascade Lake).
+    which each vector is a gather: 3.2 ms for 30.4 (backward, one thread of a Cascade Lake). Over axis 2 it runs through the same rows.
     """
     steps = [a.steps for a in _at_border(g, domain, node) if a.root is not None]
     last = len(domain.extents) - 1
@@ -93,9 +94,24 @@ def folded_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ..
         """Elements that are read and written by vectors along this axis."""
         return sum(_elements(domain, s) for s in steps if s[axis] == 1)
 
-    best = max((last, *sorted(domain.reduced)), key=close)  # the last where none is better
+    kept = (a for a in range(last) if a not in domain.reduced)
+    best = max((last, *sorted(domain.reduced), *kept), key=close)  # the last where none is better
     length = prod(domain.extents[a] for a in next((run for run in runs if run[-1] == best), (best,)))
     return best if length >= FEWEST else last
+
+
+def kept_run(g: Graph, domain: Domain, node: Fused) -> tuple[int, ...]:
+    """Kept axes up to the last that all memory runs through as one, few elements together, beside enough others; () for the last alone.
+
+    Rows of 7 fill half a vector, and 7 of them three and a bit: softmax over the channels of f32[64,512,7,7] 0.4 of the time.
+    """
+    steps, axes = [a.steps for a in _accesses(g, domain, node.ops)], [len(domain.extents) - 1]
+    while axes[0] and axes[0] - 1 not in domain.reduced and prod(domain.extents[a] for a in (axes[0] - 1, *axes)) <= MOST_TOGETHER:
+        if not all(_is_dense(domain, s, [axes[0] - 1, *axes]) for s in steps):
+            break
+        axes.insert(0, axes[0] - 1)
+    others = prod(e for a, e in enumerate(domain.extents) if a not in axes and a not in domain.reduced)
+    return tuple(axes) if len(axes) > 1 and others >= ENOUGH else ()
 
 
 def _elements(domain: Domain, steps: Steps) -> int:
@@ -107,7 +123,7 @@ def folded_runs(g: Graph, domain: Domain, node: Fused) -> tuple[tuple[int, ...],
     """Folded axes that every access runs through evenly one after the other, so that one long loop will do for each of these runs.
 
     Rows of 7 would fill half a vector each, and what is left of rows of 56 is a masked vector of its own. Axes follow each other as most
-    of the memory lies. `folded_axis` is the last of its run: along it some memory lies closely, so along an axis in front of it none does.
+    of the memory lies. `inner_axis` is the last of its run: along it some memory lies closely, so along an axis in front of it none does.
     """
     found = _accesses(g, domain, node.ops) if _goes_through_twice(domain, node) else _at_border(g, domain, node)
     steps = [a.steps for a in found]

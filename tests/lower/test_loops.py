@@ -158,6 +158,68 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
     assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides", "extents"),
+    [
+        ((16, 5, 7, 9), None, [16, 5, 63]),
+        ((4, 4, 5, 63), None, [4, 4, 5, 63]),
+        ((16, 5, 9, 9), None, [16, 9, 5, 9]),
+        ((15, 5, 7, 9), None, [15, 7, 5, 9]),
+        ((16, 5, 7, 9), (350, 70, 10, 1), [16, 7, 5, 9]),
+        ((16, 5, 2, 3, 10), None, [16, 5, 60]),
+    ],
+    ids=["rows of an image", "one row already", "more than a few vectors", "too few others", "gaps between rows", "three axes"],
+)
+def test_short_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Shape | None, extents: list[int]) -> None:
+    b = GraphBuilder()
+    b.op("ReduceMax", b.input(shape, strides=strides), axes=[1 if len(shape) == 5 or shape[1] == 5 else 2], keep_dims=True)
+    (p,) = partitions(b.graph(), Policy.fused)
+    loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
+
+
+@pytest.mark.parametrize("shape", [(16, 5, 7, 9), (20, 3, 3, 5), (2, 16, 6, 1, 7)])
+def test_a_softmax_over_short_rows_beside_each_other_is_right(shape: Shape) -> None:
+    b = GraphBuilder()
+    b.op("SoftMax", b.input(shape), axis=len(shape) - 3)
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert is_right(b.graph(), p)
+
+
+@pytest.mark.parametrize("columns", [16, 20, 64, 70, 200])
+@pytest.mark.parametrize("folded", [0, 5, 4097])
+@pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceL2"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folded: int, kind: str, batch: int) -> None:
+    """f32[batch, columns, folded], columns side by side: no vector is a gather, of what is given or of what is made of it."""
+    b = GraphBuilder()
+    strides = (columns * folded, 1, columns)
+    x = b.input((batch, columns, folded), strides=strides)
+    if kind == "ReduceL2":
+        b.op(kind, b.op("Tanh", x), axes=[2], keep_dims=True)
+    else:
+        b.op(kind, x, axis=2)
+    graph = b.graph() if kind == "ReduceL2" else with_strides(b.graph(), t1=strides)
+    (p,) = partitions(graph, Policy.fused)
+    main = passes.run(lowered(p).module, TARGET).main
+    read = [type_of(x)[1] for x in loads(main.body)]
+    assert set(read) <= {TARGET.lanes}
+    assert is_right(graph, p)
+
+
+def test_pieces_of_rows_across_are_tasks() -> None:
+    b = GraphBuilder()
+    strides = (300 * 4096, 1, 300)
+    b.op("SoftMax", b.input((2, 300, 4096), strides=strides), axis=2)
+    (p,) = partitions(with_strides(b.graph(), t1=strides), Policy.fused)
+    module = passes.run(lowered(p).module, TARGET)
+    spread = [s for s in walk(module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 2 * -(-300 // 16), (
+        "of 4096 folded elements a piece has one vector"
+    )
+    assert module.main.thread_bytes <= 4096 * 16 * 4 + 1024
+
+
 @pytest.mark.parametrize(("kept", "extents"), [(False, ["945"]), (True, ["3", "5", "63"])])
 def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[str]) -> None:
     """A run through the memory of src would step through what is held."""

@@ -16,7 +16,7 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import load_inputs
+from benchgraph.harness.buffers import allocate, load_inputs
 from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
@@ -66,7 +66,7 @@ def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) 
 def executed(graph: Graph, p: Partition, target: Target | None = None) -> list[np.ndarray]:
     """What the machine code of a graph's only partition gives, for the numbers of seed 1."""
     tensors = load_inputs(graph, fill(graph, seed=1))
-    outs = [np.zeros(t.known_shape, t.dtype.numpy) for t in p.outputs]
+    outs = [allocate(t) for t in p.outputs]
     compile_partition(p, target).bind([tensors[t.id] for t in p.inputs], outs)()
     return outs
 
