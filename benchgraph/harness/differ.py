@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from benchgraph.core.arrays import elements
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array
-from benchgraph.harness.results import CaseResult, Difference
+from benchgraph.harness.results import CaseResult, Difference, Status
 from benchgraph.reference import Comparison, compare_output, tolerance
 
 
@@ -46,10 +46,16 @@ def lines(case: CaseResult) -> Iterator[str]:
 
 
 def summary(cases: Iterable[CaseResult]) -> str:
-    """How often the libraries agreed, and who was right where they did not; '' for a run of one library."""
+    """How often the libraries agreed, and who was right where they did not; '' for a run of one library.
+
+    Timed modes look at no results.
+    """
     heard = [c.result for c in cases if c.result.told]
     if not heard:
         return ""
+    if any(told.status is Status.EXECUTED for r in heard for told in r.told):
+        by_all = sum(all(told.status is Status.EXECUTED for told in r.told) for r in heard)
+        return f"libraries timed in {len(heard)} cases, by all in {by_all}; --mode=C compares their results"
     judged = [r for r in heard if len(r.right) + len(r.wrong) == len(r.told)]
     right = Counter(" and ".join(r.right) or "nobody" for r in judged if r.wrong)
     parts = [f"{sum(not r.wrong for r in judged)} agree", *(f"{name} right: {count}" for name, count in sorted(right.items()))]

@@ -31,6 +31,7 @@ def _samples(t: PolicyTiming, result: Result) -> Iterator[str]:
 def _shares(t: PolicyTiming, result: Result) -> Iterator[str]:
     work = result.roofline(t)
     if (share := work.peak_share or 0.0) > 1:
-        yield f"{t.policy}: {share:.0%} of the peak cannot be; the machine was busy whenever the peak was measured"
+        why = "the machine was busy whenever the peak was measured, or work is left out (--mode=C)"
+        yield f"{t.policy}: {share:.0%} of the peak cannot be; {why}"
     if (share := work.bandwidth_share or 0.0) > 1:
         yield f"{t.policy}: {share:.0%} of the bandwidth cannot be; the machine was busy whenever the bandwidth was measured"

@@ -90,11 +90,14 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
 
 
 def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], hearing: Hearing) -> list[Built]:
-    """What of a group can be compiled; nobody else holds it."""
+    """What of a group can be compiled; nobody else holds it. Witnesses execute it once here, where what goes wrong is told."""
     found = []
     for c, parts in group.items():
         with hearing.of(c):
-            found.append(build(graph, c, parts, inputs))
+            built = build(graph, c, parts, inputs)
+            if c.side.is_witness:
+                built.whole.chain.run(1)
+            found.append(built)
             hearing.ran(c, Status.EXECUTED)
     return found
 

@@ -46,7 +46,7 @@ class Process(Child):
     """
 
     def __init__(self, path: str, threads: int) -> None:
-        self.path, self.threads, self._forgotten = path, threads, list[int]()
+        self.path, self.threads, self._forgotten, self._end = path, threads, list[int](), ""
         self._window: mmap.mmap | None = None
         self.buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._stderr = Printed()
@@ -72,6 +72,8 @@ class Process(Child):
 
     def ask(self, name: str, *arguments: object) -> Any:
         """Have a method of session.Session called. Returns its result."""
+        if self._end:
+            raise ExecutionFailed(f"{self.path} is no longer there: it {self._end}", where=WHERE, fix="run what is asked of it alone")
         forgotten, self._forgotten = self._forgotten, []
         self.send((forgotten, name, arguments))
         return self._answer(name)
@@ -126,7 +128,8 @@ class Process(Child):
         if request == "compile" and lost.signal == signal.SIGABRT and "'dnnl::error'" in words:
             return Unimplemented(f"{self.version} calls the partition supported, but throws '{thrown}' when it compiles it", where=WHERE)
         last = f" (it threw '{thrown}')" if thrown else ""
-        return ExecutionFailed(f"{self.path} {lost} in '{request}'{last}", where=WHERE, fix="try another version of it")
+        self._end = f"{lost} in '{request}'{last}"
+        return ExecutionFailed(f"{self.path} {self._end}", where=WHERE, fix="try another version of it")
 
 
 class Remote:

@@ -166,6 +166,25 @@ def test_a_witness_that_cannot_be_measured_leaves_the_others_their_times() -> No
     assert told(result)["onednn:fused"] is Status.UNIMPLEMENTED
 
 
+def test_a_witness_that_breaks_down_while_it_is_measured_leaves_the_others_their_times() -> None:
+    class Breaking(FakeLibrary):
+        def sequence(self, steps):  # type: ignore[no-untyped-def]
+            chain = super().sequence(steps)
+
+            def run(times: int) -> None:
+                raise ExecutionFailed("killed")
+
+            chain.run = run
+            return chain
+
+    ours, theirs = right(), Breaking(Clock())
+    p = problem(mode=Mode.performance, fix_times_per_prb=2)
+    result = measure(p, graph(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    assert [t.policy for t in result.timings] == ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
+    assert told(result)["onednn:fused"] is told(result)["onednn:one_op_each"] is Status.FAILED
+    assert summary([CaseResult(0, "", 0.0, result)]) == "libraries timed in 1 cases, by all in 0; --mode=C compares their results"
+
+
 def test_the_summary_counts_who_is_right() -> None:
     cases = [CaseResult(i, "", 0.0, r) for i, r in enumerate([
         run(right(), right()), run(right(), off(1.0)), run(right(), off(2.0)), run(off(1.0), right()), run(off(1.0), off(1.0)),

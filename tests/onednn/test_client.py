@@ -130,6 +130,8 @@ def test_a_crash_names_the_signal_and_another_process_takes_over(fake: Path) -> 
     os.kill(library.process.pid, signal.SIGSEGV)
     with pytest.raises(ExecutionFailed, match=r"libdnnl\.so\.3 was killed by SIGSEGV in 'compile'; try another version of it"):
         library.compile(parts[0])
+    with pytest.raises(ExecutionFailed, match=r"no longer there: it was killed by SIGSEGV in 'compile'; run what is asked of it alone"):
+        library.compile(parts[0])
     assert OneDnn(str(fake)).process.ask("census")[1] == 1
 
 
