@@ -65,7 +65,7 @@ class _LoopNest:
         merged = folded_runs(self.g, self.domain, self.node) if self.domain.reduced and not block else ()
         inner = inner_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
         by = cut(self.domain, inner, merged) if not block else None
-        if inner not in self.domain.reduced and inner < len(extents) - 1:
+        if not block and inner not in self.domain.reduced and inner < len(extents) - 1:
             return self._across(inner, merged, by)
         if by is not None:
             return lower_parts(self.storage, self.node, self.domain, by)
@@ -111,7 +111,8 @@ class _LoopNest:
     def _across(self, inner: int, merged: Merged, by: Cut | None) -> Stmt:
         """Rows that lie along a kept axis other than the last: in pieces, with what is made of them lying likewise."""
         extents, folded = self.domain.extents, prod(self.domain.extents[a] for a in self.domain.reduced)
-        within = [v for op in self.node.ops for v in op.outs if v not in self.node.outs and len(self.g.value(v).shape) == len(extents)]
+        made = (v for op in self.node.ops for v in op.outs if v not in self.node.outs and self.g.value(v).view is None)
+        within = [v for v in made if len(self.g.value(v).shape) == len(extents)]
         for v in within:
             self.storage.moved[v] = self._turned(v, inner)
         if by is None:
