@@ -37,8 +37,8 @@ from benchgraph.ops.steps import reshaped
 from benchgraph.tir.groups import WEI_GROUPS
 
 _STORED = (DType.u8, DType.s8)
-# As MADE, of an element that a task packs beside its neighbours. One Zen 4 core, attention's backward graph, 16 heads by 384x384 scores, with
-# 8, 16, 24, 32 columns: 0.87, 0.85, 0.78, 0.77 of the time in f32; with fewer it was not measured.
+# As MADE, of an element that a task packs beside its neighbours. One Zen 4 core, attention's backward graph, 16 heads by 384x384 scores,
+# with 8, 16, 24, 32 columns: 0.87, 0.85, 0.78, 0.77 of the time in f32; with fewer it was not measured.
 PACKED = 3
 
 
