@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias, TypeVar
@@ -104,6 +105,16 @@ class Storage:
         if v.id in self.moved:
             return self.moved[v.id](coords)
         return self.tensor(v.id), physical_index(v.layout, coords)
+
+    @contextmanager
+    def elsewhere(self, places: Mapping[int, Callable[[tuple[Coord, ...]], Place]]) -> Iterator[None]:
+        """What is emitted meanwhile finds these values at the places that their coordinates are given."""
+        self.moved |= places
+        try:
+            yield
+        finally:
+            for id in places:
+                del self.moved[id]
 
     def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:
         """The element in the value's own dtype; compile-time scalars become literals."""

@@ -28,7 +28,7 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
-from benchgraph.lower.access import ZERO, Coord, Storage
+from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.along_rows import weave, writes_along_rows
 from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packed_src import packed_src
@@ -213,13 +213,11 @@ class GemmNest:
             return self.before_post_ops(stage, column)
         if (woven := self._woven(stage)) is not None:
             return woven.emit()
-        op, held = stage.ops[0], self.packed.get(stage.ops[0])
-        if held is None:
-            return self.before_post_ops(stage, lambda no, width: self._microkernel(op, no, width, stage.nb))
-        pack = self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
-        if self.node.split_n:  # columns are tasks: each packs for itself
-            return self.before_post_ops(stage, lambda no, width: seq(pack, self._microkernel(op, no, width, stage.nb)))
-        return seq(pack, self.before_post_ops(stage, lambda no, width: self._microkernel(op, no, width, stage.nb)))
+        op, held, first, own = stage.ops[0], self.packed.get(stage.ops[0]), seq(), seq()
+        if held is not None:
+            pack = self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
+            first, own = (seq(), pack) if self.node.split_n else (pack, seq())  # columns that are tasks pack for themselves
+        return seq(first, self.before_post_ops(stage, lambda no, width: seq(own, self._microkernel(op, no, width, stage.nb))))
 
     def before_post_ops(
         self,
@@ -352,11 +350,14 @@ class GemmNest:
         """
         axes = operand_axes(self.g, op, port)
         assert axes is not None, "propagate-layout leaves no unreadable operand"
+        return Slice(*self.begin(op, p, port, start, k, taps), axes)
+
+    def begin(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Place:
+        """The first element of such a slice."""
         index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
         known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
-        where, place = self.storage.place(op.ins[port], coords)
-        return Slice(where, place, axes)
+        return self.storage.place(op.ins[port], coords)
 
     def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
         axes = result_axes(self.g, op)

@@ -62,14 +62,16 @@ class _LoopNest:
             outer, chunks = run(self.g, self.domain, self.node)
             across = crossed(self.g, self.domain, self.node, outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
-        merged = folded_runs(self.g, self.domain, self.node) if self.domain.reduced and not block else ()
+        folds = bool(self.domain.reduced) and not block
+        merged = folded_runs(self.g, self.domain, self.node) if folds else ()
         inner = inner_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
-        by = cut(self.domain, inner, merged) if not block else None
-        if not block and inner not in self.domain.reduced and inner < len(extents) - 1:
+        keeps_inner = folds and inner not in self.domain.reduced
+        by = cut(self.domain, inner, merged) if folds else None
+        if keeps_inner and inner < len(extents) - 1:
             return self._across(inner, merged, by)
         if by is not None:
             return lower_parts(self.storage, self.node, self.domain, by)
-        together = () if block or not self.domain.reduced or inner in self.domain.reduced else kept_run(self.g, self.domain, self.node)
+        together = kept_run(self.g, self.domain, self.node) if keeps_inner else ()
         merged += (together,) if together else ()
         local = self.domain.reduced | {inner, *together}
         outer = tuple(a for a in range(len(extents)) if a not in local)
@@ -103,28 +105,23 @@ class _LoopNest:
         """One row of results, in pieces."""
         total, folded = self.domain.extents[inner], prod(self.domain.extents[a] for a in self.domain.reduced)
         size = self._chunk(total, -(-FEWEST // folded)) if folded else total
-        if size >= total:
-            return self._nest(outer, {}, inner, merged)
-        _, pieces, (_, count) = self._cut(total, size, "i")
+        return self._nest(outer, {}, inner, merged) if size >= total else self._in_pieces(outer, inner, size, merged)
+
+    def _in_pieces(self, outer: tuple[int, ...], inner: int, size: int, merged: Merged) -> Stmt:
+        """A nest with its innermost axis in pieces of so many, which are tasks."""
+        _, pieces, (_, count) = self._cut(self.domain.extents[inner], size, "i")
         return nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
 
     def _across(self, inner: int, merged: Merged, by: Cut | None) -> Stmt:
         """Rows that lie along a kept axis other than the last: in pieces, with what is made of them lying likewise."""
         extents, folded = self.domain.extents, prod(self.domain.extents[a] for a in self.domain.reduced)
         made = (v for op in self.node.ops for v in op.outs if v not in self.node.outs and self.g.value(v).view is None)
-        within = [v for v in made if len(self.g.value(v).shape) == len(extents)]
-        for v in within:
-            self.storage.moved[v] = self._turned(v, inner)
-        if by is None:
+        outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a != inner)
+        with self.storage.elsewhere({v: self._turned(v, inner) for v in made if len(self.g.value(v).shape) == len(extents)}):
+            if by is not None:
+                return lower_parts(self.storage, self.node, self.domain, by)
             size = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_COLUMNS, extents[inner])
-            _, pieces, (_, count) = self._cut(extents[inner], size, "i")
-            outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a != inner)
-            body = nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
-        else:
-            body = lower_parts(self.storage, self.node, self.domain, by)
-        for v in within:
-            del self.storage.moved[v]
-        return body
+            return self._in_pieces(outer, inner, size, merged)
 
     def _turned(self, v: int, inner: int) -> Callable[[tuple[Coord, ...]], Place]:
         """Where the elements of a value are whose rows lie along another axis than the last."""

@@ -35,8 +35,7 @@ class PackedSrc:
 
     def pack(self, start: tuple[Coord, ...], rows: int, k: Coord, size: int) -> Stmt:
         """So many rows of dst from `start` on, and elements of k from k on, with which a group begins."""
-        *batch, row, _ = self._index(start, k)
-        src, index = self.nest.storage.place(self.op.ins[0], (*map(Coord, batch), Coord(row), k))
+        src, index = self.nest.begin(self.op, product(self.nest.g, self.op), 0, start, k)
         last = len(self.buffer.shape) - 1
         dst = Slice(self.buffer, self._place(start, k, 0), ((last - 2, 1), (last - 1, 1)))
         return Pack(Slice(src, index, self.axes), dst, size, rows)
@@ -63,8 +62,7 @@ class PackedSrc:
         if rest:
             dim, by = wei.axes[0]
             further = tuple(add(e, whole * by) if d == dim else e for d, e in enumerate(wei.index))
-            b = replace(wei, index=further)
-            calls.append(Brgemm(self._slice(start, k, whole), b, acc, rows, width, rest, (), adds or whole > 0))
+            calls.append(Brgemm(self._slice(start, k, whole), replace(wei, index=further), acc, rows, width, rest, (), adds or whole > 0))
         return seq(*calls)
 
     @property
@@ -77,16 +75,12 @@ class PackedSrc:
 
     def _place(self, start: tuple[Coord, ...], k: Coord, after: int) -> tuple[Expr, ...]:
         """Of the first element of the group that is so many groups after the one that k begins with."""
-        *batch, row, _ = self._index(start, k)
+        p = product(self.nest.g, self.op)
+        found = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
+        *batch, row, _ = (ZERO if extent == 1 else e for extent, e in zip(p.call.ins[0].shape, found, strict=True))
         begins_whole = k.inner == ZERO and k.tile % self.group == 0
         groups = mul(k.outer, k.tile // self.group) if begins_whole else floordiv(k.value, self.group)
         return (*batch, add(groups, after), row, ZERO)
-
-    def _index(self, start: tuple[Coord, ...], k: Coord) -> tuple[Expr, ...]:
-        """The element of src that the first row of dst and k are made of."""
-        p = product(self.nest.g, self.op)
-        index = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
-        return tuple(ZERO if extent == 1 else e for extent, e in zip(p.call.ins[0].shape, index, strict=True))
 
 
 def packed_src(nest: GemmNest, op: Op) -> PackedSrc | None:

@@ -40,9 +40,8 @@ class Turned:
     def emit(self, no: Expr, nb: int, width: int, domain: Domain, spans: tuple[Span, ...], ops: Iterable[Op]) -> Stmt:
         """Post-ops on the columns from block no on, which are so many, once these have been made."""
         storage, (result,) = self.nest.storage, self.op.outs
-        storage.moved[result] = self._place
-        body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
-        del storage.moved[result]
+        with storage.elsewhere({result: self._place}):
+            body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
         return seq(self._turn(no, nb, width), body)
 
     def _place(self, coords: tuple[Coord, ...]) -> Place:

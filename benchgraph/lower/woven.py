@@ -65,14 +65,13 @@ class Woven:
         src = Slice(made, (*task.batch, begin, column), (across, along))
         dst = Slice(turned, (*task.batch, column, begin), (along, across))
         i, j = storage.var("i"), storage.var("j")
-        storage.moved[v.id] = lambda _: (turned, (*task.batch, add(column, j), add(begin, i)))
         at = (
             *map(Coord, task.batch),
             Coord(floordiv(i, count), task.mo, task.mb),
             Coord(j, self._number(o, mod(i, count), block), width),
         )
-        region = Region(storage, self.domain, (Span(Const(1)),) * rank, at).emit(after)
-        del storage.moved[v.id]
+        with storage.elsewhere({v.id: lambda _: (turned, (*task.batch, add(column, j), add(begin, i)))}):
+            region = Region(storage, self.domain, (Span(Const(1)),) * rank, at).emit(after)
         done = nest(((j, Const(width)), (i, Const(rows * count))), region)
         return seq(*map(phase, range(count)), Pack(src, dst, width, rows * count), done)
 
