@@ -73,7 +73,9 @@ class Kernel:
         batch = "".join(f"_b{extent}_{src}_{wei}" for extent, src, wei in self.batch)
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
         sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
-        name = f"brgemm_{self.dtypes[0].value}_{sizes}"
+        src_dtype, wei_dtype, _ = self.dtypes
+        widened = f"_{wei_dtype.value}" if src_dtype.is_float and wei_dtype is not src_dtype else ""
+        name = f"brgemm_{src_dtype.value}{widened}_{sizes}"
         more = (
             *(a.name for a in self.ahead),
             "" if self.post_ops is None else self.post_ops.name,

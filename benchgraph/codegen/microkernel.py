@@ -93,13 +93,14 @@ from math import ceil, prod
 
 from benchgraph.codegen import amx, ir, tile_plan
 from benchgraph.codegen.blocks import FIRST_LEVEL, begun, load_first, loop, prefetch, store_first
-from benchgraph.codegen.convert import memory_type
+from benchgraph.codegen.convert import cast, memory_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Kernel, canonical
 from benchgraph.codegen.post_ops import Writer
 from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fills_half_of_l1
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 
 AHEAD = 8  # rows of wei that are fetched ahead
@@ -284,12 +285,14 @@ class _Vectors(Reduction):
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """One group of k, of which the first `size` elements count: sums[r, v] += src[r] . wei[v]."""
         lanes = self.target.lanes
-        type = vector(lane_type(self.kernel.dtypes), lanes)
-        align = self.kernel.dtypes[WEI].bits // 8
+        dtype = self.kernel.dtypes[WEI]
+        type = vector(memory_type(dtype) if self.widens else lane_type(self.kernel.dtypes), lanes)
         parts = ((self.element(WEI, wei, self.columns(v * lanes)), self.used(panels, v)) for v in range(panels.vectors))
-        columns = [load_first(self.builder, type, *part, align) for part in parts]
+        columns = [load_first(self.builder, type, *part, dtype.bits // 8) for part in parts]
+        if self.widens:
+            columns = [cast(self.builder, column, dtype, DType.f32, self.target.isa) for column in columns]
         if size < self.kernel.group:
-            counted = constant(type, (1 << size * self.kernel.dtypes[WEI].bits) - 1)
+            counted = constant(type, (1 << size * dtype.bits) - 1)
             columns = [self.builder.and_(column, counted) for column in columns]  # the rest may be NaN
         totals = iter(sums)
         out: list[ir.Value] = []
@@ -308,6 +311,11 @@ class _Vectors(Reduction):
             one = self.builder.load(self.element(SRC, src, i), typ=memory_type(dtype), align=dtype.bits // 8)
             whole = self.builder.or_(whole, self.builder.shl(self.builder.zext(one, I32), I32(i * dtype.bits)))
         return whole
+
+    @property
+    def widens(self) -> bool:
+        """Whether elements of wei become f32 as they are loaded."""
+        return self.kernel.group == 1 and self.kernel.dtypes[WEI] is not self.kernel.dtypes[SRC]
 
     def used(self, panels: Panels, v: int) -> int:
         """Lanes of the panel's vector v that hold columns."""

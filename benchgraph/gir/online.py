@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused, Graph, Op, Stage
-from benchgraph.gir.product import K, N, one_column, product
+from benchgraph.gir.product import K, N, product, thin
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
@@ -136,7 +136,7 @@ def _can_be_cut(g: Graph, values: Stage) -> bool:
     """The second product needs the weights row by row, and its wei can be entered at any of its rows."""
     op = values.ops[0]
     p = product(g, op)
-    return op.ins[1] != op.ins[0] and one_column(g, op) is None and p.is_row_wise and p.has_wei_per_batch and p.operands[1][-2:] == (K, N)
+    return op.ins[1] != op.ins[0] and thin(g, op) is None and p.is_row_wise and p.has_wei_per_batch and p.operands[1][-2:] == (K, N)
 
 
 def _with_choice(g: Graph, o: Online) -> Online:

@@ -22,6 +22,16 @@ from benchgraph.tir.ir import Const, Expr, Var
 Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)
 M, N, K = Var("$m"), Var("$n"), Var("$k")
+# Rows up to which weights that lie by columns are not copied first, and terms of a sum for each of them, since each sum ends with that of a
+# vector's lanes. One Zen 4 core (L2 1 MiB, L3 32 MiB), weights that change, times over those with a copy, minima, rows of src:
+#
+#     K x N, dtype         1     2     4     6     8    12
+#     64x64, f32        0.33  0.75  1.00  1.33  2.00
+#     256x256, f32      0.32  0.41  0.64  0.72  1.21
+#     1024x1024, f32    0.34  0.39  0.46  0.53  1.08  1.66
+#     4096x4096, f32                      0.97  1.08  2.21
+#     1024x1024, f16    0.23  0.31  0.47  0.52  0.95  1.45
+ROWS_BY_COLUMNS, TERMS_PER_ROW = 6, 16
 
 
 @dataclass(frozen=True)
@@ -248,28 +258,43 @@ def group_of(g: Graph, op: Op) -> int:
     return next(group for (src, _, _), group in GROUPS.items() if src is g.value(op.ins[0]).dtype)
 
 
-class OneColumn(Enum):
-    """How a product of one column goes in vectors. folded: along k, which steps from element to element in src and wei. turned: along rows,
-    which do so in src and the result."""
+class Thin(Enum):
+    """How a product goes in vectors that has one column, or few rows for weights that lie by columns. folded: along k, which steps from
+    element to element in src and wei. turned: along rows, which do so in src and the result."""
 
     folded = "folded"
     turned = "turned"
 
 
-def one_column(g: Graph, op: Op) -> OneColumn | None:
-    """None for several columns, sums over more than k, and operands that lie otherwise."""
+def thin(g: Graph, op: Op) -> Thin | None:
+    """None for others, sums over more than k, and operands that lie otherwise."""
     p = product(g, op)
-    if p.call.outs[0].shape[-1] != 1 or not (p.is_row_wise and p.has_wei_per_batch):
+    *_, n = p.call.outs[0].shape
+    is_short = n > 1 and group_of(g, op) == 1 and is_given_for_rows(g, op, op.ins[1], rows_by_columns(p.reduced[-1]))
+    if not (p.is_row_wise and p.has_wei_per_batch and (n == 1 or is_short)):
         return None
     src, wei = (buffer_axes(g, v, index, (M, K)) for v, index in zip(op.ins, p.operands, strict=True))
     if src is None or wei is None:
         return None
     if has_unit_stride(g, op.ins[0], src[1]) and has_unit_stride(g, op.ins[1], wei[1]):
-        return OneColumn.folded
-    dst = result_axes(g, op)
+        return Thin.folded
+    dst = result_axes(g, op) if n == 1 else None
     is_dense = dst is not None and dst[0][1] == 1 and has_unit_stride(g, op.outs[0], dst[0]) and has_unit_stride(g, op.ins[0], src[0])
     is_f32 = all(g.value(g.root(v)).dtype is DType.f32 for v in (*op.ins, *op.outs))
-    return OneColumn.turned if is_dense and is_f32 else None
+    return Thin.turned if is_dense and is_f32 else None
+
+
+def rows_by_columns(k: int) -> int:
+    """How many rows at most meet weights that lie by columns without a copy of these, for sums of so many terms. See ROWS_BY_COLUMNS."""
+    return min(ROWS_BY_COLUMNS, k // TERMS_PER_ROW)
+
+
+def is_given_for_rows(g: Graph, op: Op, wei: int, most: int) -> bool:
+    """Whether a product has so many rows at most, and one matrix of weights, made of `wei`, which is given at every execution."""
+    p, given = product(g, op), g.value(g.root(wei))
+    *batch, m, n = p.call.outs[0].shape
+    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n
+    return is_plain and m <= most and not given.is_constant and given.id in g.ins and not given.layout.blocks
 
 
 def acc_dtype(g: Graph, op: Op) -> DType:

@@ -14,7 +14,7 @@ from benchgraph.core.layout import Layout
 from benchgraph.core.target import LINE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.product import Product, product
+from benchgraph.gir.product import Product, is_given_for_rows, operand_axes, product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
@@ -203,6 +203,23 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
 #     12, s8 per channel               18.4     20.3    15.2     17.6     15.1     13.6
 #     64, s8 per channel               56.9     52.1    56.6     49.8     61.2     52.4
 FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
+# The same of weights that lie by rows, and are read as they lie: so many rows go through the columns side by side, since the more of them,
+# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. And the rows of dst up to which that pays, of
+# weights beyond L2 and of those beyond all caches. One Zen 4 core, weights in memory, minima in ms:
+#
+#     rows of dst, weights        panels   8x2048  8x4096  8x16384  16x2048  16x16384  32x16384
+#     1, f32 4096 x 14336           19.2     11.0    10.5      7.9     10.7       9.8      16.2
+#     4, f32, the same              19.9     12.8    12.3     10.3     13.6      15.4      18.3
+#     1, bf16, the same             11.6      7.0     6.7      4.7      7.7       7.7       8.9
+#     6, 8, 12, f32 4096 x 4096     6.5, 6.3, 8.4    3.9, 5.1, 6.7 (8x4096)
+#     1, 2, 4, 6, f32 1024 x 1024   0.073, 0.072, 0.077, 0.113    0.050, 0.055, 0.086, 0.130 (8x1024)
+IN_TURN = 8, 16384
+ROWS_IN_TURN = 2, 8
+FAR = 16  # times what a core's L2 holds: weights beyond that come from memory
+# Columns of weights that lie by columns whose sums go on side by side: each of their streams is fetched ahead, and they share what they
+# read of src. One Zen 4 core, the same weights by columns, with 1, 2, 4, 8, minima in ms: bf16, 1 row 6.3, 6.8, 5.5, 4.7, 4 rows 15.7,
+# 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0.
+MOST_ABREAST = 8
 PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
 MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 # How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
@@ -221,14 +238,31 @@ def idle(tasks: int, cores: int) -> float:
     return 1 - tasks / (ceil(tasks / cores) * cores)
 
 
-def piece(k: int, n: int, nb: int, unit: int, rows: int, target: Target, *, is_panel: bool) -> tuple[int, int]:
-    """Rows and columns of a piece of wei; unit: of what its rows are a multiple, if they are not all of k. is_panel: it is one panel."""
-    most, widest = (PANEL_ROWS, nb) if is_panel else PIECES[rows > FEW_ROWS]
-    ks = min(k, max(most // unit, 1) * unit)
+def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], target: Target) -> tuple[int, int]:
+    """Rows and columns of a piece of wei, at most so many; unit: of what its rows are a multiple, if they are not all of k."""
+    longest, widest = most
+    ks = min(k, max(longest // unit, 1) * unit)
     panels = ceil(n / nb)
     widths = range(max(min(widest // nb, panels), 1), 0, -1)
     even = (w for w in widths if panels >= (1 - IDLE) * target.cores * ceil(ceil(panels / w) / target.cores) * w)
     return ks, nb * ceil(panels / ceil(panels / next(even, 1)))  # no wider than as many pieces need, so that they come out even
+
+
+def is_far(nbytes: int, target: Target) -> bool:
+    """Whether so many bytes are taken to come from memory at every execution."""
+    return nbytes > FAR * target.l2_bytes
+
+
+def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
+    """Whether weights that lie by rows come from beyond L2 for few rows of src."""
+    nbytes = g.value(op.ins[1]).type.nbytes
+    most = ROWS_IN_TURN[is_far(nbytes, target)]
+    return nbytes > target.cores * target.l2_bytes and is_given_for_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
+
+
+def columns_abreast(rows: int, target: Target) -> int:
+    """Of weights that lie by columns: how many meet so few rows at a time."""
+    return max(min(MOST_ABREAST, target.isa.registers // 2 // rows), 1)
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.along_rows import weave, writes_along_rows
-from benchgraph.lower.one_column import made_as_one_column
 from benchgraph.lower.packed_src import packed_src
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.sums import Sum
+from benchgraph.lower.thin import made_thin
 from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
@@ -207,9 +207,9 @@ class GemmNest:
 
     def _kernel_stage(self, stage: Stage) -> Stmt:
         pieces = panels_of(self.node, stage)
-        if pieces:
+        if pieces or (stage.parameters is not None and stage.parameters.ks):
             return self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns)
-        if (column := made_as_one_column(self, stage.ops[0])) is not None:
+        if (column := made_thin(self, stage)) is not None:
             return self.before_post_ops(stage, column)
         if (woven := self._woven(stage)) is not None:
             return woven.emit()

@@ -74,6 +74,9 @@ class Pieces:
     def _piece(self, ko: Expr, size: int, so: Expr, width: int, *, adds: bool) -> Stmt:
         nest, op, ks = self.nest, self.op, self.ks
         made = (self._made(maker, ko, size, so, width) for maker in self.makers)
+        if not self.makers:
+            acc, _ = nest.target(op, so, self.ns, self.acc)
+            return nest.for_rows(lambda rows: nest.call(op, so, width, self.ns, rows, acc, Part(ko, ks, size, adds)))
 
         def panel(no: Expr, columns: int) -> Stmt:
             acc, _ = nest.target(op, no, self.nb, self.acc)

@@ -19,19 +19,18 @@ from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir import values
-from benchgraph.tir.groups import GROUPS, PACKED_FROM
+from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
 from tests.fence import fenced
 from tests.table import all_hold
 
 SIZES = [(1, 1), (13, 17), (71, 36), (9, 83)]
-GROUP = {dtypes[1]: group for dtypes, group in GROUPS.items()}
 PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(sources, key=lambda d: d.value)]
 
 
 def packing(k: int, n: int, src: DType, dst: DType, *, dense: str, gap: int = 0) -> Packing:
     """dense: rows or columns of src. gap: unused elements of src after each row or column, and unused columns of dst."""
     strides = (n + gap, 1) if dense == "rows" else (1, k + gap)
-    group = GROUP.get(dst, 1)
+    group = WEI_GROUPS.get(dst, 1)
     return Packing(
         k, n, src=src, dst=dst, group=group, src_row_stride=strides[0], src_col_stride=strides[1], dst_row_stride=(n + gap) * group
     )
@@ -106,7 +105,7 @@ def shuffles(text: str) -> list[str]:
 @pytest.mark.parametrize(("src", "dst"), [(DType.u8, DType.s8), (DType.bf16, DType.bf16)], ids=lambda d: d.value)
 def test_tiles_are_transposed_by_shuffles(src: DType, dst: DType, isa: Isa) -> None:
     """lanes for each of log2(lanes) steps, one of them by loads if there are three, no element by itself, no gather, nothing spilled."""
-    text = assembly(text_of(packing(GROUP[dst] * isa.lanes, isa.lanes, src, dst, dense="columns"), isa=isa), isa)
+    text = assembly(text_of(packing(WEI_GROUPS[dst] * isa.lanes, isa.lanes, src, dst, dense="columns"), isa=isa), isa)
     steps = {16: 3, 8: 2, 4: 2}[isa.lanes]
     assert len(shuffles(text)) == isa.lanes * steps
     assert not re.search(r"gather|pinsr|pextr|movzbl", text)
@@ -116,10 +115,10 @@ def test_tiles_are_transposed_by_shuffles(src: DType, dst: DType, isa: Isa) -> N
 @pytest.mark.parametrize(("src", "dst"), [(DType.u8, DType.s8), (DType.bf16, DType.bf16)], ids=lambda d: d.value)
 def test_rows_are_interleaved_by_shuffles(src: DType, dst: DType, isa: Isa) -> None:
     """One group of as many columns as are done at once: two shuffles for a vector, three where 128 bits are exchanged, two unpacks."""
-    columns = GROUP[dst] * min(isa.lanes, 8)
-    text = assembly(text_of(packing(GROUP[dst], columns, src, dst, dense="rows"), isa=isa), isa)
+    columns = WEI_GROUPS[dst] * min(isa.lanes, 8)
+    text = assembly(text_of(packing(WEI_GROUPS[dst], columns, src, dst, dense="rows"), isa=isa), isa)
     found, vectors = shuffles(text), columns // isa.lanes
-    steps = {2: 1, 4: 2}[GROUP[dst]]
+    steps = {2: 1, 4: 2}[WEI_GROUPS[dst]]
     assert len(found) == vectors * {16: 2, 8: steps + 1, 4: steps}[isa.lanes]
     assert not re.search(r"gather|pinsr|pextr|movzbl", text)
     assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", text)

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Stage
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import MOST_ROWS_OF_PIECES, piece
+from benchgraph.gir.schedule import MOST_ROWS_OF_PIECES, PIECES, piece
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -43,7 +43,7 @@ def kernels(g: Graph) -> list[Stage]:
     return [s for n in nests(g) for s in n.stages if s.parameters is not None]
 
 
-def gated(b: GraphBuilder, rows: int = 1, dtype: DType = DType.f16) -> None:
+def gated(b: GraphBuilder, rows: int = 16, dtype: DType = DType.f16) -> None:
     x = b.input((rows, 256), dtype)
     gate, up = (b.op("MatMul", x, b.input((256, 2048), dtype)) for _ in range(2))
     b.op("MatMul", b.op("Multiply", b.op("GELU", gate), up), b.input((2048, 256), dtype))
@@ -203,7 +203,7 @@ def test_a_piece_is_whole_groups(group: int) -> None:
     ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
 )
 def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
-    ks, ns = piece(k, n, nb, unit, rows, replace(TARGET, cores=cores), is_panel=False)
+    ks, ns = piece(k, n, nb, unit, PIECES[rows > 1], replace(TARGET, cores=cores))
     assert 0 < ks <= k
     assert ks == k or ks % unit == 0
     assert ns % nb == 0
@@ -214,7 +214,7 @@ def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int
 
 def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
     """224 panels: 8 pieces of 28, not 7 of 29 and one of 21."""
-    _, ns = piece(4096, 14336, 64, 1, 1, TARGET, is_panel=False)
+    _, ns = piece(4096, 14336, 64, 1, (16, 2048), TARGET)
     assert ns == 28 * 64
 
 

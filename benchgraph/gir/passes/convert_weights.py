@@ -22,7 +22,7 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
-from benchgraph.gir.product import columns_of_src, one_column, product
+from benchgraph.gir.product import columns_of_src, product, thin
 from benchgraph.gir.schedule import MOST_TIMES, PANEL_ROWS, columns_per_call, times_converted
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -59,7 +59,7 @@ def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fus
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
     """A matrix that a product without batch entries and taps sums over the rows of."""
-    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction or one_column(g, reader.op) is not None:
+    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction or thin(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape

@@ -28,18 +28,35 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
-from benchgraph.gir.product import Product, comes_of_products, packs_src, product
+from benchgraph.gir.product import Product, comes_of_products, has_unit_stride, is_given_for_rows, packs_src, product, rows_by_columns
+from benchgraph.gir.schedule import is_far
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spec import Computes, Movement, Role
 from benchgraph.ops.steps import reshaped
-from benchgraph.tir.groups import WEI_GROUPS
+from benchgraph.tir.groups import WEI_GROUPS, WIDENED
 
 _STORED = (DType.u8, DType.s8)
 # As MADE, of an element that a task packs beside its neighbours. One Zen 4 core, attention's backward graph, 16 heads by 384x384 scores,
 # with 8, 16, 24, 32 columns: 0.87, 0.85, 0.78, 0.77 of the time in f32; with fewer it was not measured.
 PACKED = 3
+# Rows up to which weights of narrow floats, given at every execution, are read as they lie; and of bf16 where the machine multiplies that,
+# if caches hold the weights and if not, by rows and by columns. One Zen 4 core (L2 1 MiB, L3 32 MiB), times over those with a copy in
+# panels, minima, rows of src (by columns, f16 is in gir/product.py):
+#
+#     K x N, dtype                    1     2     4     6     8    12    16
+#     256x256, f16 by rows         0.63  0.64  0.68  0.69  0.83  0.79  0.85
+#     1024x1024, f16 by rows       0.34  0.45  0.60  0.73  0.81  1.13  1.03
+#     4096x4096, f16 by rows                          0.50  0.52  0.71
+#     256x256, bf16 by rows        0.92  1.00  1.14  1.28
+#     1024x1024, bf16 by rows      0.58  0.83  1.07  1.37
+#     4096x4096, bf16 by rows                         0.48  0.55  0.88
+#     256x256, bf16 by columns     0.75  0.97  1.31  1.52
+#     1024x1024, bf16 by columns   0.58  0.76  1.01  1.17
+#     4096 x 14336, by columns     0.48        0.77
+#     4096x4096, bf16 by columns                      1.27  1.41  3.61
+ROWS_WIDENED, ROWS_NOT_MULTIPLIED = 8, ((2, 2), (8, 4))
 
 
 def low_precision(g: Graph, target: Target) -> Graph:
@@ -66,6 +83,8 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     if not p.sums_last or is_of_single_channels(p):
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
+    if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
+        return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored, target):
         is_plain = p.is_row_wise and p.has_wei_per_batch
         rank = len(p.call.ins[1].shape)
@@ -74,8 +93,9 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
             return multiply(d, p.call, a, b, over)
         d.nodes.clear()
-    if target.multiplies(DType.bf16) and src.bf16 is not None and wei.bf16 is not None and pays(g, p, src.bf16, wei.bf16, target):
-        ins = (_moved(g, d, *src.bf16), _moved(g, d, *wei.bf16))
+    rows, columns = src.bf16(g), wei.bf16(g)
+    if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, target):
+        ins = (_moved(g, d, *rows), _moved(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
 
@@ -108,17 +128,39 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool
     return not (is_dear(src, p.columns, is_wei=False) or is_dear(wei, p.call.outs[0].shape[-2], is_wei=True))
 
 
+def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
+    """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32. See ROWS_WIDENED."""
+    v = g.value(id)
+    by_columns, by_rows = (_is_dense(g, id, _dim_behind(g, moves, axis)) for axis in (-2, -1))
+    if not (by_columns or by_rows):
+        return False
+    most = rows_by_columns(product(g, op).reduced[-1]) if by_columns else ROWS_WIDENED
+    if v.dtype is DType.bf16 and target.multiplies(v.dtype):
+        most = min(most, ROWS_NOT_MULTIPLIED[is_far(v.type.nbytes, target)][by_columns])
+    return is_given_for_rows(g, op, id, most)
+
+
 def _comes_of_last(g: Graph, moves: Moves, axis: int) -> bool:
-    """Whether steps along an axis, counted from behind, are steps along the last dim of what these movements begin with."""
+    """Whether steps along an axis are steps along the last dim of what these movements begin with."""
+    return _dim_behind(g, moves, axis) == -1
+
+
+def _dim_behind(g: Graph, moves: Moves, axis: int) -> int | None:
+    """Along which dim of what these movements begin with the steps along an axis are, one by one; both are counted from behind."""
     for move in moves:
         if _adds_zeros(move):
             continue
         before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
         dim = unit_steps(move.kind, move.attrs, before, after, inverse=False)[axis]
         if dim is None:
-            return False
+            return None
         axis = dim - len(before)
-    return axis == -1
+    return axis
+
+
+def _is_dense(g: Graph, id: int, dim: int | None) -> bool:
+    """Whether a dim of a tensor, counted from behind, goes from element to element of memory."""
+    return dim is not None and not g.value(id).layout.blocks and has_unit_stride(g, id, (len(g.value(id).shape) + dim, 1))
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
@@ -129,13 +171,17 @@ Stored = tuple[int, Moves] | None
 
 @dataclass
 class _Operand:
-    """What an operand is made of. stored: the integer tensor, None when there is none; bf16: the bf16 tensor it is a cast of. Each comes
-    with the movements after it, as do zero points and scales."""
+    """What an operand is made of. stored: the integer tensor, None when there is none; narrow: the tensor of narrower floats that it is a
+    cast of. Each comes with the movements after it, as do zero points and scales."""
 
     stored: Stored = None
-    bf16: Stored = None
+    narrow: Stored = None
     zero: tuple[int, Moves] | None = None
     scales: tuple[tuple[int, Moves], ...] = ()
+
+    def bf16(self, g: Graph) -> Stored:
+        """The same if that is of bf16."""
+        return self.narrow if self.narrow is not None and g.value(self.narrow[0]).dtype is DType.bf16 else None
 
 
 def _peeled(g: Graph, id: int) -> _Operand:
@@ -154,9 +200,9 @@ def _peeled(g: Graph, id: int) -> _Operand:
             if src in _STORED and value.dtype.is_float:
                 found.stored = maker.ins[0], moves
                 return found
-            is_first = not found.scales and found.zero is None and found.bf16 is None
-            if src is DType.bf16 and is_first:
-                found.bf16 = maker.ins[0], moves
+            is_first = not found.scales and found.zero is None and found.narrow is None
+            if src in WIDENED and is_first:
+                found.narrow = maker.ins[0], moves
             elif not (src.is_float and value.dtype.is_float):
                 return found
         else:

@@ -21,8 +21,8 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
-from benchgraph.gir.product import K, OneColumn, columns_of_src, group_of, one_column, operand_axes, packs_src, product, stride
-from benchgraph.gir.schedule import column_block, column_blocked, packed
+from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
+from benchgraph.gir.schedule import column_block, column_blocked, packed, rows_in_turn
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM
 
@@ -48,7 +48,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and spec(op.kind).is_contraction and one_column(g, op) is not OneColumn.folded:
+        if isinstance(op, Op) and spec(op.kind).is_contraction and thin(g, op) is not Thin.folded:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and columns_of_src(g, op)):
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
@@ -137,7 +137,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     viewed = {v.view.base for v in g.values if v.view is not None}
     changed: dict[int, Value] = {}
     for op in g.nodes:
-        if not isinstance(op, Op) or not spec(op.kind).is_contraction:
+        if not isinstance(op, Op) or not spec(op.kind).is_contraction or rows_in_turn(g, op, target):
             continue
         n, nb = g.value(op.outs[0]).shape[-1], column_block(product(g, op), target)
         layout = column_blocked(len(g.value(op.outs[0]).shape), nb)
@@ -161,10 +161,10 @@ def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout, tar
         for user in g.consumers[id]:
             assert isinstance(user, Op)
             if spec(user.kind).is_contraction:
-                if user.ins[1] == id or product(g, user).operands[0][-1] != K or one_column(g, user) is OneColumn.folded:
+                if user.ins[1] == id or product(g, user).operands[0][-1] != K or thin(g, user) is Thin.folded:
                     return None
-                if target.in_tiles(v.dtype):
-                    return None  # a tile is read row by row, wherever rows begin
+                if target.in_tiles(v.dtype) or rows_in_turn(g, user, target):
+                    return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
                 feeds_one = True
             elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
                 if user.outs[0] not in chain:

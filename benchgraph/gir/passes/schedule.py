@@ -17,13 +17,18 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import group_of, product
+from benchgraph.gir.product import Thin, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
+    FEW_ROWS,
+    IN_TURN,
     MOST_ROWS_WORKED_ON,
+    PANEL_ROWS,
+    PIECES,
     ROWS_FOR_A_PANEL,
     Rows,
     Step,
+    columns_abreast,
     columns_at_a_time,
     columns_at_once,
     columns_held,
@@ -33,6 +38,7 @@ from benchgraph.gir.schedule import (
     has_one_matrix,
     held_columns,
     piece,
+    rows_in_turn,
     rows_per_task,
     wait_for_weights,
 )
@@ -176,13 +182,14 @@ def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, colum
 def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:
     """Rows and columns of a piece of wei, in whole blocks of src and whole groups of what makes the piece; 0, 0 where wei is whole."""
     makers, op = panels_of(node, stage), stage.ops[0]
-    if not makers:
+    if not makers and not rows_in_turn(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])
     k, n = p.reduced[-1], p.columns
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
-    return piece(k, n, nb, unit, rows, target, is_panel=bool(wei.layout.blocks))
+    most = IN_TURN if not makers else (PANEL_ROWS, nb) if wei.layout.blocks else PIECES[rows > FEW_ROWS]
+    return piece(k, n, nb, unit, most, target)
 
 
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
@@ -216,5 +223,8 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     why += (
         (Reason("ahead", f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"),) if ahead else ()
     )
-    chosen = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, why=why)
+    abreast = columns_abreast(m, target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
+    why += (Reason("abreast", f"weights lie by columns, and registers hold {abreast} sums of {m} rows"),) if abreast else ()
+    sizes = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, abreast=abreast)
+    chosen = replace(sizes, why=why)
     return replace(stage, anchors=at.anchors, parameters=chosen)

@@ -30,6 +30,7 @@ from benchgraph.tir.visit import bound_names, children, loads, map_children, ten
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
 ROWS = 4
+MOST_FOLDS = 4  # in one loop of a row; more are enough to do by themselves, and four times as many do not fit in registers
 REGISTERS = 32  # from which on two rows' accumulators, their operands and the constants of an exponential fit
 LONGEST = 1024  # elements of a row beyond which its own vectors are enough to do
 # Elements of a row of f32 from which on that is so where it is all read from the second-level cache: hardware fetches one row ahead better
@@ -66,8 +67,8 @@ def _folds_rows(loop: For) -> bool:
         return False
     is_short = all((n := constant(s.extent)) is not None and n <= LONGEST and s.kind is LoopKind.serial for s in inner)
     own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
-    folds = any(isinstance(c, Store) and c.tensor.name in own for s in inner for c in walk(s.body))
-    return is_short and folds
+    folds = [sum(isinstance(c, Store) and c.tensor.name in own for c in walk(s.body)) for s in inner]
+    return is_short and 0 < max(folds) <= MOST_FOLDS
 
 
 def _streams_from_l2(loop: For, target: Target) -> bool:

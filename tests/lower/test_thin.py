@@ -1,4 +1,4 @@
-"""Products of one column: right however their operands lie, and in vectors along k or along rows, not one lane wide."""
+"""Products of one column or few rows: right however their operands lie, and in vectors along k or along rows, not one lane wide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.product import OneColumn, one_column
+from benchgraph.gir.product import ROWS_BY_COLUMNS, TERMS_PER_ROW, Thin, thin
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
@@ -28,11 +28,15 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Brgemm, Ramp, Store
+from benchgraph.tir.ir import Brgemm, Const, For, Ramp, Store
+from benchgraph.tir.passes.interleave_rows import interleave_rows
+from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.visit import exprs, loads_of, walk
+from tests.codegen.test_microkernel import TARGETS
 
 AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
+LEVELS = {name: replace(target, emulated=NARROW.emulated) for name, target in TARGETS.items()}
 
 # How a matrix [.., m, k] lies: its strides.
 LIES = {
@@ -56,6 +60,7 @@ def layer(
     b: GraphBuilder,
     m: int,
     k: int,
+    n: int = 1,
     *,
     batch: Shape = (),
     shared: bool = False,
@@ -65,7 +70,7 @@ def layer(
     constant: bool = False,
     post: str = "",
 ) -> None:
-    """[*batch, m, k] x [*batch, k, 1], or x [k, 1]. stored: u8 stands for u8 by s8."""
+    """[*batch, m, k] x [*batch, k, n], or x [k, n]. stored: u8 stands for u8 by s8."""
 
     def matrix(shape: Shape, dtype: DType, how: str, *, is_constant: bool = False) -> LogicalTensor:
         make = b.constant if is_constant else b.input
@@ -74,10 +79,10 @@ def layer(
 
     heads = (1,) * len(batch) if shared else batch
     x = matrix((*batch, m, k), stored, src)
-    w = matrix((*heads, k, 1), DType.s8 if stored is DType.u8 else stored, wei, is_constant=constant)
+    w = matrix((*heads, k, n), DType.s8 if stored is DType.u8 else stored, wei, is_constant=constant)
     y = b.op("MatMul", x, w)
     if post == "sigmoid":
-        b.op("Sigmoid", b.op("Add", y, b.input((1,), y.dtype)))
+        b.op("Sigmoid", b.op("Add", y, b.input((n,), y.dtype)))
     elif post == "per row":
         b.op("Multiply", y, b.input((m, 1), y.dtype))
     elif post == "transposed":
@@ -121,7 +126,8 @@ def assert_right(graph: ApiGraph, target: Target) -> None:
     k=st.one_of(st.integers(1, 70), st.sampled_from([479, 1024, 1030])),
     batch=st.sampled_from([(), (2,), (2, 3)]),
     shared=st.booleans(),
-    stored=st.sampled_from([DType.f32, DType.bf16, DType.u8]),
+    n=st.sampled_from([1, 1, 2, 13, 64, 130]),
+    stored=st.sampled_from([DType.f32, DType.bf16, DType.f16, DType.u8]),
     src=st.sampled_from(list(LIES)),
     wei=st.sampled_from(list(LIES)),
     constant=st.booleans(),
@@ -130,6 +136,24 @@ def assert_right(graph: ApiGraph, target: Target) -> None:
 @settings(max_examples=25, derandomize=True)
 def test_however_operands_lie_the_product_is_right(**options: object) -> None:
     assert_right(built(**options), NARROW)
+
+
+@given(
+    m=st.integers(1, 9),
+    k=st.sampled_from([16, 100, 129, 479]),
+    n=st.sampled_from([1, 13, 64, 130, 600]),
+    stored=st.sampled_from([DType.f32, DType.bf16, DType.f16]),
+    src=st.sampled_from(["rows", "rows apart", "columns"]),
+    wei=st.sampled_from(list(LIES)),
+    post=st.sampled_from(["", "sigmoid", "per row", "transposed"]),
+    isa=st.sampled_from(list(LEVELS)),
+    l2_bytes=st.sampled_from([256, 4096, 1 << 20]),
+    cores=st.sampled_from([1, 2, 3]),
+)
+@settings(max_examples=60, derandomize=True, deadline=None)
+def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, cores: int, **options: object) -> None:
+    """Wherever the weights come from: l2_bytes is small so that small weights do not fit."""
+    assert_right(built(**options), replace(LEVELS[isa], l2_bytes=l2_bytes, cores=cores))
 
 
 # ---- the form that it takes --------------------------------------------------------------------------------------------
@@ -143,28 +167,53 @@ def scheduled(graph: ApiGraph, target: Target) -> Graph:
     return g
 
 
-def forms(g: Graph) -> Iterator[OneColumn | None]:
-    return (one_column(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).is_contraction)
+BY_COLUMNS = {"m": 2, "n": 130, "wei": "columns"}
+
+
+def forms(g: Graph) -> Iterator[Thin | None]:
+    return (thin(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).is_contraction)
 
 
 @pytest.mark.parametrize(
     ("options", "form"),
     [
-        ({}, OneColumn.folded),
-        ({"src": "rows apart"}, OneColumn.folded),
-        ({"constant": True}, OneColumn.folded),
-        ({"stored": DType.u8}, OneColumn.folded),
-        ({"stored": DType.u8, "constant": True, "post": "sigmoid"}, OneColumn.folded),
-        ({"stored": DType.bf16}, OneColumn.folded),
-        ({"batch": (2, 3), "shared": True}, OneColumn.folded),
-        ({"src": "columns"}, OneColumn.turned),
-        ({"src": "columns apart", "batch": (2,)}, OneColumn.turned),
+        ({}, Thin.folded),
+        ({"src": "rows apart"}, Thin.folded),
+        ({"constant": True}, Thin.folded),
+        ({"stored": DType.u8}, Thin.folded),
+        ({"stored": DType.u8, "constant": True, "post": "sigmoid"}, Thin.folded),
+        ({"stored": DType.bf16}, Thin.folded),
+        ({"batch": (2, 3), "shared": True}, Thin.folded),
+        ({"src": "columns"}, Thin.turned),
+        ({"src": "columns apart", "batch": (2,)}, Thin.turned),
         ({"src": "neither"}, None),
+        (BY_COLUMNS, Thin.folded),
+        ({**BY_COLUMNS, "stored": DType.f16}, Thin.folded),
+        ({**BY_COLUMNS, "stored": DType.bf16}, Thin.folded),
+        ({**BY_COLUMNS, "wei": "rows"}, None),
+        ({**BY_COLUMNS, "src": "columns"}, None),
+        ({**BY_COLUMNS, "constant": True}, None),
+        ({**BY_COLUMNS, "batch": (2,)}, None),
+        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS}, Thin.folded),
+        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS - 1}, None),
+        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS + 1, "k": 1024}, None),
     ],
     ids=str,
 )
-def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: OneColumn | None) -> None:
-    assert list(forms(scheduled(built(m=33, k=48, **options), replace(AVX512, emulated=frozenset({DType.bf16}))))) == [form]
+def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: Thin | None) -> None:
+    assert list(forms(scheduled(built(**{"m": 33, "k": 48} | options), replace(AVX512, emulated=frozenset({DType.bf16}))))) == [form]
+
+
+@pytest.mark.parametrize(("isa", "m", "abreast"), [("avx512_core", 1, 8), ("avx512_core", 5, 3), ("avx2", 1, 8), ("avx2", 5, 1)])
+def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abreast: int) -> None:
+    """Those that are left over come after. The passes over Tensor IR leave it at that."""
+    target = replace(AVX512, isa=ISAS[isa], cores=1)
+    g = scheduled(built(m=m, k=256, n=13, wei="columns"), target)
+    want = [m * width for width in (abreast, 13 % abreast) if width]
+    main = lower(g).module.main
+    for f in (main, interleave_rows(shrink_tensors(main, target), target)):
+        folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(256)]
+        assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
 
 
 @pytest.mark.parametrize("stored", [DType.f32, DType.u8])
@@ -193,6 +242,6 @@ def test_what_is_read_whole_is_not_cut_into_blocks() -> None:
     x = b.op("ReLU", b.op("MatMul", x, b.constant((128, 128))))
     b.op("MatMul", x, b.constant((128, 1)))
     g = scheduled(b.graph(), AVX512)
-    assert list(forms(g)) == [None, None, OneColumn.folded]
+    assert list(forms(g)) == [None, None, Thin.folded]
     assert sum(isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs) for n in g.nodes) == 1
     assert_right(b.graph(), AVX512)
