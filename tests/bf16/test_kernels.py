@@ -19,7 +19,7 @@ from tests.codegen.test_microkernel import REALS, dense, operands, run, sizes, t
 from tests.table import all_hold
 
 DTYPES = (DType.bf16, DType.bf16, DType.f32)
-SAMPLED = {k.name: k for k in microkernel.sampled(24, 12, 12) if k.dtypes == DTYPES}
+SAMPLED = {k.name: k for k in microkernel.sampled(*microkernel.COUNTS) if k.dtypes == DTYPES}
 LONG = {k.name: k for k in (dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=DTYPES) for m, n, k, b, gap, acc in REALS)}
 TINY = np.float32(2.0**-126)  # the smallest normal number
 

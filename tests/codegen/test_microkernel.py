@@ -33,6 +33,7 @@ from tests.table import all_hold
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
+COUNTS = (24, 12, 12, 12, 12)  # kernels that are drawn for each key of GROUPS
 ENTRY = "entry"
 GUARD = -77
 APART = 16  # lines between streams
@@ -169,7 +170,7 @@ def at_every_level(kernels: Iterable[Kernel]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("kernel", "target"), pairs)
 
 
-@at_every_level(sampled(24, 12, 12, 12, 12))
+@at_every_level(sampled(*COUNTS))
 def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Target) -> None:
     src, wei, acc = operands(kernel, seed=kernel.m * 1000 + kernel.n)
     guarded = np.full(acc.size + 128, GUARD, acc.dtype)

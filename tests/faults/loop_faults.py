@@ -141,7 +141,7 @@ def panel_of_the_first_columns_for_all(func: Func) -> Func:
     return exchanged(func, call, replace(call, wei=replace(call.wei, index=(Const(0), *call.wei.index[1:]))))
 
 
-@in_loops("complex_fusion/gated_mlp_f16_weights_that_change.json", after=LOWERED)
+@in_loops("pattern/matmul_s4_weights_that_change.json", after=LOWERED)
 def sum_begins_anew_with_each_piece(func: Func) -> Func:
     """Of weights that are converted in pieces of k, the last piece alone is in the result."""
     return replace(func, body=changed(func.body, Brgemm, lambda s: replace(s, accumulate=False)))

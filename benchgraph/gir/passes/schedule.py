@@ -218,7 +218,9 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     at = choose_anchors(g, stage.ops, rows.mb, nb, target)
     why += (Reason("anchor", at.why),) if at.why else ()
     ks, ns = _piece(g, node, stage, rows.mb, nb, kb, target)
-    why += (Reason("ks", f"pieces of {ks} x {ns} stay in cache until they are read"),) if ks else ()
+    is_made = bool(panels_of(node, stage))
+    fetched = f"pieces of {ks} x {ns} stay in cache until they are read" if is_made else f"{ks} rows side by side are fetched ahead best"
+    why += (Reason("ks", fetched),) if ks else ()
     ahead = not ks and _streams_panels(g, node, stage, rows.mb, nb, target)
     why += (
         (Reason("ahead", f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"),) if ahead else ()
