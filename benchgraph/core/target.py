@@ -82,6 +82,11 @@ class Target:
         sets = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)
         return min(sets * (self.l1_bytes // ALIAS_BYTES), self.l1_bytes // nbytes)
 
+    def is_far(self, nbytes: int) -> bool:
+        """Whether so many bytes are taken to come from memory whenever they are read from end to end: half of the last-level cache is not
+        theirs."""
+        return 0 < self.llc_bytes < 2 * nbytes
+
     @property
     def panel_width(self) -> int:
         """Columns of a packed weight panel: the widest register tile that leaves room for enough rows."""

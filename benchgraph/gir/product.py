@@ -290,10 +290,10 @@ def rows_by_columns(k: int) -> int:
 
 
 def is_given_for_rows(g: Graph, op: Op, wei: int, most: int) -> bool:
-    """Whether a product has so many rows at most, and one matrix of weights, made of `wei`, which is given at every execution."""
+    """Whether a product has so many rows at most for each matrix of weights, made of `wei`, which is given at every execution."""
     p, given = product(g, op), g.value(g.root(wei))
-    *batch, m, n = p.call.outs[0].shape
-    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n
+    *_, m, n = p.call.outs[0].shape
+    is_plain = p.is_row_wise and p.has_wei_per_batch and p.columns == n
     return is_plain and m <= most and not given.is_constant and given.id in g.ins and not given.layout.blocks
 
 

@@ -204,8 +204,9 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
 #     64, s8 per channel               56.9     52.1    56.6     49.8     61.2     52.4
 FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 # The same of weights that lie by rows, and are read as they lie: so many rows go through the columns side by side, since the more of them,
-# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. And the rows of dst up to which that pays, of
-# weights beyond L2 and of those beyond all caches. One Zen 4 core, weights in memory, minima in ms:
+# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. Up to two rows of dst that take half of L1 are
+# summed there, so that weights are read from end to end. And the rows of dst up to which all that pays, of weights beyond L2 and of those
+# beyond all caches. One Zen 4 core, weights in memory, minima in ms:
 #
 #     rows of dst, weights        panels   8x2048  8x4096  8x16384  16x2048  16x16384  32x16384
 #     1, f32 4096 x 14336           19.2     11.0    10.5      7.9     10.7       9.8      16.2
@@ -213,13 +214,20 @@ FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 #     1, bf16, the same             11.6      7.0     6.7      4.7      7.7       7.7       8.9
 #     6, 8, 12, f32 4096 x 4096     6.5, 6.3, 8.4    3.9, 5.1, 6.7 (8x4096)
 #     1, 2, 4, 6, f32 1024 x 1024   0.073, 0.072, 0.077, 0.113    0.050, 0.055, 0.086, 0.130 (8x1024)
-IN_TURN = 8, 16384
+#
+#     weights, rows side by side         1      2      4      8     16
+#     1, bf16 4096 x 14336             9.5    6.8           4.7
+#     1, bf16 4096 x 4096             0.91   1.73          1.31
+#     1, bf16 64 times 2048 x 512      5.4   11.1   15.2   11.7   11.1
+#     1, bf16 64 times 8192 x 128      4.2    4.5    4.3    4.0    4.0
+#     4, f32 8192 x 1024              2.47                 1.48
+SIDE_BY_SIDE, WIDEST_IN_TURN, SUMMED_IN_L1 = 8, 16384, 2
 ROWS_IN_TURN = 2, 8
-FAR = 16  # times what a core's L2 holds: weights beyond that come from memory
 # Columns of weights that lie by columns whose sums go on side by side: each of their streams is fetched ahead, and they share what they
 # read of src. One Zen 4 core, the same weights by columns, with 1, 2, 4, 8, minima in ms: bf16, 1 row 6.3, 6.8, 5.5, 4.7, 4 rows 15.7,
-# 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0.
-MOST_ABREAST = 8
+# 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0. Columns of a page at most are read one after
+# the other, from end to end: bf16, 64 times 512 x 2048, with 1, 2, 4, 8: 5.3, 11.0, 13.0, 11.5; 64 times 128 x 8192: 4.4, 12.7, 11.4, 5.6.
+MOST_ABREAST, PAGE_BYTES = 8, 4096
 PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
 MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 # How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
@@ -238,31 +246,34 @@ def idle(tasks: int, cores: int) -> float:
     return 1 - tasks / (ceil(tasks / cores) * cores)
 
 
-def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], target: Target) -> tuple[int, int]:
-    """Rows and columns of a piece of wei, at most so many; unit: of what its rows are a multiple, if they are not all of k."""
+def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:
+    """Rows and columns of a piece of wei, at most so many; unit: of what its rows are a multiple, if they are not all of k.
+
+    cores: those that share one matrix.
+    """
     longest, widest = most
     ks = min(k, max(longest // unit, 1) * unit)
     panels = ceil(n / nb)
     widths = range(max(min(widest // nb, panels), 1), 0, -1)
-    even = (w for w in widths if panels >= (1 - IDLE) * target.cores * ceil(ceil(panels / w) / target.cores) * w)
+    even = (w for w in widths if panels >= (1 - IDLE) * cores * ceil(ceil(panels / w) / cores) * w)
     return ks, nb * ceil(panels / ceil(panels / next(even, 1)))  # no wider than as many pieces need, so that they come out even
-
-
-def is_far(nbytes: int, target: Target) -> bool:
-    """Whether so many bytes are taken to come from memory at every execution."""
-    return nbytes > FAR * target.l2_bytes
 
 
 def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
     """Whether weights that lie by rows come from beyond L2 for few rows of src."""
     nbytes = g.value(op.ins[1]).type.nbytes
-    most = ROWS_IN_TURN[is_far(nbytes, target)]
+    most = ROWS_IN_TURN[target.is_far(nbytes)]
     return nbytes > target.cores * target.l2_bytes and is_given_for_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
 
 
-def columns_abreast(rows: int, target: Target) -> int:
-    """Of weights that lie by columns: how many meet so few rows at a time."""
-    return max(min(MOST_ABREAST, target.isa.registers // 2 // rows), 1)
+def rows_read_in_turn(rows: int, n: int, target: Target) -> tuple[int, int]:
+    """Rows, and columns at most, of a piece of weights that lie by rows of n, for so many rows of src."""
+    return (1 if rows <= SUMMED_IN_L1 and F32_BYTES * rows * n <= target.l1_bytes // 2 else SIDE_BY_SIDE), WIDEST_IN_TURN
+
+
+def columns_abreast(rows: int, nbytes: int, target: Target) -> int:
+    """Of weights that lie by columns of so many bytes: how many meet so few rows at a time."""
+    return max(min(MOST_ABREAST, target.isa.registers // 2 // rows), 1) if nbytes > PAGE_BYTES else 1
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.thin import made_thin
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
@@ -136,11 +137,11 @@ class OnlineNest(GemmNest):
     def _some_columns(self, ko: Expr, width: int) -> Stmt:
         """The scores of columns ko*step .. + width, from the first product into the second one."""
         o, nb = self.plan, self.plan.scores.nb
-        per_step = self.step // nb
+        per_step, folded = self.step // nb, made_thin(self, o.scores)
 
         def tile(no: Expr, wide: int) -> Stmt:
             at = add(mul(ko, per_step), no)
-            made = self._microkernel(o.scores.ops[0], at, wide, nb)
+            made = self._microkernel(o.scores.ops[0], at, wide, nb) if folded is None else folded(at, wide)
             spans = (*self._task(), Span(Const(wide), at, nb))
             return seq(made, Region(self.storage, self.domain, spans).emit(o.early)) if o.early else made
 

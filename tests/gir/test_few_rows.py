@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.schedule import FAR, IN_TURN, is_far
+from benchgraph.gir.schedule import PAGE_BYTES, SIDE_BY_SIDE, columns_abreast, rows_read_in_turn
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
@@ -19,7 +19,7 @@ from tests.gir.test_weights import kernels, nests, scheduled
 PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1)
 MULTIPLIES = replace(PLAIN, isa=ISAS["avx512_core_bf16"])
 K, N = 256, 1024
-NEAR, FAR_AWAY = 1 << 20, 2 * K * N // FAR - 1  # of L2: weights of 16 bits fit in it, or come from memory
+FAR = 2 * K * N  # of the last-level cache: weights of 16 bits take all of it
 
 
 def layer(
@@ -65,12 +65,12 @@ def test_a_gated_perceptron_of_one_row(golden) -> None:
         (8, DType.bf16, False, PLAIN, True),
         (2, DType.bf16, False, MULTIPLIES, True),
         (3, DType.bf16, False, MULTIPLIES, False),
-        (8, DType.bf16, False, replace(MULTIPLIES, l2_bytes=FAR_AWAY), True),
-        (9, DType.bf16, False, replace(MULTIPLIES, l2_bytes=FAR_AWAY), False),
+        (8, DType.bf16, False, replace(MULTIPLIES, llc_bytes=FAR), True),
+        (9, DType.bf16, False, replace(MULTIPLIES, llc_bytes=FAR), False),
         (2, DType.bf16, True, MULTIPLIES, True),
         (3, DType.bf16, True, MULTIPLIES, False),
-        (4, DType.bf16, True, replace(MULTIPLIES, l2_bytes=FAR_AWAY), True),
-        (5, DType.bf16, True, replace(MULTIPLIES, l2_bytes=FAR_AWAY), False),
+        (4, DType.bf16, True, replace(MULTIPLIES, llc_bytes=FAR), True),
+        (5, DType.bf16, True, replace(MULTIPLIES, llc_bytes=FAR), False),
         (6, DType.f32, True, PLAIN, True),
         (7, DType.f32, True, PLAIN, False),
     ],
@@ -85,15 +85,42 @@ def test_weights_that_are_constant_or_computed_are_not(options: dict[str, bool])
 
 
 @pytest.mark.parametrize(
-    ("m", "l2_bytes", "wanted"), [(1, 2 << 20, 0), (1, 1 << 19, IN_TURN[0]), (3, 1 << 19, 0), (8, FAR_AWAY, IN_TURN[0]), (9, FAR_AWAY, 0)]
+    ("m", "l2_bytes", "llc_bytes", "wanted"),
+    [
+        (1, 2 * FAR, 0, 0),
+        (1, FAR, 0, 1),
+        (1, FAR, 2 * FAR, 1),
+        (3, FAR, 0, 0),
+        (3, FAR, 4 * FAR, 0),
+        (3, FAR, 2 * FAR, SIDE_BY_SIDE),
+        (8, FAR, 2 * FAR, SIDE_BY_SIDE),
+        (9, FAR, 2 * FAR, 0),
+    ],
 )
-def test_rows_of_weights_go_in_turn_where_l2_does_not_hold_them(m: int, l2_bytes: int, wanted: int) -> None:
+def test_rows_of_weights_go_in_turn_where_l2_does_not_hold_them(m: int, l2_bytes: int, llc_bytes: int, wanted: int) -> None:
     """And the result lies in rows, since a piece is wider than a block of columns would be."""
-    g = scheduled(layer(m, DType.f32), replace(PLAIN, l2_bytes=l2_bytes))
+    g = scheduled(layer(m, DType.f32), replace(PLAIN, l2_bytes=l2_bytes, llc_bytes=llc_bytes))
     (op, *_), p = kernel(g).ops, kernel(g).parameters
     assert p is not None
     assert p.ks == wanted
     assert not wanted or (p.ns == N and not g.value(op.outs[0]).layout.blocks)
+
+
+def test_entries_of_a_batch_have_weights_of_their_own() -> None:
+    """Attention of one query: neither keys nor values are copied, and no column of them is cut for the cores, who have entries enough."""
+
+    def attention(b: GraphBuilder) -> None:
+        q, k, v = (b.input((4, rows, 64), DType.bf16) for rows in (1, 512, 512))
+        scores = b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=-1)
+        b.op("MatMul", scores, v)
+
+    g = scheduled(attention, replace(MULTIPLIES, cores=2, l2_bytes=1 << 14))
+    (nest,) = nests(g)
+    assert [op.kind for op in nest.ops if op.ins[0] in g.ins] == ["TypeCast"], "of the query"
+    scores, values = (stage.parameters for stage in kernels(g))
+    assert scores is not None
+    assert values is not None
+    assert (scores.abreast, values.ks, values.ns) == (1, 1, 64)
 
 
 def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
@@ -105,10 +132,16 @@ def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
     g = scheduled(chain, replace(PLAIN, l2_bytes=1 << 18))
     _, middle, _ = kernels(g)
     assert middle.parameters is not None
-    assert middle.parameters.ks == IN_TURN[0]
+    assert middle.parameters.ks
     assert not any(g.value(v).layout.blocks for v in (middle.ops[0].ins[0], *middle.ops[0].outs))
 
 
-def test_weights_are_far_that_are_many_times_what_l2_holds() -> None:
-    assert not is_far(FAR * NEAR, PLAIN)
-    assert is_far(FAR * NEAR + 1, PLAIN)
+def test_one_row_after_the_other_where_their_sums_stay_in_l1() -> None:
+    """L1 has 32 KiB: half of it is 4096 sums."""
+    fits, beyond = ((1, 4096), (2, 2048)), ((1, 4112), (2, 2064), (3, 16))
+    assert {rows_read_in_turn(m, n, PLAIN)[0] for m, n in fits} == {1}
+    assert {rows_read_in_turn(m, n, PLAIN)[0] for m, n in beyond} == {SIDE_BY_SIDE}
+
+
+def test_columns_of_a_page_are_read_one_after_the_other() -> None:
+    assert [columns_abreast(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]

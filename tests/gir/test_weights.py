@@ -203,7 +203,7 @@ def test_a_piece_is_whole_groups(group: int) -> None:
     ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
 )
 def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
-    ks, ns = piece(k, n, nb, unit, PIECES[rows > 1], replace(TARGET, cores=cores))
+    ks, ns = piece(k, n, nb, unit, PIECES[rows > 1], cores)
     assert 0 < ks <= k
     assert ks == k or ks % unit == 0
     assert ns % nb == 0
@@ -214,7 +214,7 @@ def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int
 
 def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
     """224 panels: 8 pieces of 28, not 7 of 29 and one of 21."""
-    _, ns = piece(4096, 14336, 64, 1, (16, 2048), TARGET)
+    _, ns = piece(4096, 14336, 64, 1, (16, 2048), TARGET.cores)
     assert ns == 28 * 64
 
 

@@ -18,6 +18,7 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.product import ROWS_BY_COLUMNS, TERMS_PER_ROW, Thin, thin
+from benchgraph.gir.schedule import PAGE_BYTES
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
@@ -36,6 +37,7 @@ from tests.codegen.test_microkernel import TARGETS
 
 AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
+K = PAGE_BYTES // 4 + 1  # terms of columns that are longer than a page
 LEVELS = {name: replace(target, emulated=NARROW.emulated) for name, target in TARGETS.items()}
 
 # How a matrix [.., m, k] lies: its strides.
@@ -100,20 +102,20 @@ def the_partition(graph: ApiGraph) -> Partition:
     return partition
 
 
-def random(t: LogicalTensor, rng: np.random.Generator) -> np.ndarray:
-    """Numbers for a tensor, lying as it says."""
+def random(t: LogicalTensor, rng: np.random.Generator, *, whole: bool = False) -> np.ndarray:
+    """Numbers for a tensor, lying as it says. whole: few whole ones, whose sums are exact."""
     shape, strides = t.known_shape, t.known_strides
     size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     held = np.full(size, 77).astype(t.dtype.numpy)
     view = np.lib.stride_tricks.as_strided(held, shape, tuple(s * held.itemsize for s in strides))
-    least = -9 if t.dtype is DType.s8 else 0
-    view[...] = (rng.normal(size=shape) if t.dtype.is_float else rng.integers(least, 9, shape)).astype(t.dtype.numpy)
+    least = -9 if t.dtype is DType.s8 or whole else 0
+    view[...] = (rng.normal(size=shape) if t.dtype.is_float and not whole else rng.integers(least, 9, shape)).astype(t.dtype.numpy)
     return view
 
 
-def assert_right(graph: ApiGraph, target: Target) -> None:
+def assert_right(graph: ApiGraph, target: Target, *, whole: bool = False) -> None:
     partition, rng = the_partition(graph), np.random.default_rng(5)
-    data = {t.id: random(t, rng) for t in partition.inputs}
+    data = {t.id: random(t, rng, whole=whole) for t in partition.inputs}
     (dst,) = partition.outputs
     out = np.full(dst.known_shape, 7, dst.dtype.numpy)
     compile_partition(partition, target).bind([data[t.id] for t in partition.inputs], [out])()
@@ -140,7 +142,9 @@ def test_however_operands_lie_the_product_is_right(**options: object) -> None:
 
 @given(
     m=st.integers(1, 9),
-    k=st.sampled_from([16, 100, 129, 479]),
+    k=st.sampled_from([16, 100, 129, 479, K]),
+    batch=st.sampled_from([(), (), (2, 3)]),
+    shared=st.booleans(),
     n=st.sampled_from([1, 13, 64, 130, 600]),
     stored=st.sampled_from([DType.f32, DType.bf16, DType.f16]),
     src=st.sampled_from(["rows", "rows apart", "columns"]),
@@ -148,12 +152,13 @@ def test_however_operands_lie_the_product_is_right(**options: object) -> None:
     post=st.sampled_from(["", "sigmoid", "per row", "transposed"]),
     isa=st.sampled_from(list(LEVELS)),
     l2_bytes=st.sampled_from([256, 4096, 1 << 20]),
+    llc_bytes=st.sampled_from([0, 256]),
     cores=st.sampled_from([1, 2, 3]),
 )
 @settings(max_examples=60, derandomize=True, deadline=None)
-def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, cores: int, **options: object) -> None:
-    """Wherever the weights come from: l2_bytes is small so that small weights do not fit."""
-    assert_right(built(**options), replace(LEVELS[isa], l2_bytes=l2_bytes, cores=cores))
+def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, llc_bytes: int, cores: int, **options: object) -> None:
+    """Wherever the weights come from: caches are small so that small weights do not fit."""
+    assert_right(built(**options), replace(LEVELS[isa], l2_bytes=l2_bytes, llc_bytes=llc_bytes, cores=cores), whole=True)
 
 
 # ---- the form that it takes --------------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ def forms(g: Graph) -> Iterator[Thin | None]:
         ({**BY_COLUMNS, "wei": "rows"}, None),
         ({**BY_COLUMNS, "src": "columns"}, None),
         ({**BY_COLUMNS, "constant": True}, None),
-        ({**BY_COLUMNS, "batch": (2,)}, None),
+        ({**BY_COLUMNS, "batch": (2,)}, Thin.folded),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS}, Thin.folded),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS - 1}, None),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS + 1, "k": 1024}, None),
@@ -208,11 +213,11 @@ def test_vectors_run_where_elements_follow_each_other(options: dict[str, object]
 def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abreast: int) -> None:
     """Those that are left over come after. The passes over Tensor IR leave it at that."""
     target = replace(AVX512, isa=ISAS[isa], cores=1)
-    g = scheduled(built(m=m, k=256, n=13, wei="columns"), target)
+    g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (abreast, 13 % abreast) if width]
     main = lower(g).module.main
     for f in (main, interleave_rows(shrink_tensors(main, target), target)):
-        folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(256)]
+        folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
 
 

@@ -10,11 +10,13 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, seq, sub, unary
-from benchgraph.tir.ir import Alloc, BinOp, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.interleave_rows import LONGEST, ROWS, STREAMED, interleave_rows
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.passes.interleave_rows import LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+
+FAR = (16 << 20) // (4 * STREAMED) + 1  # rows of f32 that are more than half of a last-level cache
 
 
 def softmax(rows: int, n: int, dst: Expr = i) -> Func:
@@ -87,11 +89,32 @@ def sums(rows: int, n: int, dtype: DType = DType.f32) -> Func:
         (sums(96, STREAMED - 1), False),
         (sums(128, STREAMED, DType.bf16), False),
         (softmax(64, STREAMED), False),
+        (sums(FAR, STREAMED), True),
+        (sums(2 * FAR, STREAMED, DType.bf16), True),
+        (sums(2 * FAR, STREAMED - 1, DType.bf16), False),
+        (softmax(FAR, STREAMED), False),
     ],
-    ids=["from L2", "from L1", "from beyond", "short rows", "conversions", "several folds"],
-)
-def test_long_rows_that_are_read_from_l2_stay(f: Func, goes_alone: bool) -> None:
-    assert (interleave_rows(f, replace(TARGET, cores=8)) is f) == goes_alone
+    ids=[
+        "from L2", "from L1", "from beyond", "short rows", "conversions", "several folds",
+        "from memory", "conversions from memory", "short rows from memory", "several folds from memory",
+    ],
+)  # fmt: skip
+def test_long_rows_that_are_read_from_l2_or_memory_stay(f: Func, goes_alone: bool) -> None:
+    assert (interleave_rows(f, replace(TARGET, cores=8, llc_bytes=32 << 20)) is f) == goes_alone
+
+
+def test_folds_enough_for_the_registers_stay() -> None:
+    """Four rows of them would spill."""
+
+    def folds(count: int) -> Func:
+        x, y = param("x", 8, 20), param("y", 8, count)
+        totals = [tensor(f"total{c}", DType.f32, (), Scope.register) for c in range(count)]
+        begin = [s for t in totals for s in (Alloc(t), put(t, value=f32(0.0)))]
+        fold = loop(j, 20, *(put(t, value=binary(BinOp.add, at(t), at(x, i, j))) for t in totals))
+        return Func("folds", (x, y), loop(i, 8, *begin, fold, *(put(y, i, Const(c), value=at(t)) for c, t in enumerate(totals))))
+
+    assert not stays(folds(MOST_FOLDS))
+    assert stays(folds(MOST_FOLDS + 1))
 
 
 def test_rows_that_one_row_of_dst_gathers_stay() -> None:

@@ -29,7 +29,6 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, comes_of_products, has_unit_stride, is_given_for_rows, packs_src, product, rows_by_columns
-from benchgraph.gir.schedule import is_far
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
@@ -136,7 +135,7 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
         return False
     most = rows_by_columns(product(g, op).reduced[-1]) if by_columns else ROWS_WIDENED
     if v.dtype is DType.bf16 and target.multiplies(v.dtype):
-        most = min(most, ROWS_NOT_MULTIPLIED[is_far(v.type.nbytes, target)][by_columns])
+        most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
     return is_given_for_rows(g, op, id, most)
 
 

@@ -21,7 +21,6 @@ from benchgraph.gir.product import Thin, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
     FEW_ROWS,
-    IN_TURN,
     MOST_ROWS_WORKED_ON,
     PANEL_ROWS,
     PIECES,
@@ -40,6 +39,7 @@ from benchgraph.gir.schedule import (
     piece,
     rows_in_turn,
     rows_per_task,
+    rows_read_in_turn,
     wait_for_weights,
 )
 from benchgraph.ops import spec
@@ -188,8 +188,8 @@ def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, tar
     k, n = p.reduced[-1], p.columns
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
-    most = IN_TURN if not makers else (PANEL_ROWS, nb) if wei.layout.blocks else PIECES[rows > FEW_ROWS]
-    return piece(k, n, nb, unit, most, target)
+    most = rows_read_in_turn(rows, n, target) if not makers else (PANEL_ROWS, nb) if wei.layout.blocks else PIECES[rows > FEW_ROWS]
+    return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
 
 
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
@@ -225,7 +225,7 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     why += (
         (Reason("ahead", f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"),) if ahead else ()
     )
-    abreast = columns_abreast(m, target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
+    abreast = columns_abreast(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
     why += (Reason("abreast", f"weights lie by columns, and registers hold {abreast} sums of {m} rows"),) if abreast else ()
     sizes = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, abreast=abreast)
     chosen = replace(sizes, why=why)
