@@ -260,10 +260,11 @@ def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int)
 
 
 def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
-    """Whether weights that lie by rows come from beyond L2 for few rows of src."""
-    nbytes = g.value(op.ins[1]).type.nbytes
-    most = ROWS_IN_TURN[target.is_far(nbytes)]
-    return nbytes > target.cores * target.l2_bytes and is_given_for_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
+    """Whether weights that lie by rows, of several panels, come from beyond L2 for few rows of src."""
+    nbytes, p = g.value(op.ins[1]).type.nbytes, product(g, op)
+    if nbytes <= target.cores * target.l2_bytes or p.columns <= column_block(p, target):
+        return False
+    return is_given_for_rows(g, op, op.ins[1], ROWS_IN_TURN[target.is_far(nbytes)]) and operand_axes(g, op, 1) is not None
 
 
 def rows_read_in_turn(rows: int, n: int, target: Target) -> tuple[int, int]:

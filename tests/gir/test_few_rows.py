@@ -110,7 +110,7 @@ def test_entries_of_a_batch_have_weights_of_their_own() -> None:
     """Attention of one query: neither keys nor values are copied, and no column of them is cut for the cores, who have entries enough."""
 
     def attention(b: GraphBuilder) -> None:
-        q, k, v = (b.input((4, rows, 64), DType.bf16) for rows in (1, 512, 512))
+        q, k, v = (b.input((4, rows, 128), DType.bf16) for rows in (1, 512, 512))
         scores = b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=-1)
         b.op("MatMul", scores, v)
 
@@ -120,7 +120,7 @@ def test_entries_of_a_batch_have_weights_of_their_own() -> None:
     scores, values = (stage.parameters for stage in kernels(g))
     assert scores is not None
     assert values is not None
-    assert (scores.abreast, values.ks, values.ns) == (1, 1, 64)
+    assert (scores.abreast, values.ks, values.ns) == (1, 1, 128)
 
 
 def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:

@@ -28,7 +28,7 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
-from benchgraph.gir.product import Product, comes_of_products, has_unit_stride, is_given_for_rows, packs_src, product, rows_by_columns
+from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
@@ -129,11 +129,13 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool
 
 def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
     """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32. See ROWS_WIDENED."""
-    v = g.value(id)
-    by_columns, by_rows = (_is_dense(g, id, _dim_behind(g, moves, axis)) for axis in (-2, -1))
-    if not (by_columns or by_rows):
+    v, p = g.value(id), product(g, op)
+    down, across = (0 if (dim := _dim_behind(g, moves, axis)) is None else _step(g, id, dim) for axis in (-2, -1))
+    by_columns = down == 1
+    size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
+    if 1 not in (down, across) or not is_read_on(size, apart, v.dtype):
         return False
-    most = rows_by_columns(product(g, op).reduced[-1]) if by_columns else ROWS_WIDENED
+    most = rows_by_columns(p.reduced[-1]) if by_columns else ROWS_WIDENED
     if v.dtype is DType.bf16 and target.multiplies(v.dtype):
         most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
     return is_given_for_rows(g, op, id, most)
@@ -157,9 +159,10 @@ def _dim_behind(g: Graph, moves: Moves, axis: int) -> int | None:
     return axis
 
 
-def _is_dense(g: Graph, id: int, dim: int | None) -> bool:
-    """Whether a dim of a tensor, counted from behind, goes from element to element of memory."""
-    return dim is not None and not g.value(id).layout.blocks and has_unit_stride(g, id, (len(g.value(id).shape) + dim, 1))
+def _step(g: Graph, id: int, dim: int) -> int:
+    """How many elements of memory a step along a dim of a tensor is, counted from behind; 0 where it lies in blocks."""
+    v = g.value(id)
+    return 0 if v.layout.blocks else stride(g, id, (v.layout.order.index(len(v.shape) + dim), 1))
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
