@@ -11,7 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.interleave_rows import LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
+from benchgraph.tir.passes.interleave_rows import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -91,8 +91,8 @@ def sums(rows: int, n: int, dtype: DType = DType.f32) -> Func:
         (softmax(64, STREAMED), False),
         (sums(FAR, STREAMED), True),
         (sums(2 * FAR, STREAMED, DType.bf16), True),
-        (sums(2 * FAR, STREAMED - 1, DType.bf16), False),
-        (softmax(FAR, STREAMED), False),
+        (sums(1 << 18, FAR_BYTES // 2 - 1, DType.bf16), False),
+        (softmax(FAR, STREAMED), True),
     ],
     ids=[
         "from L2", "from L1", "from beyond", "short rows", "conversions", "several folds",

@@ -36,8 +36,12 @@ LONGEST = 1024  # elements of a row beyond which its own vectors are enough to d
 # Elements of a row of f32 from which on that is so where it is all read from the second-level cache: hardware fetches one row ahead better
 # than four. Single rows' times over those of four, products by one column, two Zen 5 CPUs: 256 and 512 rows of 256 0.85, 256 rows of 512
 # 0.86, of 1024 0.61, 100 of 1000 0.72; 512 of 192 0.98, 1024 of 128 1.05; from L1, 32 of 256, 1.5; from L3, 4096 of 256, 1.13; in bf16, 256
-# of 512, 1.39. From memory it is so in any dtype: 131072 rows of 512 in bf16, by one column, on a Zen 4 core 0.43.
+# of 512, 1.39.
 STREAMED = 256
+# Bytes of a row from which on that is so of rows that come from memory, whatever is done with them: four at a time are jumps within a page.
+# One Zen 4 core, times of single rows over those of four: LayerNorm of 64x64x112x112 in f32 0.44, its gradients 0.54; bf16 131072x512 by one
+# column 0.43; SoftMax of 64x512x14x14 1.23, of 64x128x28x28 1.26.
+FAR_BYTES = 256
 
 
 def interleave_rows(f: Func, target: Target) -> Func:
@@ -72,17 +76,20 @@ def _folds_rows(loop: For) -> bool:
 
 
 def _streams(loop: For, target: Target) -> bool:
-    """Whether all that a row does is to fold what comes from memory, or f32 of parameters, the largest of which has its place in the
-    second-level caches alone."""
+    """Whether a row waits for what it reads of the largest parameter more than for its own folds: rows that come from memory, and f32 that
+    has its place in the second-level caches alone, if all that a row does is to fold it."""
     folds = [s for s in walk(loop.body) if isinstance(s, For)]
+    read = {load.tensor: constant(s.extent) or 0 for s in folds for load in loads(s.body) if load.tensor.scope is not Scope.register}
+    given = [t for t in read if t.scope is Scope.param]
+    if not given:
+        return False
+    largest = max(given, key=lambda t: t.nbytes)
+    if target.is_far(largest.nbytes) and largest.dtype.nbytes(read[largest]) >= FAR_BYTES:
+        return True
     if len(folds) > 1 or not isinstance(folds[0].body, Store) or (constant(folds[0].extent) or 0) < STREAMED:
         return False
-    read = {load.tensor for load in loads(folds[0].body) if load.tensor.scope is not Scope.register}
-    large = max((t.nbytes for t in read), default=0)
-    if target.is_far(large):
-        return True
-    is_given = all(t.scope is Scope.param and t.dtype is DType.f32 for t in read)
-    return is_given and target.l1_bytes < large <= target.cores * target.l2_bytes
+    is_given = given == [*read] and all(t.dtype is DType.f32 for t in read)
+    return is_given and target.l1_bytes < largest.nbytes <= target.cores * target.l2_bytes
 
 
 def _are_independent(loop: For, ranges: Ranges) -> bool:
