@@ -39,8 +39,8 @@ LONGEST = 1024  # elements of a row beyond which its own vectors are enough to d
 # of 512, 1.39.
 STREAMED = 256
 # Bytes of a row from which on that is so of rows that come from memory, whatever is done with them: four at a time are jumps within a page.
-# One Zen 4 core, times of single rows over those of four: LayerNorm of 64x64x112x112 in f32 0.44, its gradients 0.54; bf16 131072x512 by one
-# column 0.43; SoftMax of 64x512x14x14 1.23, of 64x128x28x28 1.26.
+# One Zen 4 core, times of single rows over those of four: LayerNorm of 64x64x112x112 in f32 0.44, its gradients 0.54; bf16 131072x512 by
+# one column 0.43; SoftMax of 64x512x14x14 1.23, of 64x128x28x28 1.26.
 FAR_BYTES = 256
 
 
