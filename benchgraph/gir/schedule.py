@@ -228,6 +228,16 @@ ROWS_IN_TURN = 2, 8
 # 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0. Columns of a page at most are read one after
 # the other, from end to end: bf16, 64 times 512 x 2048, with 1, 2, 4, 8: 5.3, 11.0, 13.0, 11.5; 64 times 128 x 8192: 4.4, 12.7, 11.4, 5.6.
 MOST_ABREAST, PAGE_BYTES = 8, 4096
+# Of weights in several panels that are packed from rows: a few rows of all panels at a time (SIDE_BY_SIDE), which hardware fetches ahead,
+# if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:
+#
+#                                    512x64  64x1024  64x2048  128x2048  256x2048
+#     16, bf16 4096 x 14336            26.0     15.1     13.9      13.4      13.0
+#     64, bf16, the same               49.9     44.3     42.6      40.7      39.0
+#     16, f32, the same (not packed 34.2)       28.4     28.3      28.1      28.2
+#     16, bf16 2048 x 2048             0.98                                  0.80
+#     16, bf16 1024 x 1024            0.190                                 0.192
+PACKED_BY_ROWS, TIMES_L2_PACKED = (256, 2048), 4
 PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
 MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 # How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some

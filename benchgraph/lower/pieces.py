@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Cut, Stage
 from benchgraph.gir.product import product
+from benchgraph.gir.schedule import SIDE_BY_SIDE
 from benchgraph.lower.access import ZERO, Coord
-from benchgraph.lower.packing import packing
+from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
 from benchgraph.tir.build import add, mul, seq
 from benchgraph.tir.ir import Const, Expr, For, Stmt
@@ -93,8 +94,7 @@ class Pieces:
         nest = self.nest
         whole = packing(nest.storage, maker.ops)
         if whole is not None:
-            assert self.ns == self.nb, "what lies in panels is made panel by panel"
-            return whole.panel((Coord(ZERO),) * (len(whole.dst.shape) - 2), so, width, Coord(ZERO, ko, self.ks), size)
+            return self._packed(whole, ko, size, so, width)
         domain = trace(nest.g, maker.ops)
         assert domain is not None
         spans = [Span(Const(extent), tile=max(extent, 1)) for extent in domain.extents]
@@ -102,6 +102,19 @@ class Pieces:
             if cut is not None:
                 spans[cut.axis] = _span(cut, outer, count, tile)
         return Region(nest.storage, domain, tuple(spans)).emit(maker.ops)
+
+    def _packed(self, whole: Packing, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
+        """The panels of a piece; of several, a few rows of all of them at a time, which are read as they lie."""
+        entry, several = (Coord(ZERO),) * (len(whole.dst.shape) - 2), self.ns > self.nb
+        if not several:
+            return whole.panel(entry, so, width, Coord(ZERO, ko, self.ks), size)
+        r, (full, rest) = self.nest.storage.var("r"), divmod(size, SIDE_BY_SIDE)
+
+        def rows(first: Expr, count: int) -> Stmt:
+            k = Coord(mul(first, SIDE_BY_SIDE), ko, self.ks)
+            return self._by_panels(so, width, lambda no, columns: whole.panel(entry, no, columns, k, count))
+
+        return seq(For(r, Const(full), rows(r, SIDE_BY_SIDE)) if full else seq(), rows(Const(full), rest) if rest else seq())
 
 
 def _span(cut: Cut, outer: Expr, count: int, tile: int) -> Span:

@@ -145,3 +145,19 @@ def test_one_row_after_the_other_where_their_sums_stay_in_l1() -> None:
 
 def test_columns_of_a_page_are_read_one_after_the_other() -> None:
     assert [columns_abreast(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]
+
+
+@pytest.mark.parametrize(
+    ("l2_bytes", "transposed", "wanted"), [(FAR // 8, False, (256, N)), (FAR // 2, False, (256, 64)), (FAR // 8, True, (256, 64))]
+)
+def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed: bool, wanted: tuple[int, int]) -> None:
+    """Several panels at a time; of smaller ones, and where columns lie together, one."""
+    p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), replace(MULTIPLIES, l2_bytes=l2_bytes))).parameters
+    assert p is not None
+    assert (p.ks, p.ns) == wanted
+
+
+@pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])
+def test_f32_from_memory_is_packed_even_for_one_core_that_keeps_up(llc_bytes: int, packed: bool) -> None:
+    g = scheduled(layer(32, DType.f32), replace(PLAIN, keeps_up=True, llc_bytes=llc_bytes - 1))
+    assert any(g.value(v).layout.blocks and g.value(v).shape == (K, N) for op in kernel(g).ops for v in op.ins) == packed

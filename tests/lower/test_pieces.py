@@ -43,6 +43,16 @@ def f16(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
     return b.input((k, n), DType.f16)
 
 
+@kind()
+def f32(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    return b.input((k, n))
+
+
+@kind(DType.bf16)
+def bf16(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
+    return b.input((k, n), DType.bf16)
+
+
 @kind(DType.bf16, transposed=True)
 def bf16_transposed(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
     return b.input((n, k), DType.bf16)
@@ -163,6 +173,20 @@ def test_constants_that_no_cache_holds_are_right(name: str, m: int, groups: int,
 
 
 @pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=6, deadline=None)
+@given(
+    m=st.sampled_from([1, 9, 16, 70]),
+    groups=st.integers(1, 9),
+    group=st.sampled_from([1, 2, 8, 48, 96]),
+    n=st.sampled_from([1, 16, 50, 64, 130, 600]),
+    cores=st.sampled_from([1, 2, 3]),
+)
+def test_weights_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
+    small = replace(host(), cores=cores, l2_bytes=256, llc_bytes=256, emulated=frozenset({DType.bf16}))
+    assert_right(graph(name, m, groups, group, n), small)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "f32"])
 @pytest.mark.parametrize("m", [9, 64])
 def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
     small, large = (temporaries(graph(name, m, groups, 32, n)) for groups, n in ((32, 4096), (64, 8192)))

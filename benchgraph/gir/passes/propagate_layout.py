@@ -22,7 +22,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
-from benchgraph.gir.schedule import column_block, column_blocked, packed, rows_in_turn
+from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, rows_in_turn
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM
 
@@ -76,7 +76,7 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     *batch, m, n = p.call.outs[0].shape
     if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
         return False
-    if prod(p.call.ins[1].shape[:-2]) >= target.cores:
+    if prod(p.call.ins[1].shape[:-2]) >= target.cores and not (has_one_matrix(g, op) and target.is_far(g.value(wei).type.nbytes)):
         return m >= ROWS_PER_ENTRY and (not target.keeps_up or _shares_few_sets(g, op, target))
     rows = prod(batch) * m
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK

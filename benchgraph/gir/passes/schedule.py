@@ -17,14 +17,16 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import Thin, group_of, product, thin
+from benchgraph.gir.product import Thin, group_of, has_rows, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
     FEW_ROWS,
     MOST_ROWS_WORKED_ON,
+    PACKED_BY_ROWS,
     PANEL_ROWS,
     PIECES,
     ROWS_FOR_A_PANEL,
+    TIMES_L2_PACKED,
     Rows,
     Step,
     columns_abreast,
@@ -44,6 +46,7 @@ from benchgraph.gir.schedule import (
 )
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
+from benchgraph.tir.groups import PACKED_FROM
 
 GIVEN = "given from outside"
 
@@ -188,8 +191,21 @@ def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, tar
     k, n = p.reduced[-1], p.columns
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
-    most = rows_read_in_turn(rows, n, target) if not makers else (PANEL_ROWS, nb) if wei.layout.blocks else PIECES[rows > FEW_ROWS]
+    if not makers:
+        most = rows_read_in_turn(rows, n, target)
+    elif not wei.layout.blocks:
+        most = PIECES[rows > FEW_ROWS]
+    else:
+        is_large = wei.type.nbytes > TIMES_L2_PACKED * target.l2_bytes
+        most = PACKED_BY_ROWS if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
     return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
+
+
+def _packs_rows(g: Graph, maker: Stage) -> bool:
+    """Whether all that is done for a piece is to pack it, from rows."""
+    src, dst = g.value(maker.ops[0].ins[0]), g.value(maker.ops[-1].outs[0])
+    is_packing = len(maker.ops) == 1 and src.dtype in PACKED_FROM.get(dst.dtype, ())
+    return is_packing and has_rows(g, src.id) and not g.value(g.root(src.id)).layout.blocks
 
 
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
