@@ -5,6 +5,7 @@
 %7: f32 = MatMul(%4, %6)                                                     %7 = Multiply(TypeCast(%9), sa * sb)
 
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
+few rows: %3 = TypeCast(%1: bf16 or f16)            %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%2, %1)
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
 between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype, and padding is the zero point where that is

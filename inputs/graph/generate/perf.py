@@ -11,6 +11,23 @@ BATCHES = {
             "--reset --in-shapes=0:128x1024+1:1024x4096+3:1024x4096+8:4096x1024 --case=complex_fusion/gated_mlp.json",
         ),
     ),
+    "perf_graph_rows": (
+        "Speed with few rows, for weights that change: a language model that writes one word after the other, or reads a few",
+        (
+            *(
+                f"--reset --dt=f32,bf16,f16 --in-shapes=0:{rows}x4096+1:{wei} {options}.json"
+                for wei, options in (
+                    ("4096x14336", "--tensor-property=1:variable --case=op/matmul"),
+                    ("14336x4096", "--op-attrs=0:transpose_a:0 --case=op/matmul_transposed"),
+                )
+                for rows in (1, 4, 16, 64)
+            ),
+            "--reset --dt=bf16,f16 --in-shapes=0:1x4096+1:4096x14336+3:4096x14336+7:14336x4096"
+            " --case=complex_fusion/gated_mlp_f16_weights_that_change.json",
+            "--reset --dt=f32,bf16,f16 --in-shapes=0:1x32x1x128+1:1x32x4096x128+6:1x1x1x4096+2:1x32x4096x128"
+            " --case=complex_fusion/attention_transpose_b.json",
+        ),
+    ),
     "perf_graph_mha": (
         "Speed of attention",
         (
