@@ -6,9 +6,10 @@
             for b in batch: for each group of k: load wei vectors, broadcast src, dot
             registers -> acc tile, or through post-ops to where these store (post_ops.py)
 
-The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but dot products (dot.py: fmas for f32),
-the loads of wei, the broadcasts of src and its own counter. Everything is known at compile time; the last vector of a ragged n goes
-through masked loads and stores. A group that k ends in is read from src without a byte beyond k; what wei has there counts as zero.
+The accumulators are phi nodes of the K loop, so they stay in registers; the loop holds nothing but dot products (dot.py: fmas for f32), the
+loads of wei, the broadcasts of src and its own counter. Wei of bf16 or f16 for src of f32 is widened behind its loads, once for each tile
+of rows. Everything is known at compile time; the last vector of a ragged n goes through masked loads and stores. A group that k ends in is
+read from src without a byte beyond k; what wei has there counts as zero.
 
 Why the choices below are what they are: shares of the FMA peak of one thread (a register-only loop, 118 GFLOP/s) in percent, on a Zen 4
 core with AVX-512 (3.7 GHz, L1d 32 KiB, L2 1 MiB, L3 32 MiB). Each is a minimum over 8 to 25 samples of 0.3 ms or more, interleaved

@@ -79,6 +79,17 @@ def test_up_to_how_many_rows(m: int, dtype: DType, transposed: bool, target: Tar
     assert is_read_as_given(scheduled(layer(m, dtype, transposed=transposed), target)) == wanted
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("llc_bytes", [0, 1])
+@pytest.mark.parametrize("dtype", [DType.f16, DType.f32])
+def test_however_much_the_work_they_are_not_packed_then(dtype: DType, llc_bytes: int, cores: int) -> None:
+    """Eight rows of f32 in caches are, where cores share them."""
+    target = replace(PLAIN, llc_bytes=llc_bytes, cores=cores, l2_bytes=1 << 16)
+    g = scheduled(lambda b: b.op("MatMul", b.input((8, 2048), dtype), b.input((2048, 512), dtype)), target)
+    (op, *_) = kernel(g).ops
+    assert bool(g.value(op.ins[1]).layout.blocks) == (dtype is DType.f32 and not llc_bytes and cores > 1)
+
+
 @pytest.mark.parametrize("options", [{"constant": True}, {"cast": True}], ids=str)
 def test_weights_that_are_constant_or_computed_are_not(options: dict[str, bool]) -> None:
     assert not is_read_as_given(scheduled(layer(1, DType.f16, transposed=True, **options), PLAIN))
