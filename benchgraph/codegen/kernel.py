@@ -9,7 +9,7 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import PTR
 from benchgraph.codegen.post_ops import PostOps
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.groups import GROUPS, DTypes
+from benchgraph.tir.groups import GROUPS, DTypes, is_widened
 
 BatchAxis: TypeAlias = tuple[int, int, int]  # extent, stride of src, stride of wei
 
@@ -74,7 +74,7 @@ class Kernel:
         src = f"s{self.src_row_stride}_{self.src_col_stride}"
         sizes = f"{self.m}x{self.n}x{self.k}{batch}_{src}_w{self.wei_row_stride}_a{self.acc_row_stride}"
         src_dtype, wei_dtype, _ = self.dtypes
-        widened = f"_{wei_dtype.value}" if src_dtype.is_float and wei_dtype is not src_dtype else ""
+        widened = f"_{wei_dtype.value}" * is_widened(src_dtype, wei_dtype)
         name = f"brgemm_{src_dtype.value}{widened}_{sizes}"
         more = (
             *(a.name for a in self.ahead),

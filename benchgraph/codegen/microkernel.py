@@ -103,6 +103,7 @@ from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fi
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.tir.groups import is_widened
 
 AHEAD = 8  # rows of wei that are fetched ahead
 MOST_LINES = 4  # of a stream in one step of the K loop
@@ -287,10 +288,11 @@ class _Vectors(Reduction):
         """One group of k, of which the first `size` elements count: sums[r, v] += src[r] . wei[v]."""
         lanes = self.target.lanes
         dtype = self.kernel.dtypes[WEI]
-        type = vector(memory_type(dtype) if self.widens else lane_type(self.kernel.dtypes), lanes)
+        widens = is_widened(self.kernel.dtypes[SRC], dtype)
+        type = vector(memory_type(dtype) if widens else lane_type(self.kernel.dtypes), lanes)
         parts = ((self.element(WEI, wei, self.columns(v * lanes)), self.used(panels, v)) for v in range(panels.vectors))
         columns = [load_first(self.builder, type, *part, dtype.bits // 8) for part in parts]
-        if self.widens:
+        if widens:
             columns = [cast(self.builder, column, dtype, DType.f32, self.target.isa) for column in columns]
         if size < self.kernel.group:
             counted = constant(type, (1 << size * dtype.bits) - 1)
@@ -312,11 +314,6 @@ class _Vectors(Reduction):
             one = self.builder.load(self.element(SRC, src, i), typ=memory_type(dtype), align=dtype.bits // 8)
             whole = self.builder.or_(whole, self.builder.shl(self.builder.zext(one, I32), I32(i * dtype.bits)))
         return whole
-
-    @property
-    def widens(self) -> bool:
-        """Whether elements of wei become f32 as they are loaded."""
-        return self.kernel.group == 1 and self.kernel.dtypes[WEI] is not self.kernel.dtypes[SRC]
 
     def used(self, panels: Panels, v: int) -> int:
         """Lanes of the panel's vector v that hold columns."""

@@ -1,4 +1,5 @@
-"""Products whose wei is made in pieces, each before the microkernel call that reads it (gir/panels.py):
+"""Products whose wei is made in pieces, each before the microkernel calls that read it (gir/panels.py), or is read in pieces as it lies,
+each by one call that is as wide:
 
 for so in N / ns:
   for ko in K / ks:
@@ -74,16 +75,15 @@ class Pieces:
 
     def _piece(self, ko: Expr, size: int, so: Expr, width: int, *, adds: bool) -> Stmt:
         nest, op, ks = self.nest, self.op, self.ks
-        made = (self._made(maker, ko, size, so, width) for maker in self.makers)
+
+        def summed(no: Expr, columns: int, nb: int) -> Stmt:
+            acc, _ = nest.target(op, no, nb, self.acc)
+            return nest.for_rows(lambda rows: nest.call(op, no, columns, nb, rows, acc, Part(ko, ks, size, adds)))
+
         if not self.makers:
-            acc, _ = nest.target(op, so, self.ns, self.acc)
-            return nest.for_rows(lambda rows: nest.call(op, so, width, self.ns, rows, acc, Part(ko, ks, size, adds)))
-
-        def panel(no: Expr, columns: int) -> Stmt:
-            acc, _ = nest.target(op, no, self.nb, self.acc)
-            return nest.for_rows(lambda rows: nest.call(op, no, columns, self.nb, rows, acc, Part(ko, ks, size, adds)))
-
-        return seq(*made, self._by_panels(so, width, panel))
+            return summed(so, width, self.ns)
+        made = (self._made(maker, ko, size, so, width) for maker in self.makers)
+        return seq(*made, self._by_panels(so, width, lambda no, columns: summed(no, columns, self.nb)))
 
     def _brought(self, no: Expr, columns: int) -> Stmt:
         _, copied = self.nest.target(self.op, no, self.nb, self.acc)
@@ -105,8 +105,8 @@ class Pieces:
 
     def _packed(self, whole: Packing, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
         """The panels of a piece; of several, a few rows of all of them at a time, which are read as they lie."""
-        entry, several = (Coord(ZERO),) * (len(whole.dst.shape) - 2), self.ns > self.nb
-        if not several:
+        entry = (Coord(ZERO),) * (len(whole.dst.shape) - 2)
+        if self.ns == self.nb:
             return whole.panel(entry, so, width, Coord(ZERO, ko, self.ks), size)
         r, (full, rest) = self.nest.storage.var("r"), divmod(size, SIDE_BY_SIDE)
 

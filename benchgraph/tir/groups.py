@@ -8,21 +8,25 @@ from benchgraph.core.dtypes import DType
 
 DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
 
+WIDENED = DType.bf16, DType.f16  # wei that becomes f32 as it is loaded, for src of f32
+
 # What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits, but for weights
 # that are widened as they are loaded.
 GROUPS: dict[DTypes, int] = {
     (DType.f32, DType.f32, DType.f32): 1,
     (DType.bf16, DType.bf16, DType.f32): 2,
     (DType.u8, DType.s8, DType.s32): 4,
-    (DType.f32, DType.bf16, DType.f32): 1,
-    (DType.f32, DType.f16, DType.f32): 1,
+    **{(DType.f32, wei, DType.f32): 1 for wei in WIDENED},
 }
 
-# Of a wei's dtype that is packed for the microkernel, how many elements along k lie together.
-WEI_GROUPS = {DType.f32: 1, DType.bf16: 2, DType.s8: 4}
 
-# What is widened so.
-WIDENED = frozenset(wei for src, wei, _ in GROUPS if src is DType.f32 and wei is not src)
+def is_widened(src: DType, wei: DType) -> bool:
+    """Whether a microkernel that multiplies these makes f32 of wei as it loads it, as it lies."""
+    return src is DType.f32 and wei in WIDENED
+
+
+# Of a wei's dtype that is packed for the microkernel, how many elements along k lie together.
+WEI_GROUPS = {wei: group for (src, wei, _), group in GROUPS.items() if not is_widened(src, wei)}
 
 # What may become wei of a dtype while it is packed; sums in s32 are only turned, from rows to columns.
 PACKED_FROM: dict[DType, frozenset[DType]] = {

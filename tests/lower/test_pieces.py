@@ -159,28 +159,24 @@ def test_every_shape_is_right(name: str, m: int, groups: int, group: int, n: int
     assert_right(graph(name, m, groups, group, n), replace(host(), cores=cores))
 
 
+BEYOND_CACHES = {  # of L2, which holds 256 bytes then
+    "groups": st.integers(1, 9),
+    "group": st.sampled_from([1, 2, 8, 48, 96]),
+    "n": st.sampled_from([1, 16, 50, 64, 130, 600]),
+    "cores": st.sampled_from([1, 2, 3]),
+}
+
+
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=5, deadline=None)
-@given(
-    m=st.sampled_from([1, 2, 7, 70]),
-    groups=st.integers(1, 9),
-    group=st.sampled_from([1, 2, 8, 48, 96]),
-    n=st.sampled_from([1, 16, 50, 64, 130, 600]),
-    cores=st.sampled_from([1, 2, 3]),
-)
+@given(m=st.sampled_from([1, 2, 7, 70]), **BEYOND_CACHES)
 def test_constants_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     assert_right(graph(name, m, groups, group, n, constant=True), replace(host(), cores=cores, l2_bytes=256))
 
 
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=6, deadline=None)
-@given(
-    m=st.sampled_from([1, 9, 16, 70]),
-    groups=st.integers(1, 9),
-    group=st.sampled_from([1, 2, 8, 48, 96]),
-    n=st.sampled_from([1, 16, 50, 64, 130, 600]),
-    cores=st.sampled_from([1, 2, 3]),
-)
+@given(m=st.sampled_from([1, 9, 16, 70]), **BEYOND_CACHES)
 def test_weights_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     small = replace(host(), cores=cores, l2_bytes=256, llc_bytes=256, emulated=frozenset({DType.bf16}))
     assert_right(graph(name, m, groups, group, n), small)

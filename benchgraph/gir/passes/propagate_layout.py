@@ -24,7 +24,7 @@ from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
 from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, rows_in_turn
 from benchgraph.ops import spec
-from benchgraph.tir.groups import PACKED_FROM, WIDENED
+from benchgraph.tir.groups import PACKED_FROM, is_widened
 
 # Rows of several panels lie far apart in weights that are not packed, in few sets of L1, so that each register tile reads its panel from L2
 # again. From how many rows on it pays to pack them at every execution: of a batch entry, whose panels stay in L2, and of a single product,
@@ -76,18 +76,12 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     *batch, m, n = p.call.outs[0].shape
     if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
         return False
-    if _is_widened(g, op) or rows_in_turn(g, op, target):
+    if is_widened(*(g.value(v).dtype for v in op.ins)) or rows_in_turn(g, op, target):
         return False
     if prod(p.call.ins[1].shape[:-2]) >= target.cores and not (has_one_matrix(g, op) and target.is_far(g.value(wei).type.nbytes)):
         return m >= ROWS_PER_ENTRY and (not target.keeps_up or _shares_few_sets(g, op, target))
     rows = prod(batch) * m
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
-
-
-def _is_widened(g: Graph, op: Op) -> bool:
-    """Whether weights become f32 as they are loaded, as they lie."""
-    src, wei = (g.value(v).dtype for v in op.ins)
-    return src is DType.f32 and wei in WIDENED
 
 
 def _shares_few_sets(g: Graph, op: Op, target: Target) -> bool:

@@ -243,6 +243,7 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     )
     abreast = columns_abreast(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
     why += (Reason("abreast", f"weights lie by columns, and registers hold {abreast} sums of {m} rows"),) if abreast else ()
-    sizes = Parameters(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, abreast=abreast)
-    chosen = replace(sizes, why=why)
+    chosen = Parameters(
+        prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, abreast=abreast, why=why
+    )
     return replace(stage, anchors=at.anchors, parameters=chosen)
