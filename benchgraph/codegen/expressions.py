@@ -7,7 +7,22 @@ from collections.abc import Callable
 from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.convert import cast, literal
 from benchgraph.codegen.frame import Frame
-from benchgraph.codegen.intrinsics import I1, I32, I64, call, constant, lanes_of, mangled, pointwise, poison, same_lanes, shuffled, splat
+from benchgraph.codegen.intrinsics import (
+    I1,
+    I32,
+    I64,
+    call,
+    constant,
+    extreme,
+    has_extremes,
+    lanes_of,
+    mangled,
+    pointwise,
+    poison,
+    same_lanes,
+    shuffled,
+    splat,
+)
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import bounds, linear
 from benchgraph.tir.build import constant as known_integer
@@ -117,6 +132,8 @@ def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Va
     if op.is_comparison:
         return _compare(b, op, dtype, x, y)
     if op in (BinOp.min, BinOp.max):
+        if dtype is DType.f32 and has_extremes(f.target.isa, x):
+            return extreme(b, op.name, x, y)
         smaller = _compare(b, BinOp.lt if op is BinOp.min else BinOp.gt, dtype, x, y)
         return b.select(smaller, x, y)  # the second operand when either is NaN: one minps
     if op in (BinOp.mul_high, BinOp.mul_low):

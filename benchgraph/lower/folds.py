@@ -18,26 +18,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Fused
-from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
+from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
-from benchgraph.ops import spec
-from benchgraph.ops.spec import Elementwise, Reduction
-from benchgraph.tir.build import add, binary, cast, constant, mul, piece, seq
+from benchgraph.ops.spec import Reduction
+from benchgraph.tir.build import add, binary, constant, mul, piece, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
-from benchgraph.tir.work import FUNCTION, steps
+from benchgraph.tir.work import FUNCTION
 
 MOST_TASKS = 64  # as many parts are added up by one thread
 FEWEST_ROWS = 32  # of a task: then adding up the parts is a thirtieth of the work
 FEWEST_ELEMENTS = 16384  # of a task
 WORTH = 98304  # elements of a nest from which on a plain sum, of 3 instructions on a vector, saves a second thread's waking (tir/work.py)
+
 # Instructions on a vector up to which a value is computed anew. On one of two Cascade Lake cores that read 10 to 24 GB/s together, a vector
 # that goes to memory and back takes as long as 50 of them; from a cache, as long as a few.
 MOST_STEPS = FUNCTION
-MOST_READ = 2  # values per element that it is computed from: a value that is kept would be written and read
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,15 @@ def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 
 
-def lower_parts(storage: Storage, node: Fused, domain: Domain, by: Cut) -> Stmt:
-    return _Parts(storage, node, domain, by).emit(node.ops)
+def lower_parts(storage: Storage, node: Fused, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> Stmt:
+    """across, inside: as for a region."""
+    return _Parts(storage, node, domain, by, across, inside).emit(node.ops)
 
 
 class _Parts(Region):
     """A region at one row and one column, with its own loops around the phases."""
 
-    def __init__(self, storage: Storage, node: Fused, domain: Domain, by: Cut) -> None:
+    def __init__(self, storage: Storage, node: Fused, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> None:
         task, row, column = (storage.var(stem) for stem in ("t", "r", "i"))
         extents = domain.extents
         columns: Loop = (column, Const(prod(extents[axis] for axis in by.run)))
@@ -90,15 +89,12 @@ class _Parts(Region):
         total = prod(extents[axis] for axis in axes)
         found = {**along(by.run, extents, column), **along(axes, extents, add(mul(task, by.each), var))}
         coords = tuple(found.get(axis, Coord(ZERO)) for axis in range(len(extents)))
-        super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords)
+        super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords, across=across, inside=inside, most_steps=MOST_STEPS)
         self.tasks: Loop = (task, Const(-(-total // by.each)))
         self.of_task: tuple[Loop, ...] = ((var, piece(total, by.each, task)), *rest)
         self.kept: tuple[Loop, ...] = (columns,) if by.keeps_columns else ()
-        self.border = {*node.ins, *node.outs}
-        self.maker = {v: op for op in node.ops for v in op.outs}
         self.starts_of_sums: dict[int, list[Stmt]] = {}  # by phase: how what parts are added to starts
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: how a task's part of a fold starts, how it is added
-        self.again: dict[tuple[int, int], Expr | None] = {}  # (value, later phase) -> how it is computed anew, if it is
 
     def finish(self) -> Stmt:
         body: list[Stmt] = list(self.before)
@@ -131,55 +127,3 @@ class _Parts(Region):
         start = Store(part, at, how.start)
         super()._fold(phase, part, at, how, value)
         self.parts.setdefault(phase, []).append((start, Store(acc, index, binary(how.op, Load(acc, index), Load(part, at)))))
-
-    # ---- values that a later phase reads again -----------------------------------------------------------------------
-
-    def _operand(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr:
-        again = self._once_more(v, at, phase)
-        return super()._operand(v, at, phase) if again is None else again
-
-    def _once_more(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr | None:
-        """The value computed anew, if it is one of an earlier phase that would be kept for this one, and cheap."""
-        if not self._is_kept(v, phase):
-            return None
-        if (v, phase) not in self.again:
-            read: set[int] = set()
-            value = self._computed(v, read, {})
-            cheap = value is not None and len(read) <= MOST_READ and steps(Store(*self.storage.place(v, at), value)) <= MOST_STEPS
-            self.again[v, phase] = value if cheap else None
-        return self.again[v, phase]
-
-    def _is_kept(self, v: int, phase: int) -> bool:
-        return v in self.maker and v not in self.border and self.ready[v] < phase and self._is_per_element(v)
-
-    def _is_per_element(self, v: int) -> bool:
-        axes = self.domain.axes.get(v)
-        shape = self.storage.g.value(v).shape
-        return prod(shape[:-1] if self.kept else shape) > 1 if axes is None else bool(self.domain.reduced.intersection(axes))
-
-    def _computed(self, v: int, read: set[int], made: dict[int, Expr | None]) -> Expr | None:
-        """The element at this row and column from values at the border and per column, None where it is not made by few pointwise ops.
-
-        read: grows by the values per element among these. made: by what ops make on the way, None while it is not known.
-        """
-        if v in made:
-            return made[v]
-        at = self._at(self.domain.axes[v])
-        g, op = self.storage.g, self.maker[v]
-        how = spec(op.kind).lower
-        if not isinstance(how, Elementwise) or len(op.outs) > 1 or len(made) >= MOST_STEPS:
-            return None
-        made[v] = None
-        operands: list[Expr] = []
-        for src in op.ins:
-            is_inside = src in self.maker and src not in self.border and self._is_per_element(src)
-            found = self._computed(src, read, made) if is_inside else self.storage.load(src, aligned(g.value(src).shape, at))
-            if found is None:
-                return None
-            if not is_inside and self._is_per_element(src):
-                read.add(src)
-            operands.append(found)
-        dtype = g.value(v).dtype
-        (value,) = how.values(op.attrs, g.value(v).shape, tuple(c.value for c in at), tuple(operands))
-        made[v] = cast(cast(value, dtype), DType.f32) if dtype.is_float else cast(value, dtype)
-        return made[v]

@@ -10,26 +10,32 @@ Folds that keep nothing, or the last axis alone, have no parallel tasks there: p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
-from benchgraph.lower.access import ZERO, Coord, Place, Storage, along
-from benchgraph.lower.folds import Cut, cut, lower_parts
+from benchgraph.lower.access import ZERO, Coord, Storage, along
+from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
-from benchgraph.lower.runs import crossed, folded_runs, inner_axis, is_even, kept_run, run
-from benchgraph.tir.build import add, mul, piece, seq
-from benchgraph.tir.ir import Const, Expr, For, LoopKind, Seq, Stmt, Var
+from benchgraph.lower.runs import crossed, folded_runs, holds, inner_axis, inside, is_even, kept_run, reads_closely, run
+from benchgraph.tir.build import add, binary, mul, piece, seq
+from benchgraph.tir.ir import BinOp, Const, Expr, For, If, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
 FEWEST = 1024  # at least
 TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
 TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
-# Of rows across: elements of all that is folded, by vectors of LANES columns, that a piece has at a time (256 KiB of f32), and its columns.
-MOST_ACROSS, LANES, MOST_COLUMNS = 4096, 16, 64
+LANES = 16  # columns of rows across that are worth a task
+# Of rows across, elements of which are held for another pass: how many LANES of columns a piece may have (256 KiB of f32), and bytes of
+# a row of memory. SoftMax over the channels of 64x64x112x112, one thread of a Zen 4, in ms by 128, 256, 512 and 1024 bytes: f32 19.7 by
+# 256, 22.1, 25.9; bf16 35.4, 24.8, 22.7, 22.7; of 64x512x28x28 f32 11.1 by 256, 12.0, 13.4, bf16 16.4, 12.6, 14.1, 15.0. Otherwise as many
+# columns as are folded several rows at a time (tir/passes/jam_rows.py).
+MOST_ACROSS, MOST_BYTES, MOST_FOLDED = 4096, 256, 768
+# Instructions on a vector of what is converted anew for a later phase instead of kept, its store included. What is also made relative to
+# what is known of its row had better be kept: LayerNorm of f32[8,384,1024] took 1.2 times as long without (one thread of a Zen 4).
+CONVERSION = 3
 SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
 
@@ -65,16 +71,13 @@ class _LoopNest:
         folds = bool(self.domain.reduced) and not block
         merged = folded_runs(self.g, self.domain, self.node) if folds else ()
         inner = inner_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
-        keeps_inner = folds and inner not in self.domain.reduced
+        kept = kept_run(self.g, self.domain, self.node, inner) if folds and inner not in self.domain.reduced else ()
         by = cut(self.domain, inner, merged) if folds else None
-        if keeps_inner and inner < len(extents) - 1:
-            return self._across(inner, merged, by)
         if by is not None:
-            return lower_parts(self.storage, self.node, self.domain, by)
-        together = kept_run(self.g, self.domain, self.node) if keeps_inner else ()
-        merged += (together,) if together else ()
-        local = self.domain.reduced | {inner, *together}
-        outer = tuple(a for a in range(len(extents)) if a not in local)
+            return lower_parts(self.storage, self.node, self.domain, by, kept, inside(self.g, self.node))
+        outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a not in (inner, *kept))
+        if len(kept) > 1 or (kept and inner < len(extents) - 1) or self._is_large(outer, kept):
+            return self._in_pieces(outer, kept, self._columns(outer, kept), merged)
         if block or inner in self.domain.reduced or prod(extents[a] for a in outer) > 1:
             return self._nest(outer, {}, inner, merged)  # batch entries, even few, may be made into those of a product that reads them
         return self._by_columns(outer, inner, merged)
@@ -88,50 +91,69 @@ class _LoopNest:
     def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
         """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
         loops = {a: self.storage.var("t") for a in outer}
+        spans, own, most = self._spans(loops, given, merged), inside(self.g, self.node), self._most_steps(inner, merged)
+        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=own, most_steps=most)
+        return nest(self._around(loops), region.emit(self.node.ops), self.kind)
+
+    def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
+        """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
+        loops, (full, rest) = {a: self.storage.var("t") for a in outer}, divmod(prod(self.domain.extents[a] for a in run), size)
+        merged += (run,) if len(run) > 1 else ()
+        own, number, most = inside(self.g, self.node), self.storage.var("c"), self._conversion(run[-1])
+
+        def part(no: Expr, count: int) -> Stmt:
+            spans = self._spans(loops, {run[-1]: Span(Const(count), no, size)}, merged)
+            region = Region(self.storage, self.domain, spans, inner=run[-1], merged=merged, across=run, inside=own, most_steps=most)
+            return region.emit(self.node.ops)
+
+        whole = part(number, size)
+        each = whole if not rest else If(binary(BinOp.lt, number, Const(full)), whole, part(Const(full), rest))
+        return nest((*self._around(loops), (number, Const(full + (rest > 0)))), each, self.kind)
+
+    def _most_steps(self, inner: int | None, merged: Merged) -> int:
+        """Of rows: what has no whole vectors is kept by masked stores, which nothing is forwarded from."""
+        row = prod(self.domain.extents[a] for a in next((axes for axes in merged if inner in axes), () if inner is None else (inner,)))
+        return self._conversion(inner) if inner is not None and row % LANES else 0
+
+    def _conversion(self, inner: int) -> int:
+        return CONVERSION if reads_closely(self.g, self.domain, self.node, inner) else 0
+
+    def _spans(self, loops: dict[int, Var], given: dict[int, Span], merged: Merged) -> tuple[Span, ...]:
         run_of = {axis: axes for axes in merged for axis in axes}
-        spans = []
-        for axis, extent in enumerate(self.domain.extents):
+
+        def span(axis: int, extent: int) -> Span:
             if axis in given:
-                spans.append(given[axis])
-            elif axis in loops:
-                spans.append(Span(Const(1), outer=loops[axis]))
-            elif axis in run_of:
-                spans.append(Span(Const(prod(self.domain.extents[a] for a in run_of[axis]) if axis == run_of[axis][-1] else 1)))
-            else:
-                spans.append(Span(Const(extent), tile=max(extent, 1)))
-        return self._over(loops, Region(self.storage, self.domain, tuple(spans), inner=inner, merged=merged).emit(self.node.ops))
+                return given[axis]
+            if axis in loops:
+                return Span(Const(1), outer=loops[axis])
+            if axis in run_of:
+                return Span(Const(prod(self.domain.extents[a] for a in run_of[axis]) if axis == run_of[axis][-1] else 1))
+            return Span(Const(extent), tile=max(extent, 1))
+
+        return tuple(map(span, range(len(self.domain.extents)), self.domain.extents))
 
     def _by_columns(self, outer: tuple[int, ...], inner: int, merged: Merged) -> Stmt:
         """One row of results, in pieces."""
         total, folded = self.domain.extents[inner], prod(self.domain.extents[a] for a in self.domain.reduced)
         size = self._chunk(total, -(-FEWEST // folded)) if folded else total
-        return self._nest(outer, {}, inner, merged) if size >= total else self._in_pieces(outer, inner, size, merged)
+        return self._nest(outer, {}, inner, merged) if size >= total else self._in_pieces(outer, (inner,), size, merged)
 
-    def _in_pieces(self, outer: tuple[int, ...], inner: int, size: int, merged: Merged) -> Stmt:
-        """A nest with its innermost axis in pieces of so many, which are tasks."""
-        _, pieces, (_, count) = self._cut(self.domain.extents[inner], size, "i")
-        return nest((pieces,), self._nest(outer, {inner: Span(count, pieces[0], size)}, inner, merged), self.kind)
+    def _is_large(self, outer: tuple[int, ...], kept: tuple[int, ...]) -> bool:
+        """Whether what rows across are held in for another pass is more than a piece of them may have."""
+        total = prod(self.domain.extents[a] for a in (*kept, *self.domain.reduced))
+        return bool(outer) and bool(kept) and holds(self.g, self.domain, self.node) and total > MOST_ACROSS * LANES
 
-    def _across(self, inner: int, merged: Merged, by: Cut | None) -> Stmt:
-        """Rows that lie along a kept axis other than the last: in pieces, with what is made of them lying likewise."""
-        extents, folded = self.domain.extents, prod(self.domain.extents[a] for a in self.domain.reduced)
-        made = (v for op in self.node.ops for v in op.outs if v not in self.node.outs and self.g.value(v).view is None)
-        outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a != inner)
-        with self.storage.elsewhere({v: self._turned(v, inner) for v in made if len(self.g.value(v).shape) == len(extents)}):
-            if by is not None:
-                return lower_parts(self.storage, self.node, self.domain, by)
-            size = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_COLUMNS, extents[inner])
-            return self._in_pieces(outer, inner, size, merged)
+    def _columns(self, outer: tuple[int, ...], run: tuple[int, ...]) -> int:
+        """How many elements of rows across a piece has: alike in all pieces if that can be, and few enough for tasks."""
+        folded, others, total = (prod(self.domain.extents[a] for a in axes) for axes in (self.domain.reduced, outer, run))
+        _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
+        held = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_BYTES * 8 // widest)
+        each = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
+        most = max(min(held if holds(self.g, self.domain, self.node) else MOST_FOLDED, each, total), 1)
+        return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
 
-    def _turned(self, v: int, inner: int) -> Callable[[tuple[Coord, ...]], Place]:
-        """Where the elements of a value are whose rows lie along another axis than the last."""
-        value = self.g.value(v)
-        order = (*(a for a in range(len(value.shape)) if a != inner), inner)
-        buffer = self.storage.extra(value.dtype, tuple(value.shape[a] for a in order))
-        return lambda at: (buffer, tuple(at[a].value for a in order))
-
-    def _over(self, loops: dict[int, Var], body: Stmt) -> Stmt:
-        return nest(((loops[axis], Const(self.domain.extents[axis])) for axis in sorted(loops)), body, self.kind)
+    def _around(self, loops: dict[int, Var]) -> list[Loop]:
+        return [(loops[axis], Const(self.domain.extents[axis])) for axis in sorted(loops)]
 
     def _by_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""

@@ -13,15 +13,17 @@ so that softmax is: for each row, one loop for the maximum, one for exponentials
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import has_rows
-from benchgraph.lower.access import ZERO, Coord, Storage, aligned, along
+from benchgraph.lower.access import ZERO, Coord, Place, Storage, aligned, along
+from benchgraph.lower.again import Again
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
 from benchgraph.tir.build import binary, cast, seq
@@ -68,11 +70,16 @@ class Region:
         coords: tuple[Coord, ...] | None = None,
         inner: int | None = None,
         merged: Merged = (),
+        across: tuple[int, ...] = (),
+        inside: frozenset[int] = frozenset(),
+        most_steps: int = 0,
     ) -> None:
         """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points.
 
         inner: the axis of the innermost loop, the last one if not given; another one only if it is folded, or for ops that `is_even`
         (runs.py) describes. merged: runs of axes that the loop of the last of them goes through as one; the others' spans are points.
+        across: kept axes up to `inner`, along which temporaries lie closest and as one: those of the values `inside`, which nothing else
+        reads, and those of folds. most_steps: for the former to be computed anew in later phases (again.py).
         """
         self.storage, self.domain = storage, domain
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
@@ -80,6 +87,9 @@ class Region:
         self.coords = coords or tuple(
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
+        self.across, self.inside = across, inside
+        self.again = Again(storage, domain, inside, self._at, most_steps)
+        self.number = self.coords[across[-1]].value if across else ZERO  # of the element of what lies across
         for axes in merged:
             self._merge(axes)
         last = len(spans) - 1 if inner is None else inner
@@ -99,11 +109,13 @@ class Region:
         self._phase(self.ready.get(value, 0)).per_row.extend(stmts)
 
     def emit(self, ops: Iterable[Op]) -> Stmt:
-        self.add(ops)
-        return self.finish()
+        with self.storage.elsewhere({v: self._laid(v, self.storage.g.value(v).dtype) for v in self.inside if self._lies_across(v)}):
+            self.add(ops)
+            return self.finish()
 
     def add(self, ops: Iterable[Op]) -> None:
         for op in ops:
+            self.again.made_by(op)
             match spec(op.kind).lower:
                 case Elementwise() as how:
                     self._elementwise(op, how)
@@ -132,9 +144,7 @@ class Region:
         return result
 
     def _merge(self, axes: tuple[int, ...]) -> None:
-        var = self.vars[axes[-1]]
-        assert var is not None
-        found = along(axes, self.domain.extents, var)
+        found = along(axes, self.domain.extents, self.coords[axes[-1]].value)
         self.coords = tuple(found.get(axis, coord) for axis, coord in enumerate(self.coords))
 
     def _phase(self, number: int) -> _Phase:
@@ -168,7 +178,8 @@ class Region:
 
     def _operand(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr:
         """What a pointwise op of this phase computes with."""
-        return self.storage.load(v, at)
+        again = self.again.value(v) if self.ready.get(v, phase) < phase else None
+        return self.storage.load(v, at) if again is None else again
 
     def _movement(self, op: Op, how: Movement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
@@ -220,6 +231,17 @@ class Region:
     def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
         """Where the fold runs: the result itself when it is of this dtype, lies in rows and is only this region's own, else a temporary."""
         v = self.storage.g.value(out)
-        if own and v.dtype is dtype and has_rows(self.storage.g, out):
+        is_run = len(self.across) > 1 and self._lies_across(out)  # its index in rows would tell later passes less
+        if own and v.dtype is dtype and has_rows(self.storage.g, out) and (out in self.inside or not is_run):
             return self.storage.place(out, at)
-        return self.storage.scratch(v, dtype), tuple(c.value for c in at)
+        return self._laid(out, dtype)(at) if self._lies_across(out) else (self.storage.scratch(v, dtype), tuple(c.value for c in at))
+
+    def _lies_across(self, v: int) -> bool:
+        return bool(self.across) and set(self.across) <= set(self.domain.axes.get(v, ()))
+
+    def _laid(self, v: int, dtype: DType) -> Callable[[tuple[Coord, ...]], Place]:
+        """Where the elements of a fresh temporary are, for a value at its coordinates."""
+        others = tuple(i for i, axis in enumerate(self.domain.axes[v]) if axis not in self.across)
+        shape = self.storage.g.value(v).shape
+        buffer = self.storage.extra(dtype, (*(shape[i] for i in others), prod(self.domain.extents[a] for a in self.across)))
+        return lambda at: (buffer, (*(at[i].value for i in others), self.number))

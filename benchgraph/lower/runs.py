@@ -23,7 +23,6 @@ from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
 from benchgraph.tir.ir import Const, Var
 
 FEWEST_CROSSED = 8  # elements of what is written side by side
-MOST_TOGETHER, ENOUGH = 64, 16  # elements of kept axes that are one run, and what is left for parallel loops then
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
 
 Steps: TypeAlias = tuple[int | None, ...]  # per axis of the domain; None where the step is not a number
@@ -100,18 +99,32 @@ def inner_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...
     return best if length >= FEWEST else last
 
 
-def kept_run(g: Graph, domain: Domain, node: Fused) -> tuple[int, ...]:
-    """Kept axes up to the last that all memory runs through as one, few elements together, beside enough others; () for the last alone.
+def kept_run(g: Graph, domain: Domain, node: Fused, inner: int) -> tuple[int, ...]:
+    """Kept axes up to `inner` that all memory runs through as one: what of it is the nest's own can lie so.
 
     Rows of 7 fill half a vector, and 7 of them three and a bit: softmax over the channels of f32[64,512,7,7] 0.4 of the time.
     """
-    steps, axes = [a.steps for a in _accesses(g, domain, node.ops)], [len(domain.extents) - 1]
-    while axes[0] and axes[0] - 1 not in domain.reduced and prod(domain.extents[a] for a in (axes[0] - 1, *axes)) <= MOST_TOGETHER:
-        if not all(_is_dense(domain, s, [axes[0] - 1, *axes]) for s in steps):
-            break
-        axes.insert(0, axes[0] - 1)
-    others = prod(e for a, e in enumerate(domain.extents) if a not in axes and a not in domain.reduced)
-    return tuple(axes) if len(axes) > 1 and others >= ENOUGH else ()
+    own, accesses, axes = inside(g, node), list(_accesses(g, domain, node.ops)), [inner]
+
+    def runs_on(longer: list[int]) -> bool:
+        others = (a.steps for a in accesses if a.root not in own or not {*longer} <= {*domain.axes[a.root]})
+        return all(_is_dense(domain, steps, longer) for steps in others)
+
+    left = [a for a, extent in enumerate(domain.extents) if extent != 1 and a not in domain.reduced and a != inner]
+    while found := next((a for a in left if runs_on([a, *axes])), None):
+        axes.insert(0, found)
+        left.remove(found)
+    return tuple(axes)
+
+
+def reads_closely(g: Graph, domain: Domain, node: Fused, axis: int) -> bool:
+    """Whether no vector along an axis is a gather from memory."""
+    return all(a.steps[axis] in (0, 1) for a in _at_border(g, domain, node) if not a.is_store and a.root is not None)
+
+
+def inside(g: Graph, node: Fused) -> frozenset[int]:
+    """Values that a nest makes for itself alone."""
+    return frozenset(v for op in node.ops for v in op.outs if v not in node.outs and g.value(v).view is None)
 
 
 def _elements(domain: Domain, steps: Steps) -> int:
@@ -148,6 +161,17 @@ def _goes_through_twice(domain: Domain, node: Fused) -> bool:
             folded.update(op.outs)
             if domain.reduced.intersection(domain.axes[op.ins[0] if op.outs[0] in domain.scattered else op.outs[0]]):
                 return True
+    return False
+
+
+def holds(g: Graph, domain: Domain, node: Fused) -> bool:
+    """Whether elements that it makes are kept until they are read behind a fold."""
+    own, phase = inside(g, node), dict[int, int]()
+    for op in node.ops:
+        now = max((phase.get(v, 0) for v in op.ins), default=0)
+        if any(v in own and phase.get(v, now) < now and domain.reduced.intersection(domain.axes.get(v, ())) for v in op.ins):
+            return True
+        phase.update(dict.fromkeys(op.outs, now + isinstance(spec(op.kind).lower, Reduction)))
     return False
 
 

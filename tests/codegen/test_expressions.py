@@ -15,7 +15,7 @@ from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import assembly
-from benchgraph.tir.build import f32, seq, type_of, unary
+from benchgraph.tir.build import f32, mul, seq, type_of, unary
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Binary,
@@ -24,6 +24,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
+    For,
     Func,
     Lane,
     Load,
@@ -202,6 +203,18 @@ def test_a_product_and_a_sum_become_one_fma_where_the_isa_has_it(isa: Isa) -> No
     assert ("vfm" in text) == ("fma" not in isa.without)
     assert ("zmm" in text) == (isa.lanes == 16)
     assert ("ymm" in text) == (isa.lanes == 8)
+
+
+@pytest.mark.parametrize("op", [BinOp.min, BinOp.max])
+def test_an_extreme_is_stored_as_a_whole(op: BinOp, isa: Isa) -> None:
+    """A masked store, of the lanes that changed, would make the next row's load wait for it."""
+    src, acc = param("src", F32, 8 * isa.lanes), param("acc", F32, isa.lanes)
+    here = Ramp(Const(0), 1, isa.lanes)
+    row = Store(acc, (here,), Binary(op, Load(acc, (here,)), Load(src, (Ramp(mul(VAR_I, isa.lanes), 1, isa.lanes),))))
+    text = assembly("".join(emit(Module(Func("main", (src, acc), For(VAR_I, Const(8), row))), replace(host(), isa=isa))), isa)
+    assert f"{op.name}ps" in text
+    assert "maskmov" not in text
+    assert "{%k" not in text
 
 
 def test_reduce_lanes(isa: Isa, run: Run) -> None:

@@ -161,29 +161,74 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
 @pytest.mark.parametrize(
     ("shape", "strides", "extents"),
     [
-        ((16, 5, 7, 9), None, [16, 5, 63]),
-        ((4, 4, 5, 63), None, [4, 4, 5, 63]),
-        ((16, 5, 9, 9), None, [16, 9, 5, 9]),
-        ((15, 5, 7, 9), None, [15, 7, 5, 9]),
-        ((16, 5, 7, 9), (350, 70, 10, 1), [16, 7, 5, 9]),
-        ((16, 5, 2, 3, 10), None, [16, 5, 60]),
+        ((16, 5, 7, 9), None, ["16", "1", "5", "63"]),
+        ((4, 4, 5, 63), None, ["4", "1", "4", "315"]),
+        ((16, 5, 60, 30), None, ["16", "3", "5", "768", "5", "264"]),  # what is left has a loop of its own
+        ((16, 5, 28, 32), None, ["16", "2", "5", "448"]),  # pieces that are alike, and of whole vectors
+        ((1, 5, 70, 70), None, ["1", "16", "5", "320", "5", "100"]),  # pieces enough for tasks
+        ((16, 5, 7, 9), (350, 70, 10, 1), ["16", "7", "5", "9"]),
+        ((16, 5, 2, 3, 10), None, ["16", "1", "5", "60"]),
     ],
-    ids=["rows of an image", "one row already", "more than a few vectors", "too few others", "gaps between rows", "three axes"],
+    ids=["rows of an image", "long rows", "a rest", "alike", "one image", "gaps between rows", "three axes"],
 )
-def test_short_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Shape | None, extents: list[int]) -> None:
+def test_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Shape | None, extents: list[str]) -> None:
     b = GraphBuilder()
-    b.op("ReduceMax", b.input(shape, strides=strides), axes=[1 if len(shape) == 5 or shape[1] == 5 else 2], keep_dims=True)
+    b.op("ReduceMax", b.input(shape, strides=strides), axes=[1], keep_dims=True)
     (p,) = partitions(b.graph(), Policy.fused)
     loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
-    assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
+    assert [print_tir(s.extent) for s in loops] == extents
 
 
-@pytest.mark.parametrize("shape", [(16, 5, 7, 9), (20, 3, 3, 5), (2, 16, 6, 1, 7)])
-def test_a_softmax_over_short_rows_beside_each_other_is_right(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [(16, 5, 7, 9), (20, 3, 3, 5), (2, 16, 6, 1, 7), (2, 5, 30, 31), (3, 70, 24, 26)], ids=str)
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16], ids=str)
+@pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceMean"])
+def test_a_fold_of_rows_beside_each_other_is_right(shape: Shape, dtype: DType, kind: str) -> None:
     b = GraphBuilder()
-    b.op("SoftMax", b.input(shape), axis=len(shape) - 3)
+    axis = len(shape) - 3
+    x = b.input(shape, dtype)
+    b.op(kind, x, axes=[axis], keep_dims=False) if kind == "ReduceMean" else b.op(kind, x, axis=axis)
     (p,) = partitions(b.graph(), Policy.fused)
     assert is_right(b.graph(), p)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "held"),
+    [(DType.f32, 64, 100 * 64), (DType.bf16, 128, 100 * 128)],
+    ids=str,
+)
+def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: int, held: int) -> None:
+    """Pieces of 256 bytes of memory, and nothing but the exponentials of one is kept for another pass, and three rows of folds."""
+    b = GraphBuilder()
+    b.op("SoftMax", b.input((8, 100, 32, 32), dtype), axis=1)
+    (p,) = partitions(b.graph(), Policy.fused)
+    module = passes.run(lowered(p).module, TARGET)
+    spread = [s for s in walk(module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 8 * 32 * 32 // columns
+    assert module.main.thread_bytes <= (held + 3 * columns) * 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "again"),
+    [((4, 100, 1000), 2, True), ((4, 100, 1024), 2, False), ((4, 100, 1024), 1, True)],
+    ids=["rows with a rest", "rows of whole vectors", "rows across"],
+)
+def test_what_is_converted_is_converted_again_rather_than_kept(shape: Shape, axis: int, again: bool) -> None:
+    b = GraphBuilder()
+    b.op("SoftMax", b.input(shape, DType.bf16), axis=axis)
+    (p,) = partitions(b.graph(), Policy.fused)
+    main = lowered(p).module.main
+    x = main.params[0]
+    reads = [s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == x for load in loads(s))]
+    assert len(reads) == (2 if again else 1)
+    assert is_right(b.graph(), p)
+
+
+def test_what_is_gathered_is_not_gathered_again() -> None:
+    b = GraphBuilder()
+    b.op("SoftMax", b.input((64, 4, 10), DType.bf16, strides=(40, 1, 4)), axis=2)
+    (p,) = partitions(with_strides(b.graph(), t1=(40, 1, 4)), Policy.fused)
+    main = lowered(p).module.main
+    assert len([s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == main.params[0] for load in loads(s))]) == 1
 
 
 @pytest.mark.parametrize("columns", [16, 20, 64, 70, 200])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
-from benchgraph.tir.passes.jam_rows import LONGEST, ROWS, jam_rows
+from benchgraph.tir.passes.interleave_rows import FAR_BYTES
+from benchgraph.tir.passes.jam_rows import LONGEST, PAGE_BYTES, ROWS, jam_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -58,6 +61,24 @@ def stays(f: Func) -> bool:
 def test_few_rows_and_long_rows_stay() -> None:
     assert stays(sums(ROWS - 1, 8))
     assert stays(sums(ROWS, LONGEST + 1))
+
+
+@pytest.mark.parametrize(
+    ("columns", "apart", "goes_alone"),
+    [
+        (FAR_BYTES // 4, PAGE_BYTES // (4 * ROWS), True),
+        (FAR_BYTES // 4 - 1, PAGE_BYTES // (4 * ROWS), False),
+        (FAR_BYTES // 4, PAGE_BYTES // (4 * ROWS) + 1, False),
+    ],
+    ids=["close", "short", "far apart"],
+)
+def test_rows_from_memory_that_share_a_page_stay(columns: int, apart: int, goes_alone: bool) -> None:
+    x, acc = param("x", 2 * ROWS, apart), param("acc", columns)
+    row = loop(j, columns, put(acc, j, value=binary(BinOp.add, at(acc, j), at(x, i, j))))
+    f = Func("sums", (x, acc), loop(i, 2 * ROWS, row))
+    nbytes = x.nbytes
+    assert (jam_rows(f, replace(TARGET, llc_bytes=2 * nbytes - 1)) is f) == goes_alone
+    assert jam_rows(f, replace(TARGET, llc_bytes=2 * nbytes)) is not f, "what the last-level cache holds"
 
 
 def test_rows_that_cost_a_function_stay() -> None:
