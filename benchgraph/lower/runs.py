@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.product import root_index
+from benchgraph.gir.memory import Steps, steps_of
 from benchgraph.lower.access import right_aligned
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
@@ -24,8 +23,6 @@ from benchgraph.tir.ir import Const, Var
 
 FEWEST_CROSSED = 8  # elements of what is written side by side
 FEWEST = 16  # elements of a folded axis that are worth a loop: runs of 10, of GroupNorm's channels, took 1.3 times what gathers of 48 take
-
-Steps: TypeAlias = tuple[int | None, ...]  # per axis of the domain; None where the step is not a number
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ def inner_axis(g: Graph, domain: Domain, node: Fused, runs: tuple[tuple[int, ...
 
     kept = (a for a in range(last) if a not in domain.reduced)
     best = max((last, *sorted(domain.reduced), *kept), key=close)  # the last where none is better
-    length = prod(domain.extents[a] for a in next((run for run in runs if run[-1] == best), (best,)))
-    return best if length >= FEWEST else last
+    run = next((run for run in runs if run[-1] == best), (best,)) if best in domain.reduced else kept_run(g, domain, node, best)
+    return best if prod(domain.extents[a] for a in run) >= FEWEST else last
 
 
 def kept_run(g: Graph, domain: Domain, node: Fused, inner: int) -> tuple[int, ...]:
@@ -225,18 +222,3 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
                     here = at(domain.axes[dst])
                     yield access(src, how.source(op.attrs, *shapes, here))
                     yield access(dst, here, is_store=True)
-
-
-def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
-    """By how many elements of its buffer a value's element at this index moves as each of the variables grows by one."""
-    value, root = g.value(id), g.value(g.root(id))
-    if root.layout.blocks:
-        return (None,) * len(variables)
-    at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
-    strides = root.known_strides
-
-    def along(var: Var) -> int | None:
-        steps = [affine.step(i, var) for i in at]
-        return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None) if None not in steps else None
-
-    return tuple(map(along, variables))

@@ -30,10 +30,10 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, trace
 from benchgraph.gir.ir import Fused, Graph, Value
+from benchgraph.gir.memory import steps_of
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.loops import SMALL
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.runs import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds, period

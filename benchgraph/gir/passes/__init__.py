@@ -24,6 +24,7 @@ from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
 from benchgraph.gir.passes.share_operands import share_operands
 from benchgraph.gir.passes.sink_movements import sink_movements
+from benchgraph.gir.passes.split_folds import split_folds
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
@@ -48,6 +49,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("make-views", make_views, needs=_CONST, gives=frozenset({"views"})),
     Pass("settle-borders", settle_borders, needs=frozenset({"views"}), gives=frozenset({"settled"})),
     Pass("propagate-layout", propagate_layout, needs=frozenset({"views", "settled"})),
+    Pass("split-folds", split_folds, needs=frozenset({"views"}), switch="split-folds"),
     Pass("dead-op", dead_op, needs=_BASIC),
     Pass("fuse-fine", fuse_fine, needs=frozenset({"views"}), gives=_FUSED),
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED, switch="coarse"),

@@ -1,0 +1,41 @@
+"""How values lie in memory, through views and layouts, as the steps of their elements along loops."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from benchgraph.gir.ir import Graph
+from benchgraph.gir.product import root_index
+from benchgraph.ops import affine
+from benchgraph.ops.spec import Indices
+from benchgraph.tir.affine import Linear, linear, to_expr
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import Const, Var
+
+Steps: TypeAlias = tuple[int | None, ...]  # per loop; None where the step is not a number
+
+
+def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
+    """By how many elements of its buffer a value's element at this index moves as each of the variables grows by one."""
+    value, root = g.value(id), g.value(g.root(id))
+    if root.layout.blocks:
+        return (None,) * len(variables)
+    at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
+    strides = root.known_strides
+
+    def along(var: Var) -> int | None:
+        steps = [affine.step(i, var) for i in at]
+        return (
+            sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
+            if None not in steps
+            else of_digits(var)
+        )
+
+    def of_digits(var: Var) -> int | None:
+        """Of axes that a view takes apart: images of 48 x 48 pixels, number i is at i // 48 * 15360 + i % 48 * 320, in steps of 320."""
+        total = Linear({})
+        for i, stride in zip(at, strides, strict=True):
+            total = total.plus(linear(i), stride)
+        return affine.step(simplify_expr(to_expr(total, {}), {}), var)
+
+    return tuple(map(along, variables))
