@@ -31,6 +31,9 @@ from benchgraph.tir.work import FUNCTION
 MOST_TASKS = 64  # as many parts are added up by one thread
 FEWEST_ROWS = 32  # of a task: then adding up the parts is a thirtieth of the work
 FEWEST_ELEMENTS = 16384  # of a task
+# Of a task whose data another nest reads too, so that L2 holds two such inputs until it does: elements, at least, and rows, lest parts are
+# much to add up. LayerNorm's gradients of f32[8,16,384,384], one Zen 4 core: 16.2 ms by 64 tasks, 9.0 by 512; [64,64,112,112] 29.6, 23.2.
+MOST_SHARED, SHARED_ROWS = 32768, 64
 WORTH = 98304  # elements of a nest from which on a plain sum, of 3 instructions on a vector, saves a second thread's waking (tir/work.py)
 
 # Instructions on a vector up to which a value is computed anew. On one of two Cascade Lake cores that read 10 to 24 GB/s together, a vector
@@ -52,10 +55,11 @@ class Cut:
     keeps_columns: bool
 
 
-def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
+def cut(domain: Domain, inner: int, merged: Merged, *, is_shared: bool = False) -> Cut | None:
     """None where more is kept than columns, along the axis `inner`, and where there is not enough for several tasks.
 
-    inner, merged: the innermost loop's axis, and runs of folded axes, as for a region.
+    inner, merged: the innermost loop's axis, and runs of folded axes, as for a region. is_shared: another nest reads as much of the same,
+    and merge-blocks may let the two go through it together.
     """
     extents = domain.extents
     kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
@@ -68,7 +72,8 @@ def cut(domain: Domain, inner: int, merged: Merged) -> Cut | None:
     if not outer:
         alike = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
         return Cut(outer, run, -(-alike // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
-    least = max(-(-FEWEST_ELEMENTS // columns), -(-rows // MOST_TASKS), FEWEST_ROWS if kept else 1)
+    many = min(-(-rows // MOST_TASKS), max(MOST_SHARED // columns, SHARED_ROWS)) if is_shared else -(-rows // MOST_TASKS)
+    least = max(-(-FEWEST_ELEMENTS // columns), many, FEWEST_ROWS if kept else 1)
     each = next((each for each in range(least, 2 * least) if rows % each == 0), least)
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 

@@ -10,6 +10,7 @@ Folds that keep nothing, or the last axis alone, have no parallel tasks there: p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from benchgraph.core.target import LINE_BYTES
@@ -68,19 +69,39 @@ class _LoopNest:
             outer, chunks = run(self.g, self.domain, self.node)
             across = crossed(self.g, self.domain, self.node, outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
-        folds = bool(self.domain.reduced) and not block
-        merged = folded_runs(self.g, self.domain, self.node) if folds else ()
-        inner = inner_axis(self.g, self.domain, self.node, merged) if self.domain.reduced else len(extents) - 1
-        kept = kept_run(self.g, self.domain, self.node, inner) if folds and inner not in self.domain.reduced else ()
-        by = cut(self.domain, inner, merged) if folds else None
+        if self.domain.reduced and not block:
+            return self._folds()
+        inner = inner_axis(self.g, self.domain, self.node, ()) if self.domain.reduced else len(extents) - 1
+        outer = self._outer(inner)
+        return self._nest(outer, {}, inner) if block or self._size(outer) > 1 else self._by_columns(outer, inner, ())
+
+    def _folds(self) -> Stmt:
+        merged, last = folded_runs(self.g, self.domain, self.node), len(self.domain.extents) - 1
+        inner = inner_axis(self.g, self.domain, self.node, merged)
+        kept = () if inner in self.domain.reduced else kept_run(self.g, self.domain, self.node, inner)
+        across = kept if len(kept) > 1 or inner < last else ()
+        by = cut(self.domain, inner, merged, is_shared=self._is_shared())
         if by is not None:
-            return lower_parts(self.storage, self.node, self.domain, by, kept, inside(self.g, self.node))
-        outer = tuple(a for a in range(len(extents)) if a not in self.domain.reduced and a not in (inner, *kept))
-        if len(kept) > 1 or (kept and inner < len(extents) - 1) or self._is_large(outer, kept):
+            return lower_parts(self.storage, self.node, self.domain, by, across, inside(self.g, self.node))
+        outer = self._outer(inner, *kept)
+        if across or self._is_large(outer, kept):
             return self._in_pieces(outer, kept, self._columns(outer, kept), merged)
-        if block or inner in self.domain.reduced or prod(extents[a] for a in outer) > 1:
+        if inner in self.domain.reduced or self._size(outer) > 1:
             return self._nest(outer, {}, inner, merged)  # batch entries, even few, may be made into those of a product that reads them
         return self._by_columns(outer, inner, merged)
+
+    def _is_shared(self) -> bool:
+        """Whether another nest reads all that this one folds."""
+        work = prod(self.domain.extents)
+        read = [self.g.root(v) for v in self.node.ins if self.g.value(v).type.elements >= work]
+        return any(len(self.g.consumers[v]) > 1 for v in read)
+
+    def _outer(self, *inside: int) -> tuple[int, ...]:
+        """The kept axes but for these."""
+        return tuple(a for a in range(len(self.domain.extents)) if a not in self.domain.reduced and a not in inside)
+
+    def _size(self, axes: Iterable[int]) -> int:
+        return prod(self.domain.extents[a] for a in axes)
 
     def _block(self) -> int:
         """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
@@ -97,7 +118,7 @@ class _LoopNest:
 
     def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
         """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
-        loops, (full, rest) = {a: self.storage.var("t") for a in outer}, divmod(prod(self.domain.extents[a] for a in run), size)
+        loops, (full, rest) = {a: self.storage.var("t") for a in outer}, divmod(self._size(run), size)
         merged += (run,) if len(run) > 1 else ()
         own, number, most = inside(self.g, self.node), self.storage.var("c"), self._conversion(run[-1])
 
@@ -112,7 +133,7 @@ class _LoopNest:
 
     def _most_steps(self, inner: int | None, merged: Merged) -> int:
         """Of rows: what has no whole vectors is kept by masked stores, which nothing is forwarded from."""
-        row = prod(self.domain.extents[a] for a in next((axes for axes in merged if inner in axes), () if inner is None else (inner,)))
+        row = self._size(next((axes for axes in merged if inner in axes), () if inner is None else (inner,)))
         return self._conversion(inner) if inner is not None and row % LANES else 0
 
     def _conversion(self, inner: int) -> int:
@@ -127,25 +148,25 @@ class _LoopNest:
             if axis in loops:
                 return Span(Const(1), outer=loops[axis])
             if axis in run_of:
-                return Span(Const(prod(self.domain.extents[a] for a in run_of[axis]) if axis == run_of[axis][-1] else 1))
+                return Span(Const(self._size(run_of[axis]) if axis == run_of[axis][-1] else 1))
             return Span(Const(extent), tile=max(extent, 1))
 
         return tuple(map(span, range(len(self.domain.extents)), self.domain.extents))
 
     def _by_columns(self, outer: tuple[int, ...], inner: int, merged: Merged) -> Stmt:
         """One row of results, in pieces."""
-        total, folded = self.domain.extents[inner], prod(self.domain.extents[a] for a in self.domain.reduced)
+        total, folded = self.domain.extents[inner], self._size(self.domain.reduced)
         size = self._chunk(total, -(-FEWEST // folded)) if folded else total
         return self._nest(outer, {}, inner, merged) if size >= total else self._in_pieces(outer, (inner,), size, merged)
 
     def _is_large(self, outer: tuple[int, ...], kept: tuple[int, ...]) -> bool:
         """Whether what rows across are held in for another pass is more than a piece of them may have."""
-        total = prod(self.domain.extents[a] for a in (*kept, *self.domain.reduced))
+        total = self._size((*kept, *self.domain.reduced))
         return bool(outer) and bool(kept) and holds(self.g, self.domain, self.node) and total > MOST_ACROSS * LANES
 
     def _columns(self, outer: tuple[int, ...], run: tuple[int, ...]) -> int:
         """How many elements of rows across a piece has: alike in all pieces if that can be, and few enough for tasks."""
-        folded, others, total = (prod(self.domain.extents[a] for a in axes) for axes in (self.domain.reduced, outer, run))
+        folded, others, total = map(self._size, (self.domain.reduced, outer, run))
         _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
         held = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_BYTES * 8 // widest)
         each = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total

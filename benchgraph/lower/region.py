@@ -109,7 +109,7 @@ class Region:
         self._phase(self.ready.get(value, 0)).per_row.extend(stmts)
 
     def emit(self, ops: Iterable[Op]) -> Stmt:
-        with self.storage.elsewhere({v: self._laid(v, self.storage.g.value(v).dtype) for v in self.inside if self._lies_across(v)}):
+        with self.storage.elsewhere({v: self._laid(v, self.storage.g.value(v).dtype) for v in sorted(self.inside) if self._lies_across(v)}):
             self.add(ops)
             return self.finish()
 

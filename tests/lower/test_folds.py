@@ -16,7 +16,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.lower import folds, lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tir.build import f32, type_of
+from benchgraph.tir.build import constant, f32, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
@@ -132,6 +132,18 @@ def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) 
     large = {p.name for p in f.params if prod(p.shape) >= folds.WORTH}
     outside = [s for s in children(f.body) if s not in spread]
     assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
+
+
+def test_what_another_nest_reads_too_is_cut_finer() -> None:
+    """So that a task's share of both inputs stays in L2 between the two."""
+
+    def build(b: GraphBuilder) -> None:
+        shape, stats = (64, 64, 20, 112), (64, 64, 20)
+        ins = [b.input(s) for s in (shape, shape, stats, stats, (112,), (112,))]
+        b.outs("LayerNormBackward", *ins, dtypes=(DType.f32,) * 3)
+
+    loops = [s for s in walk(main(build).body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert 64 * 64 * 20 // 320 in [constant(s.extent) for s in loops]  # 320 rows: 32768 elements, and all tasks alike
 
 
 @pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.tir.build import add, binary, f32, mul, seq
-from benchgraph.tir.ir import Alloc, BinOp, Expr, For, Func, LoopKind, Stmt, tensor
+from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, tensor
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.visit import walk
+from benchgraph.tir.visit import statements, walk, written
 from tests.tir.programs import F32, TARGET, assert_same, at, i, j, loop, p, parallel, param, put, q
 
 ROWS, TASKS, COLUMNS = 96, 32, 20
@@ -61,6 +61,19 @@ def test_a_later_loop_may_read_what_the_same_block_wrote() -> None:
     f = function(rows(), sums(at(Y, row(add(mul(p, 3), q), j))))
     assert_same(merge_blocks(f, SMALL), f)
     assert merge_blocks(f, SMALL) is not f
+
+
+def test_of_three_those_two_are_first_that_share_most() -> None:
+    """What is read by the first and the second, in other tasks, is less than what the second and the third read."""
+    few = param("few", ROWS * COLUMNS // 2)
+    begun = parallel(p, 48, loop(q, COLUMNS, put(few, row(p, q), value=f32(0.5))))
+    place = row(i, j)
+    doubled = put(Y, place, value=binary(BinOp.mul, at(X, place), at(few, add(mul(i, COLUMNS // 2), floordiv(j, 2)))))
+    f = Func("f", (X, Y, Z, few), seq(begun, parallel(i, ROWS, loop(j, COLUMNS, doubled)), sums()))
+    after = merge_blocks(f, replace(SMALL, l2_bytes=3000))
+    assert_same(after, f)
+    spread = [s for s in statements(after.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert [(s.extent, {t.name for t in written(s)}) for s in spread] == [(Const(48), {"few"}), (Const(TASKS), {"y", "z"})]
 
 
 STAYS = {

@@ -7,12 +7,15 @@
       B reads x[t*49152:+49152]
     }
 
-What A has read is then in L2 for B. LayerNormBackward has such loops: the rows of diff_src, and sums over rows for gamma and beta.
+What A has read is then in L2 for B. LayerNormBackward has such loops: the rows of diff_src, and sums over rows for gamma and beta. Of three
+loops in a row, those two are first that share most.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from benchgraph.core.target import Target
@@ -28,18 +31,32 @@ HELD = 0.5  # of L2
 
 
 def merge_blocks(f: Func, target: Target) -> Func:
-    stmts = list[Stmt]()
-    for s in statements(f.body):
-        at = next((k for k in reversed(range(len(stmts))) if not isinstance(stmts[k], Alloc)), None)
-        if at is not None and (both := _as_one(stmts[at], s, target)) is not None:
-            stmts = [*stmts[:at], *stmts[at + 1 :], both]  # what is declared between the two, in front
-        else:
-            stmts.append(s)
+    stmts = list(statements(f.body))
+    while found := max(_pairs(stmts, target), key=lambda pair: pair.shared, default=None):
+        between = stmts[found.first + 1 : found.second]  # what is declared there goes in front
+        stmts[found.first : found.second + 1] = [*between, found.both]
     return f if len(stmts) == len(statements(f.body)) else replace(f, body=block(*stmts))
 
 
-def _as_one(a: Stmt, b: Stmt, target: Target) -> For | None:
-    """Two loops as one with the tasks of the one that has fewer; None where that is not allowed or does not pay."""
+@dataclass(frozen=True)
+class _Pair:
+    """Two neighbours, where they are, as one; and bytes of what both read."""
+
+    first: int
+    second: int
+    both: For
+    shared: int
+
+
+def _pairs(stmts: Sequence[Stmt], target: Target) -> Iterator[_Pair]:
+    places = [n for n, s in enumerate(stmts) if not isinstance(s, Alloc)]
+    for first, second in pairwise(places):
+        if (found := _as_one(stmts[first], stmts[second], target)) is not None:
+            yield _Pair(first, second, *found)
+
+
+def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
+    """Two loops as one with the tasks of the one that has fewer, and what they share; None where that is not allowed or does not pay."""
     if not (is_parallel(a) and is_parallel(b)):
         return None
     few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
@@ -57,7 +74,7 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> For | None:
             shared += found[0].tensor.dtype.nbytes(prod(found[0].tensor.shape))
     if not target.l2_bytes < shared <= HELD * target.l2_bytes * few:
         return None
-    return replace(first, body=block(first.body, second.body))
+    return replace(first, body=block(first.body, second.body)), shared
 
 
 def _in_tasks(loop: For, task: Var, count: int) -> For:
