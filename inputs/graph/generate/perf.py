@@ -28,6 +28,20 @@ BATCHES = {
             " --case=complex_fusion/attention_transpose_b.json",
         ),
     ),
+    "perf_graph_folds": (
+        "Speed of what folds: over channels and images where they lie together and where they do not, sizes of images in networks",
+        (
+            "--reset --dt=f32,bf16 --in-shapes=0:64x128x28x28,0:64x512x28x28 --op-attrs=0:axis:1 --case=op/softmax.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x16x384x384 --op-attrs=0:axis:2,0:axis:3 --case=op/softmax.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:64x1024x14x14,0:64x64x112x112 --op-attrs=0:axes:1 --case=op/reducemin.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:64x512x28x28 --op-attrs=0:axes:0,0:axes:2x3 --case=op/reducemin.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x320x48x48+1:320+2:320 --op-attrs=0:groups:32 --case=op/groupnorm.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x48x48x320+1:320+2:320 --op-attrs=0:groups:32*data_format:NXC --case=op/groupnorm.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x16x384x384+1:384+2:384 --case=op/layernorm.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x16x384x384+1:8x16x384x384+2:8x16x384+3:8x16x384+4:384+5:384"
+            " --case=op/layernormbackward.json",
+        ),
+    ),
     "perf_graph_mha": (
         "Speed of attention",
         (
