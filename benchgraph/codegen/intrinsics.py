@@ -135,7 +135,7 @@ def extreme(builder: ir.IRBuilder, name: str, x: ir.Value, y: ir.Value) -> ir.Va
     """min or max of f32, y where either is NaN.
 
     A choice between a number and one that was loaded, stored where that lies, becomes a masked store in LLVM's hands. The next load of it
-    then waits until it has reached the cache: softmax over 128 channels of bf16[64,128,28,28] 4.9 ms for NN (one thread of a Zen 4).
+    then waits until it has reached the cache: softmax over 128 channels of bf16[64,128,28,28] 4.9 ms for 4.3 (one thread of a Zen 4).
     """
     level, bits, rest = _EXTREMES[lanes_of(x)]
     return call(builder, f"llvm.x86.{level}.{name}.ps.{bits}", x.type, [x, y, *rest])

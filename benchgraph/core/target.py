@@ -16,11 +16,25 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 
-__all__ = ["ISAS", "LINE_BYTES", "TILE_ROWS", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing", "on_line"]
+__all__ = [
+    "ISAS",
+    "LINE_BYTES",
+    "PAGE_BYTES",
+    "TILE_ROWS",
+    "Isa",
+    "Target",
+    "cpu_name",
+    "current",
+    "host",
+    "last_level_bytes",
+    "missing",
+    "on_line",
+]
 
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
 TILE_ROWS = 16  # of a tile register
+PAGE_BYTES = 4096  # of memory, within which hardware fetches ahead
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
 
 

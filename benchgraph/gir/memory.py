@@ -25,11 +25,9 @@ def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> S
 
     def along(var: Var) -> int | None:
         steps = [affine.step(i, var) for i in at]
-        return (
-            sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
-            if None not in steps
-            else of_digits(var)
-        )
+        if None in steps:
+            return of_digits(var)
+        return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
 
     def of_digits(var: Var) -> int | None:
         """Of axes that a view takes apart: images of 48 x 48 pixels, number i is at i // 48 * 15360 + i % 48 * 320, in steps of 320."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import LINE_BYTES, TILE_ROWS, Target
+from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, is_given_for_rows, operand_axes, product
@@ -227,7 +227,7 @@ ROWS_IN_TURN = 2, 8
 # read of src. One Zen 4 core, the same weights by columns, with 1, 2, 4, 8, minima in ms: bf16, 1 row 6.3, 6.8, 5.5, 4.7, 4 rows 15.7,
 # 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0. Columns of a page at most are read one after
 # the other, from end to end: bf16, 64 times 512 x 2048, with 1, 2, 4, 8: 5.3, 11.0, 13.0, 11.5; 64 times 128 x 8192: 4.4, 12.7, 11.4, 5.6.
-MOST_ABREAST, PAGE_BYTES = 8, 4096
+MOST_ABREAST = 8
 # Of weights in several panels that are packed from rows: a few rows of all panels at a time (SIDE_BY_SIDE), which hardware fetches ahead,
 # if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:
 #

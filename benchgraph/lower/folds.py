@@ -33,7 +33,7 @@ FEWEST_ROWS = 32  # of a task: then adding up the parts is a thirtieth of the wo
 FEWEST_ELEMENTS = 16384  # of a task
 # Of a task whose data another nest reads too, so that L2 holds two such inputs until it does: elements, at least, and rows, lest parts are
 # much to add up. LayerNorm's gradients of f32[8,16,384,384], one Zen 4 core: 16.2 ms by 64 tasks, 9.0 by 512; [64,64,112,112] 29.6, 23.2.
-MOST_SHARED, SHARED_ROWS = 32768, 64
+SHARED_ELEMENTS, SHARED_ROWS = 32768, 64
 WORTH = 98304  # elements of a nest from which on a plain sum, of 3 instructions on a vector, saves a second thread's waking (tir/work.py)
 
 # Instructions on a vector up to which a value is computed anew. On one of two Cascade Lake cores that read 10 to 24 GB/s together, a vector
@@ -72,8 +72,10 @@ def cut(domain: Domain, inner: int, merged: Merged, *, is_shared: bool = False) 
     if not outer:
         alike = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
         return Cut(outer, run, -(-alike // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
-    many = min(-(-rows // MOST_TASKS), max(MOST_SHARED // columns, SHARED_ROWS)) if is_shared else -(-rows // MOST_TASKS)
-    least = max(-(-FEWEST_ELEMENTS // columns), many, FEWEST_ROWS if kept else 1)
+    each = -(-rows // MOST_TASKS)
+    if is_shared:
+        each = min(each, max(SHARED_ELEMENTS // columns, SHARED_ROWS))
+    least = max(-(-FEWEST_ELEMENTS // columns), each, FEWEST_ROWS if kept else 1)
     each = next((each for each in range(least, 2 * least) if rows % each == 0), least)
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 

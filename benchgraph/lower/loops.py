@@ -174,7 +174,7 @@ class _LoopNest:
         return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
 
     def _around(self, loops: dict[int, Var]) -> list[Loop]:
-        return [(loops[axis], Const(self.domain.extents[axis])) for axis in sorted(loops)]
+        return [(loops[axis], Const(self.domain.extents[axis])) for axis in loops]
 
     def _by_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""
@@ -200,8 +200,7 @@ class _LoopNest:
         found = along(merged, extents, flat)
         coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
         region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords)
-        around = [(loops[a], Const(extents[a])) for a in outer]
-        return nest((*around, chunks), nest((each,), region.emit(self.node.ops)), self.kind)
+        return nest((*self._around(loops), chunks), nest((each,), region.emit(self.node.ops)), self.kind)
 
     def _tiled(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
         """Tiles of both runs of axes, so small that L1 holds what of them is read and what is written; columns are the innermost loop."""
@@ -215,11 +214,11 @@ class _LoopNest:
             place |= along(axes, extents, at)
             tiles.append(over)
             inside.append(each)
-        around: list[Loop] = [(self.storage.var("t"), Const(extents[a])) for a in outer]
-        place |= {a: Coord(var) for a, (var, _) in zip(outer, around, strict=True)}
+        loops = {a: self.storage.var("t") for a in outer}
+        place |= {a: Coord(var) for a, var in loops.items()}
         coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)
-        return nest((*around, *tiles), nest(inside, body), self.kind)
+        return nest((*self._around(loops), *tiles), nest(inside, body), self.kind)
 
     def _cut(self, total: int, size: int, name: str) -> tuple[Expr, Loop, Loop]:
         """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""

@@ -104,8 +104,7 @@ def kept_run(g: Graph, domain: Domain, node: Fused, inner: int) -> tuple[int, ..
     own, accesses, axes = inside(g, node), list(_accesses(g, domain, node.ops)), [inner]
 
     def runs_on(longer: list[int]) -> bool:
-        others = (a.steps for a in accesses if a.root not in own or not {*longer} <= {*domain.axes[a.root]})
-        return all(_is_dense(domain, steps, longer) for steps in others)
+        return _runs_on(domain, (a for a in accesses if a.root not in own or not {*longer} <= {*domain.axes[a.root]}), tuple(longer))
 
     left = [a for a, extent in enumerate(domain.extents) if extent != 1 and a not in domain.reduced and a != inner]
     while found := next((a for a in left if runs_on([a, *axes])), None):

@@ -367,6 +367,11 @@ class OpSpec:
         return self.lower.op if isinstance(self.lower, Reduction) and self.lower.finish is None else None
 
     @property
+    def is_pointwise(self) -> bool:
+        """Element by element, wherever the element is."""
+        return isinstance(self.lower, Elementwise) and self.lower.place is None
+
+    @property
     def is_contraction(self) -> bool:
         return isinstance(self.lower, Contraction)
 

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.errors import OutOfMemory, Unimplemented
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
 
-PAGE_BYTES = 4096
 CHUNK_BYTES = 64 << 10  # of one task of the flush: small enough to share a few hundred KB among threads
 
 

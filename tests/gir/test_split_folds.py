@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.split_folds import FEWEST, MOST, MOST_ANEW, split_folds
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
+from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, LoopKind
 from benchgraph.tir.visit import walk
+from tests.gir import stages
+from tests.gir.stages import Build, partition
 from tests.gir.test_weights import TARGET, scheduled
 from tests.lower.test_meaning import lowered
 
-Build = Callable[[GraphBuilder], object]
 F32 = DType.f32
 
 
@@ -55,19 +51,8 @@ def group_norm(
         b.op("GroupNorm", x, *affine, groups=groups, data_format=data_format, keep_stats=False)
 
 
-def partition(build: Build) -> Partition:
-    b = GraphBuilder()
-    build(b)
-    (found,) = (p for p in partitions(b.graph(), Policy.fused) if p.is_supported)
-    return found
-
-
 def before(build: Build) -> Graph:
-    """The graph that the pass gets."""
-    g = from_partition(partition(build))
-    for p in PIPELINE[: [p.name for p in PIPELINE].index("split-folds")]:
-        g = p.fn(g, TARGET)
-    return g
+    return stages.before("split-folds", build, TARGET)
 
 
 def test_golden(golden) -> None:
@@ -84,7 +69,7 @@ def test_nothing_of_the_size_of_src_leaves_a_nest_but_dst() -> None:
 
 def test_all_of_a_pixels_channels_are_one_loop() -> None:
     main = lowered(partition(lambda b: group_norm(b, (2, 60, 48, 48), 6))).module.main
-    loops = {s.extent.value for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial}  # type: ignore[attr-defined]
+    loops = {constant(s.extent) for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial}
     assert {48 * 48, 10} < loops  # pixels; channels of a group, once
     assert 60 // 6 * 48 * 48 not in loops
 

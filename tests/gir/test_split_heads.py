@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -11,20 +9,17 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
+from tests.gir import stages
+from tests.gir.stages import Build, partition
 
 TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-Build = Callable[[GraphBuilder], object]
 
 
 def attention(
@@ -59,19 +54,8 @@ def attention(
     b.op("MatMul", real(8, keys), wide)
 
 
-def partition(build: Build) -> Partition:
-    b = GraphBuilder()
-    build(b)
-    (found,) = (p for p in partitions(b.graph(), Policy.fused) if p.is_supported)
-    return found
-
-
 def before(build: Build) -> Graph:
-    """The graph that the pass gets."""
-    g = from_partition(partition(build))
-    for p in PIPELINE[: [p.name for p in PIPELINE].index("split-heads")]:
-        g = p.fn(g, TARGET)
-    return g
+    return stages.before("split-heads", build, TARGET)
 
 
 def test_golden(golden) -> None:

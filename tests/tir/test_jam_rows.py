@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import PAGE_BYTES
 from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
 from benchgraph.tir.passes.interleave_rows import FAR_BYTES
-from benchgraph.tir.passes.jam_rows import LONGEST, PAGE_BYTES, ROWS, jam_rows
+from benchgraph.tir.passes.jam_rows import LONGEST, ROWS, jam_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put

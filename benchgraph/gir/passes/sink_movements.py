@@ -30,7 +30,6 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.movements import is_given, movement
 from benchgraph.ops import spec
 from benchgraph.ops.broadcast import broadcast
-from benchgraph.ops.spec import Elementwise
 from benchgraph.ops.steps import reshaped
 
 
@@ -43,8 +42,7 @@ def sink_movements(g: Graph, target: Target) -> Graph:
 
 
 def _is_pointwise(op: Op) -> bool:
-    how = spec(op.kind).lower
-    return isinstance(how, Elementwise) and how.place is None and len(op.outs) == 1
+    return spec(op.kind).is_pointwise and len(op.outs) == 1
 
 
 def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:

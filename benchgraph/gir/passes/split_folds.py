@@ -62,7 +62,7 @@ class _Split:
 
     def _in_two(self, op: Op, axis: int) -> None:
         src = self._anew(op.ins[0])
-        rest = tuple(a for a in reduction_axes(op, len(self.builder.type(src).shape)) if a != axis)
+        rest = tuple(a for a in reduction_axes(op, len(self.g.value(op.ins[0]).shape)) if a != axis)
         first = self.builder.op(op.kind, src, attrs=op.attrs.updated(axes=rest, keep_dims=True), dtype=DType.f32)
         self.builder.nodes.append(replace(op, ins=(first,)))
 
@@ -87,8 +87,8 @@ class _Split:
         return op if ins == op.ins else replace(op, ins=ins)
 
     def _told(self, v: int, shape: Shape, axis: int) -> int:
-        value = self.g.by_id.get(v)
-        if value is None or len(value.shape) != len(shape) or value.shape[axis] != 1 or prod(value.shape) == 1 or not value.dtype.is_float:
+        value = self.g.value(v)
+        if len(value.shape) != len(shape) or value.shape[axis] != 1 or prod(value.shape) == 1 or not value.dtype.is_float:
             return v
         if v not in self.told:
             ones = self.builder.const(np.ones((shape[axis], *(1 for _ in shape[axis + 1 :]))))
@@ -115,7 +115,7 @@ def _few(g: Graph, op: Op) -> int | None:
 
 def _made_of(g: Graph, value: int) -> tuple[list[Op], list[int]]:
     """The ops that compute a value element by element, in order, and the values of its shape that they begin with."""
-    ops, given, shape = list[Op](), list[int](), g.value(value).shape
+    made, given, shape = set[int](), list[int](), g.value(value).shape
     seen, work = set[int](), [value]
     while work:
         v = work.pop()
@@ -124,14 +124,12 @@ def _made_of(g: Graph, value: int) -> tuple[list[Op], list[int]]:
         seen.add(v)
         op = g.producer.get(v)
         if isinstance(op, Op) and _is_pointwise(g, op):
-            ops.append(op)
+            made.add(v)
             work.extend(op.ins)
         else:
             given.append(v)
-    place = {id(op): n for n, op in enumerate(g.nodes)}
-    return sorted(ops, key=lambda op: place[id(op)]), given
+    return [op for op in g.nodes if isinstance(op, Op) and made.issuperset(op.outs)], given
 
 
 def _is_pointwise(g: Graph, op: Op) -> bool:
-    how = spec(op.kind).lower
-    return isinstance(how, Elementwise) and how.place is None and len(op.outs) == 1 and g.value(op.outs[0]).view is None
+    return spec(op.kind).is_pointwise and len(op.outs) == 1 and g.value(op.outs[0]).view is None

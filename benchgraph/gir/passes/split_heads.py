@@ -23,7 +23,7 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
-from benchgraph.ops.spec import Elementwise, Movement, Reduction
+from benchgraph.ops.spec import Movement, Reduction
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ def _step(g: Graph, op: Node) -> Step | None:
         return None
     if isinstance(how, Movement):
         return Step(op, 0) if len(op.ins) == 1 and how.target is not None else None
-    is_pointwise = isinstance(how, Elementwise) and how.place is None
-    return Step(op, large[0]) if is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
+    return Step(op, large[0]) if spec(op.kind).is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
 
 
 def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:

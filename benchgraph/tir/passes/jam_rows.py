@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from benchgraph.core.target import Target
+from benchgraph.core.target import PAGE_BYTES, Target
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
@@ -31,9 +31,6 @@ from benchgraph.tir.work import FUNCTION, steps
 # which lie as far apart as what shares a set of L1, 1.12; of longer rows, from L3, 0.9 to 1.11.
 ROWS = 4
 LONGEST = 768  # elements of a row
-# Bytes that four rows from memory lie within, at most, to go one after the other: several at a time are jumps within a page. ReduceMin over
-# the channels of f32[64,1024,14,14], one thread of a Zen 4: 1.8 ms for 3.3; rows farther apart, of [64,64,112,112], 16.4 for 12.
-PAGE_BYTES = 4096
 
 
 def jam_rows(f: Func, target: Target) -> Func:
@@ -67,7 +64,11 @@ def _folds(loop: For) -> frozenset[str]:
 
 
 def _streams(loop: For, target: Target) -> bool:
-    """Whether rows come from memory, and close together."""
+    """Whether rows come from memory, and close together: several at a time are jumps within a page.
+
+    ReduceMin over the channels of f32[64,1024,14,14], one thread of a Zen 4: 1.8 ms for 3.3; of [64,64,112,112], rows farther apart, 16.4
+    for 12.
+    """
     inner = loop.body
     assert isinstance(inner, For)
     given = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
