@@ -112,8 +112,8 @@ class _LoopNest:
     def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
         """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
         loops = {a: self.storage.var("t") for a in outer}
-        spans, own, most = self._spans(loops, given, merged), inside(self.g, self.node), self._most_steps(inner, merged)
-        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=own, most_steps=most)
+        spans, own = self._spans(loops, given, merged), inside(self.g, self.node)
+        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=own)
         return nest(self._around(loops), region.emit(self.node.ops), self.kind)
 
     def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
@@ -130,11 +130,6 @@ class _LoopNest:
         whole = part(number, size)
         each = whole if not rest else If(binary(BinOp.lt, number, Const(full)), whole, part(Const(full), rest))
         return nest((*self._around(loops), (number, Const(full + (rest > 0)))), each, self.kind)
-
-    def _most_steps(self, inner: int | None, merged: Merged) -> int:
-        """Of rows: what has no whole vectors is kept by masked stores, which nothing is forwarded from."""
-        row = self._size(next((axes for axes in merged if inner in axes), () if inner is None else (inner,)))
-        return self._conversion(inner) if inner is not None and row % LANES else 0
 
     def _conversion(self, inner: int) -> int:
         return CONVERSION if reads_closely(self.g, self.domain, self.node, inner) else 0

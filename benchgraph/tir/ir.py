@@ -1,8 +1,7 @@
 """Tensor IR: functions, statements and expressions over scalars, vectors and N-d tensors. Frozen values; no names from numpy or LLVM.
 
-A function's parameters are tensors (pointers at run time). Temporaries are declared by `Alloc`, whose scope is the rest of the
-innermost block that holds it. Loops run 0 <= var < extent in steps of one. A vector has `lanes` > 1; `Ramp` makes vector indices.
-The interpreter (interpret.py) is the definition of what these mean.
+A function's parameters are tensors (pointers at run time). Temporaries are declared by `Alloc`, whose scope is the rest of the innermost
+block that holds it. Loops run 0 <= var < extent in steps of one. A vector has `lanes` > 1; `Ramp` makes its index. Defined by interpret.py.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Tensor:
 
     Two elements of s4 or u4 share a byte (core/arrays.py). Such a tensor is a parameter, and only read: a store of one element would have
     to keep its neighbour, which another thread may be storing. A Load gives the element, whose dtype one can only cast from or select.
-    offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers.
-    lanes: > 1 only for registers that the vectorizer widened.
+    offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers. lanes: > 1 only for
+    registers that the vectorizer widened. spare: elements that hold nothing, at the end of each row (pad-rows).
     """
 
     name: str
@@ -45,6 +44,7 @@ class Tensor:
     scope: Scope = Scope.shared
     offset: int | None = None
     lanes: int = 1
+    spare: int = 0
 
     def __hash__(self) -> int:
         return hash(self.name)  # two of one name are rare, and strings know their hashes

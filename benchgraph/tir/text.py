@@ -96,7 +96,7 @@ def _func(f: Func) -> list[str]:
 def _declare(t: Tensor) -> str:
     dims = f"[{','.join(map(str, t.shape))}]" if t.shape else ""
     strides = "" if t.strides == dense_strides(t.shape) else f" by [{','.join(map(str, t.strides))}]"
-    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}"
+    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f', {t.spare} spare' if t.spare else ''}"
 
 
 def _indent(lines: list[str]) -> list[str]:

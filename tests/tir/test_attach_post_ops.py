@@ -30,17 +30,17 @@ from benchgraph.tir.ir import (
     UnOp,
     tensor,
 )
-from benchgraph.tir.passes import PIPELINE, run
+from benchgraph.tir.passes import run
 from benchgraph.tir.passes.attach_post_ops import MOST_STEPS, attach_post_ops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
 from benchgraph.tir.visit import walk
 from tests.table import all_hold
-from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, loop, no, param, put
+from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, before, i, j, loop, no, param, put
 
 M, N, K = 7, 64, 5
-BEFORE = PIPELINE[: next(at for at, p in enumerate(PIPELINE) if p.name == "attach-post-ops")]
+BEFORE = before("attach-post-ops")
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,7 @@ def twice_at_one_place(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
 
 
 STAYS: dict[str, Func] = {
+    "half vectors": product(biased, n=8),
     "loads what another vector stores": product(mirrored),
     "loads what another row stores": product(shifted, y=param("y", M + 1, N)),
     "rows that overlap": product(overlapping, y=param("y", M + N)),

@@ -13,12 +13,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, Module, Overwrite, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes import PIPELINE, run
+from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
-from tests.tir.programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
+from tests.tir.programs import F32, PROGRAMS, TARGET, at, before, i, j, loop, mo, parallel, param, put
 from tests.tir.test_random_programs import functions
 
 N = 64
@@ -149,7 +149,7 @@ def test_results_over_marked_memory_are_the_same(case: str) -> None:
 def assert_marks_hold(f: Func) -> None:
     """After the whole pipeline: vectors and arenas keep what was proven of loops."""
     module = run(Module(f), TARGET)
-    flat = run(Module(f), TARGET, pipeline=PIPELINE[:8]).main
+    flat = run(Module(f), TARGET, pipeline=before("merge-blocks")).main
     for over in module.main.inplace:
         assert is_same_over(module.main, over, flat), print_tir(module)
 
@@ -167,7 +167,7 @@ def test_random_programs_are_the_same_in_place(f: Func) -> None:
 
 def test_some_random_programs_have_marks() -> None:
     """The property above is about something."""
-    assert marks(run(Module(PROGRAMS[0]()), TARGET, pipeline=PIPELINE[:8]).main) == "y over x"
+    assert marks(run(Module(PROGRAMS[0]()), TARGET, pipeline=before("merge-blocks")).main) == "y over x"
 
 
 # ---- the field -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
+from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
@@ -54,6 +55,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
     Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),
+    Pass("pad-rows", _each(pad_rows), needs=_CANONICAL | {"shrunk"}, switch="pad"),
     Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("merge-blocks", _each(merge_blocks), needs=_FLAT | _ONE_LEVEL, switch="coarse"),
     Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),

@@ -56,7 +56,7 @@ _SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.
 
 
 def attach_post_ops(f: Func, target: Target) -> Func:
-    found = [made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest)) is not None]
+    found = [made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest, target.lanes)) is not None]
     if not found:
         return f
     uses, own = Counter(name for s in walk(f.body) for name in _touched(s)), Counter[str]()
@@ -105,11 +105,11 @@ def _attached(s: Stmt, found: Mapping[int, PostOps]) -> Stmt:
     return out[0] if len(out) == 1 else Seq(tuple(out))
 
 
-def _post_ops(f: Func, g: Brgemm, nest: Stmt) -> _Found | None:
-    """The statement after g as its post-ops; None where it is not of that kind."""
+def _post_ops(f: Func, g: Brgemm, nest: Stmt, lanes: int) -> _Found | None:
+    """The statement after g as its post-ops; None where it is not of that kind. lanes: of the microkernel's vectors."""
     if g.accumulate or not isinstance(g.acc, Flat) or g.acc.tensor.offset is None:
         return None
-    peeled = _peeled(g, nest)
+    peeled = _peeled(g, nest, lanes)
     if peeled is None:
         return None
     stmts = statements(peeled.body)
@@ -117,11 +117,10 @@ def _post_ops(f: Func, g: Brgemm, nest: Stmt) -> _Found | None:
     return _Found(nest, peeled, g.acc.tensor.name) if check.holds(stmts) else None
 
 
-def _peeled(g: Brgemm, nest: Stmt) -> PostOps | None:
+def _peeled(g: Brgemm, nest: Stmt, lanes: int) -> PostOps | None:
     """The nest without its loops over rows and vectors of g. A loop that would run once is not there."""
     ramps = (s.index[0] for s in walk(nest) if isinstance(s, Store) and s.index)
-    lanes = next((ramp.lanes for ramp in ramps if isinstance(ramp, Ramp)), 0)
-    if not lanes or g.n % lanes:
+    if g.n % lanes or next((ramp.lanes for ramp in ramps if isinstance(ramp, Ramp)), 0) != lanes:
         return None
     taken = set(bound_names(nest))
     made = list[Var]()

@@ -186,7 +186,7 @@ def _store(loop: Loop, s: Store, base: Expr, mask: Expr | None) -> Stmt:
     value = widen(loop, s.value, base, mask)
     if s.tensor.name in loop.registers:
         return Store(replace(s.tensor, lanes=loop.lanes), (), value)
-    return Store(s.tensor, loop.vector_index(s.index, base), value, mask)
+    return Store(s.tensor, loop.vector_index(s.index, base), value, loop.mask_of(s.tensor, s.index, mask))
 
 
 def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
