@@ -35,15 +35,15 @@ from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.sums import Sum
+from benchgraph.lower.taps import by_rows, by_taps
 from benchgraph.lower.thin import made_thin
 from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
-from benchgraph.tir.build import add, binary, constant, minimum, mul, piece, seq
+from benchgraph.tir.build import add, binary, minimum, mul, piece, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
-MOST_BRANCHES = 8  # of columns that meet different taps: as many as phases of a stride of two in 3-d; beyond, all taps are multiplied
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
 
 
@@ -289,7 +289,7 @@ class GemmNest:
 
     def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
         """One microkernel call, or several behind branches: when the last task has fewer rows, and when columns meet different taps."""
-        return self.for_rows(lambda rows: self.by_taps(op, no, width, nb, lambda taps: self._call(op, no, width, nb, rows, taps)))
+        return self.for_rows(lambda rows: by_taps(self, op, no, width, nb, lambda taps: self._call(op, no, width, nb, rows, taps)))
 
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
@@ -307,20 +307,12 @@ class GemmNest:
 
     def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int, taps: Box) -> Stmt:
         acc, copied = self.target(op, no, nb, self.scratch_of(op))
-        return seq(self.call(op, no, width, nb, rows, acc, taps=taps), copied(rows, width))
+        k = product(self.g, op).reduced[-1]
 
-    def by_taps(self, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
-        """The call for the taps that the columns meet, behind branches where it hangs on the block which those are."""
-        p, at = product(self.g, op), constant(no)
-        if at is not None:
-            return call(p.met(at * nb, width))
-        *others, (_, last) = p.stretches(nb)
-        if len(others) >= MOST_BRANCHES:
-            others, last = [], p.whole
-        stmt = call(last)
-        for end, met in reversed(others):
-            stmt = If(binary(BinOp.lt, no, Const(end)), call(met), stmt)
-        return stmt
+        def call(rows: int, taps: Box, adds: bool) -> Stmt:
+            return self.call(op, no, width, nb, rows, acc, Part(ZERO, 0, k, adds=True) if adds else None, taps)
+
+        return seq(by_rows(self, op, rows, taps, call), copied(rows, width))
 
     def call(self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, part: Part | None = None, taps: Box | None = None) -> Stmt:
         """The columns from block no on, summed over k or a part of it. taps: what of the other reduced axes they meet, if not all."""

@@ -21,6 +21,7 @@ from benchgraph.gir.ir import Stage
 from benchgraph.lower.access import Coord
 from benchgraph.lower.along_rows import Weave
 from benchgraph.lower.region import Region, Span, nest
+from benchgraph.lower.taps import by_taps
 from benchgraph.tir.build import add, floordiv, mod, mul, seq
 from benchgraph.tir.ir import Const, Expr, Pack, Slice, Stmt
 
@@ -60,7 +61,7 @@ class Woven:
         def phase(number: int) -> Stmt:
             no = self._number(o, Const(number), block)
             acc = Slice(made, (*task.batch, add(begin, number), column), ((rank - 2, count), across))
-            return task.by_taps(op, no, width, width, lambda taps: task.call(op, no, width, width, rows, acc, taps=taps))
+            return by_taps(task, op, no, width, width, lambda taps: task.call(op, no, width, width, rows, acc, taps=taps))
 
         src = Slice(made, (*task.batch, begin, column), (across, along))
         dst = Slice(turned, (*task.batch, column, begin), (along, across))

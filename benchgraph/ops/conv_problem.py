@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape
@@ -75,8 +76,9 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition per product, those with padding included."""
-        return 2 * prod(self.dst) * prod(self.kernel) * self.group_in
+        """A multiplication and an addition per product, but for those with padding, as benchdnn counts."""
+        met = (int(_meets(self, i).sum()) for i in range(len(self.kernel)))
+        return 2 * self.dst[0] * self.dst[-1] * self.group_in * prod(met)
 
 
 def has_kernel_last(attrs: Attrs) -> bool:
@@ -184,12 +186,24 @@ def _spatial_of_src(attrs: Attrs, dst: Shape, wei: Shape, sides: Sides) -> Shape
 def sure_zeros(p: Problem, out: int) -> float:
     """The share of the problem's src (out 0) or dst (2) that no product goes into: positions that only padding or no window meets."""
     met = 1.0
-    w = p.windows
     for i, (size, count) in enumerate(zip(p.src[1:-1], p.dst[1:-1], strict=True)):
-        position = np.arange(count)[:, None] * w.strides[i] + np.arange(p.kernel[i]) * w.dilations[i] - w.pads_begin[i]
-        inside = (position >= 0) & (position < size)
-        met *= float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(position[inside]).size / size) if size and count else 1.0
+        inside = _meets(p, i)
+        met *= (
+            float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(_positions(p, i)[inside]).size / size) if size and count else 1.0
+        )
     return 1 - met
+
+
+def _positions(p: Problem, i: int) -> NDArray[np.int64]:
+    """Which element of src each window meets by each tap, along one spatial dim: windows x taps; outside of src it is padding."""
+    w = p.windows
+    return np.arange(p.dst[1 + i])[:, None] * w.strides[i] + np.arange(p.kernel[i]) * w.dilations[i] - w.pads_begin[i]
+
+
+def _meets(p: Problem, i: int) -> NDArray[np.bool_]:
+    """Whether that is an element."""
+    position = _positions(p, i)
+    return (position >= 0) & (position < p.src[1 + i])
 
 
 def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -> tuple[float, float]:

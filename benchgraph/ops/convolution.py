@@ -131,7 +131,7 @@ class _Kind:
         return prod(p.kernel) * (p.group_in if self.sides.dst == OUT else p.group_out)
 
     def flops(self, call: Call) -> int:
-        """A multiplication and an addition per product, those with padding included, and an addition per element for the bias."""
+        """A multiplication and an addition per product with what is not padding, and an addition per element for the bias."""
         return self.problem(call).flops + (call.outs[0].elements if self.has_bias(call.ins) else 0)
 
     def fill(self, call: Call, port: int) -> Filling:

@@ -8,7 +8,7 @@ _Unfold src with its last axis but one as windows and taps: [.., X, C] -> [.., w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -74,6 +74,11 @@ def _padded_element(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     return Tap(src(0, tuple(index)), tuple(when))
 
 
+def _border(attrs: Attrs) -> tuple[tuple[int, int], ...]:
+    sides = zip(attrs.integers("low"), attrs.integers("high"), strict=True)
+    return tuple((0, 0) if attrs.integer("value") else side for side in sides)
+
+
 def _is_src_among_others(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """The elements of src come in their order, the padding's value aside."""
     src, dst, value = np.ravel(ins[0]), np.ravel(outs[0]), call.attrs.integer("value")
@@ -132,6 +137,7 @@ def _row(
     samples: tuple[Sample, ...],
     law: Law,
     more: Mapping[str, Attr] = MappingProxyType({}),
+    border: Callable[[Attrs], tuple[tuple[int, int], ...]] | None = None,
 ) -> OpSpec:
     return OpSpec(
         kind=kind,
@@ -149,6 +155,7 @@ def _row(
         samples=samples,
         laws=(law,),
         lower=lower,
+        border=border,
     )
 
 
@@ -191,6 +198,7 @@ SPECS = (
         ),
         Law("dst is src and one value", _is_src_among_others),
         {"value": Attr("s64", default=0)},
+        _border,
     ),
     _row(
         "_Crop",

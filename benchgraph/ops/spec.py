@@ -343,6 +343,7 @@ class OpSpec:
     monotone: tuple[int, ...] = ()
     # streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one
     streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
+    border: Callable[[Attrs], tuple[tuple[int, int], ...]] | None = None  # per dim of dst, how many indices at begin and end hold zeros
     follows_fpmath: bool = False  # a math mode lets its f32 operands be rounded: products of matrices, and convolutions
 
     # ---- what a user's changes to a graph ask

@@ -1,0 +1,110 @@
+"""What of a product's sums is over padding, so over zeros, and need not be multiplied.
+
+A convolution of 7 x 7 pixels, padded to 9 x 9, by 3 x 3 taps: the first row of results meets two rows of taps, and so does the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import TypeAlias
+
+from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.product import product, root_index
+from benchgraph.ops import spec
+from benchgraph.tir.affine import linear
+from benchgraph.tir.ir import Var
+
+Interval: TypeAlias = tuple[int, int]  # the first index and the one after the last
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Which taps the entries along a batch axis of dst meet. stretches: of entries that meet the same, the end, and the taps."""
+
+    axis: int
+    tap: int
+    stretches: tuple[tuple[int, Interval], ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of dst meet which taps. groups: taps that the same rows meet, and those rows; first those that all rows meet.
+
+    saved: the share of the multiplications that the others leave out.
+    """
+
+    tap: int
+    groups: tuple[tuple[Interval, Interval], ...]
+    saved: float
+
+
+def met_by_entries(g: Graph, op: Op) -> Entries | None:
+    """Of the outermost reduced axis, along the batch axis of dst whose entries do not all meet all of it; None where there is none."""
+    p = product(g, op)
+    for axis in range(len(p.at) - 2) if p.batch else ():
+        tap = p.over.index(p.batch[0][0])
+        if (met := _met(g, op, axis, tap)) is not None:
+            some = [(found[0], found[-1] + 1) if found else (0, 1) for found in met]  # of zeros alone a sum is made, too
+            return Entries(axis, tap, _stretches(some))
+    return None
+
+
+def met_by_rows(g: Graph, op: Op) -> Rows | None:
+    """Of the innermost reduced axis but k; None where all rows meet all of it, or no tap is met by them all."""
+    p = product(g, op)
+    tap = p.over.index(p.batch[-1][0]) if p.batch else 0
+    met = _met(g, op, len(p.at) - 2, tap) if p.batch else None
+    if met is None:
+        return None
+    rows = [[row for row, found in enumerate(met) if t in found] for t in range(p.reduced[tap])]
+    spans = [(found[0], found[-1] + 1) if found else (0, 0) for found in rows]
+    ends = _stretches(spans)
+    groups = [((begin, end), span) for begin, (end, span) in zip((0, *(end for end, _ in ends)), ends, strict=False) if any(span)]
+    groups.sort(key=lambda group: group[1] != (0, len(met)))
+    saved = 1 - sum(map(len, rows)) / (len(rows) * len(met))
+    return Rows(tap, tuple(groups), saved) if groups and groups[0][1] == (0, len(met)) else None
+
+
+def _met(g: Graph, op: Op, axis: int, tap: int) -> list[list[int]] | None:
+    """For each index along an axis of dst, which of the reduced axis number `tap` meet more than zeros; None if it is all for all."""
+    p, around = product(g, op), zeros_around(g, op.ins[0])
+    at, over = p.at[axis], p.over[tap]
+    dims = [dim for dim, i in enumerate(p.operands[0]) if {at, over} & {*linear(i).terms}]
+    if len(dims) != 1 or not any(around[dims[0]]) or linear(p.operands[0][dims[0]]).terms.keys() != {at, over}:
+        return None
+    form, (low, high) = linear(p.operands[0][dims[0]]), around[dims[0]]
+    inside = range(low, p.call.ins[0].shape[dims[0]] - high)
+    first = [form.constant + form.terms[at] * i for i in range(p.call.outs[0].shape[axis])]
+    met = [[t for t in range(p.reduced[tap]) if begin + form.terms[over] * t in inside] for begin in first]
+    return met if any(len(found) < p.reduced[tap] for found in met) else None
+
+
+def _stretches(found: Sequence[Interval]) -> tuple[tuple[int, Interval], ...]:
+    """Neighbours that are alike: the number of the one after the last, and what they are."""
+    ends: Iterable[int] = accumulate(len(list(alike)) for _, alike in groupby(found))
+    return tuple((end, found[end - 1]) for end in ends)
+
+
+def zeros_around(g: Graph, id: int) -> tuple[Interval, ...]:
+    """Per dim of a value, of how many indices at its begin and at its end it is known that all elements are zeros."""
+    root = g.root(id)
+    node, none = g.producer.get(root), ((0, 0),) * len(g.value(id).shape)
+    makers = [op for op in (node.ops if isinstance(node, Fused) else () if node is None else (node,)) if g.root(op.outs[0]) == root]
+    if len(makers) != 1 or (border := spec(makers[0].kind).border) is None:
+        return none
+    (made,) = makers[0].outs
+    if g.value(made).type.elements != g.value(root).type.elements:
+        return none
+    known = {dim: sides for dim, sides in zip(_dims(g, made), border(makers[0].attrs), strict=True) if dim is not None}
+    return tuple((0, 0) if dim is None else known.get(dim, (0, 0)) for dim in _dims(g, id))
+
+
+def _dims(g: Graph, id: int) -> tuple[int | None, ...]:
+    """For each dim of a value, that of its root which it is, all of it."""
+    shape, whole = g.value(id).shape, g.value(g.root(id)).shape
+    axes = tuple(Var(f"$i{dim}") for dim in range(len(shape)))
+    place = {i: dim for dim, i in enumerate(root_index(g, id, axes))}
+    found = (place.get(axis) for axis in axes)
+    return tuple(dim if dim is not None and whole[dim] == size else None for dim, size in zip(found, shape, strict=True))

@@ -1,0 +1,23 @@
+"""What microkernels multiply."""
+
+from __future__ import annotations
+
+from math import prod
+
+from benchgraph.tir.build import constant
+from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.ir import Brgemm, Const, For, If, Seq, Stmt
+from benchgraph.tir.visit import substitute_all, walk
+
+
+def multiplications(s: Stmt) -> int:
+    """Of all microkernel calls, each as often as the loops around it run."""
+    if isinstance(s, Brgemm):
+        return s.m * s.n * s.k * prod(s.batch)
+    if isinstance(s, For) and any(isinstance(c, Brgemm) for c in walk(s)):
+        times = range(constant(s.extent) or 0)
+        return sum(multiplications(substitute_all(s.body, {s.var.name: Const(i)})) for i in times)
+    if isinstance(s, If):
+        assert s.orelse is not None
+        return multiplications(s.then if constant(simplify_expr(s.cond, {})) else s.orelse)
+    return sum(map(multiplications, s.stmts)) if isinstance(s, Seq) else 0

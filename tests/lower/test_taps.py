@@ -1,0 +1,131 @@
+"""Taps of a convolution that meet only padding are not multiplied: those of whole rows of results, and those of the first and last of short
+rows."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower.taps import LEAST_TERMS, MOST_BRANCHES
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import Call
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.ir import Brgemm, If
+from benchgraph.tir.visit import walk
+from tests.lower.products import multiplications
+from tests.lower.test_meaning import is_right, lowered
+from tests.ops.compiled import compiled
+
+OUT = 16  # channels
+
+
+def attributes(rank: int, pads: Shape, strides: Shape, dilations: Shape) -> dict[str, object]:
+    assert len(pads) == rank
+    return {"strides": strides, "dilations": dilations, "pads_begin": pads, "pads_end": pads, "data_format": "NXC", "weights_format": "XIO"}
+
+
+def convolution(
+    spatial: Shape, kernel: Shape, pads: Shape, channels: int = 16, strides: Shape | None = None, dilations: Shape | None = None
+) -> Graph:
+    b, ones = GraphBuilder(), (1,) * len(spatial)
+    src, wei = b.input((2, *spatial, channels)), b.constant((*kernel, channels, OUT))
+    b.op("Convolution", src, wei, **attributes(len(spatial), pads, strides or ones, dilations or ones))
+    return b.graph()
+
+
+def met(size: int, kernel: int, pad: int, stride: int = 1, dilation: int = 1) -> int:
+    """How many pairs of a window and a tap along one dim meet an element; a window that meets none counts for one."""
+    windows = range(-pad, size + pad - (kernel - 1) * dilation, stride)
+    return sum(max(sum(0 <= first + t * dilation < size for t in range(kernel)), 1) for first in windows)
+
+
+def count(size: int, kernel: int, pad: int, stride: int = 1, dilation: int = 1) -> int:
+    return (size + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def of(graph: Graph) -> int:
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+    return multiplications(lowered(p).module.main.body)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pad", "stride", "dilation"),
+    [(3, 1, 1, 1), (5, 2, 1, 1), (7, 3, 2, 1), (3, 2, 1, 2), (2, 1, 2, 1), (1, 1, 1, 1), (3, 4, 1, 1), (3, 0, 1, 1)],
+    ids=["one row", "two", "under a stride", "dilated", "even", "results of padding alone", "more padding than kernel", "no padding"],
+)
+def test_rows_of_results_leave_out_taps_of_padding(kernel: int, pad: int, stride: int, dilation: int) -> None:
+    graph = convolution((9, 20), (kernel, 3), (pad, 0), strides=(stride, 1), dilations=(dilation, 1))
+    assert of(graph) == 2 * met(9, kernel, pad, stride, dilation) * 18 * 3 * 16 * OUT
+
+
+@pytest.mark.parametrize(("pad", "stride", "dilation"), [(0, 1, 1), (1, 1, 1), (2, 2, 1), (2, 1, 2), (4, 1, 1)])
+def test_flops_count_no_padding(pad: int, stride: int, dilation: int) -> None:
+    """As benchdnn has it; so no share of the peak is above 1 for what is left out."""
+    src, wei = TensorType(DType.f32, (2, 9, 8, 16)), TensorType(DType.f32, (3, 5, 16, OUT))
+    attrs = with_defaults("Convolution", Attrs(**attributes(2, (pad, 1), (stride, 1), (dilation, 1))))
+    (shape,) = spec("Convolution").infer(attrs, (src, wei))
+    call = Call("Convolution", attrs, (src, wei), (TensorType(DType.f32, shape),))
+    of_padding = sum(max(-(first + 2 * dilation), 0) > 0 or first > 8 for first in range(-pad, 9 + pad - 2 * dilation, stride))
+    pairs = met(9, 3, pad, stride, dilation) - of_padding  # a row of results of padding alone is a sum for all that
+    assert spec("Convolution").flops(call) == 2 * 2 * pairs * met(8, 5, 1) * 16 * OUT
+
+
+@pytest.mark.parametrize("columns", [7, 21, 22])
+def test_the_ends_of_short_rows_do_so_too_where_sums_are_long(columns: int) -> None:
+    is_short = columns < 22
+    along = met(columns, 3, 1) if is_short else columns * 3
+    assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS)) == 2 * 7 * 3 * along * LEAST_TERMS * OUT
+    assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS - 1)) == 2 * 7 * 3 * columns * 3 * (LEAST_TERMS - 1) * OUT
+
+
+def test_both_ways() -> None:
+    assert of(convolution((7, 7), (3, 3), (1, 1), LEAST_TERMS)) == 2 * met(7, 3, 1) ** 2 * LEAST_TERMS * OUT
+
+
+def test_of_three_dims_the_outermost() -> None:
+    assert of(convolution((4, 5, 20), (3, 3, 3), (1, 1, 1))) == 2 * met(4, 3, 1) * 5 * 3 * 20 * 3 * 16 * OUT
+
+
+def test_too_many_branches_multiply_all() -> None:
+    pad = MOST_BRANCHES // 2 + 1
+    graph = convolution((20, 20), (2 * pad + 1, 1), (pad, 0))
+    assert of(graph) == 2 * 20 * (2 * pad + 1) * 20 * 16 * OUT
+    (p,) = partitions(graph, Policy.fused)
+    assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(p).module.main.body))
+
+
+def test_a_border_of_other_numbers_is_multiplied() -> None:
+    """Zero points of u8 are padding, too, but not zero."""
+    b = GraphBuilder()
+    src = b.op("Dequantize", b.input((2, 7, 7, 16), DType.u8), qtype="per_tensor", scales=[0.5], zps=[3])
+    wei = b.op("Dequantize", b.constant((3, 3, 16, OUT), DType.s8), qtype="per_tensor", scales=[0.5], zps=[0])
+    b.op("Convolution", src, wei, **attributes(2, (1, 1), (1, 1), (1, 1)))
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert is_right(b.graph(), p)
+
+
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize(
+    ("spatial", "kernel", "pads"), [((7, 7), (3, 3), (1, 1)), ((5, 14), (5, 3), (2, 1)), ((3, 4, 6), (3, 3, 3), (1, 1, 1))]
+)
+def test_sums_of_integers_are_exact(data_format: str, spatial: Shape, kernel: Shape, pads: Shape) -> None:
+    rng = np.random.default_rng(7)
+    rank = len(spatial)
+    attrs = Attrs(**attributes(rank, pads, (1,) * rank, (1,) * rank) | {"data_format": data_format})
+    shape = (2, *spatial, LEAST_TERMS) if data_format == "NXC" else (2, LEAST_TERMS, *spatial)
+    src, wei = rng.integers(-3, 4, shape), rng.integers(-3, 4, (*kernel, LEAST_TERMS, OUT))
+    dst = compiled("Convolution", attrs, src, wei)
+    types = tuple(TensorType(DType.f32, a.shape) for a in (src, wei))
+    call = Call("Convolution", with_defaults("Convolution", attrs), types, (TensorType(DType.f32, dst.shape),))
+    (want,) = spec("Convolution").reference(call, (src, wei))
+    assert np.array_equal(dst, want)
+    assert prod(dst.shape) > 0
