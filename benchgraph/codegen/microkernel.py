@@ -35,6 +35,8 @@ The portable peak is that of separate products and sums; LLVM's copies between t
     prefetch of wei         the same, weights from L3, 0, 4, 8, 16 rows ahead: 99.9, 99.2, 99.3, 100
     width of a panel        the same, 32, 64, 128 columns: 99.2, 99.9, 97.1, not packed: 95.5; AVX2, 16, 32, 64 columns: 96.5, 91.7, 88.8
 
+    half a vector's columns 512x8x256 by vectors of 8 lanes, not 16: 0.56 of the time, 512x4x256 by 4 0.55, bf16 512x8x256 by 8 0.51
+
 So: panels of `Target.panel_width` columns, accumulators in three quarters of the registers, K unrolled by two, no blocks of K.
 
 Wei is fetched ahead where a tile of rows reads half of L1 or more of it: what is neutral above pays on a core whose L2 is slower, that of
@@ -111,7 +113,7 @@ MOST_LINES = 4  # of a stream in one step of the K loop
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (`Kernel.arguments`) for this kernel, defined in the module on first use."""
-    kernel = canonical(kernel)
+    kernel, target = canonical(kernel), target.narrowed(kernel.n)
     known = module.functions.get(kernel.name)
     if known is not None:
         return known
@@ -130,7 +132,7 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
 
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
     """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
-    kernel = canonical(kernel)
+    kernel, target = canonical(kernel), target.narrowed(kernel.n)
     at_hand = steps(kernel, target)
     most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
     return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0
@@ -138,7 +140,7 @@ def pace(kernel: Kernel, lines: int, target: Target) -> int:
 
 def steps(kernel: Kernel, target: Target) -> int:
     """How many steps of K loops a call of the kernel takes."""
-    kernel = canonical(kernel)
+    kernel, target = canonical(kernel), target.narrowed(kernel.n)
     entries, groups = prod(extent for extent, _, _ in kernel.batch), kernel.k // kernel.group
     if amx.takes(kernel, target):
         return entries * tile_plan.steps(kernel)

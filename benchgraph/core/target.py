@@ -35,12 +35,21 @@ __all__ = [
 LINE_BYTES = 64  # of a cache line, on every CPU we know
 TILE_ROWS = 16  # of a tile register
 PAGE_BYTES = 4096  # of memory, within which hardware fetches ahead
+FEWEST_LANES = 4  # of a vector
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
 
 
 def on_line(position: int) -> int:
     """The first cache line from there on; of a size, that in whole lines."""
     return -(-position // LINE_BYTES) * LINE_BYTES
+
+
+def lanes_for(count: int | None, most: int) -> int:
+    """Of vectors for so many elements: no more than hold them all, which some hardware works on in half the time. None: it is not known."""
+    lanes = most
+    while count is not None and count <= lanes // 2 >= FEWEST_LANES:
+        lanes //= 2
+    return lanes
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,11 @@ class Target:
     def has_bf16(self) -> bool:
         """Whether there is vdpbf16ps, see `Isa`."""
         return self.isa.has_bf16
+
+    def narrowed(self, count: int) -> Target:
+        """With vectors for so many elements."""
+        lanes = lanes_for(count, self.lanes)
+        return self if lanes == self.lanes else replace(self, isa=replace(self.isa, lanes=lanes))
 
     def multiplies(self, dtype: DType) -> bool:
         """Whether products are computed from src of this dtype as it is stored: u8 (with wei in s8) or bf16."""

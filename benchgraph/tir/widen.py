@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
@@ -30,7 +31,6 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables
 from benchgraph.tir.work import steps
 
-FEWEST_LANES = 4
 CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
 CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which LLVM 22 stores too much of narrower ones (see vectorize)
 # Instructions of an iteration from which on its vectors are worth scattering. Measured on Cascade Lake at two threads: the gradient of an
@@ -38,14 +38,6 @@ CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which
 # products that are stored so took 1 to 4 % longer with 1, 6 and 12 in its place than with 30.
 SCATTERED = 30
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
-
-
-def lanes_for(count: int | None, most: int) -> int:
-    """Of vectors for a loop of so many iterations: no more than hold them all, which some hardware works on in half the time."""
-    lanes = most
-    while count is not None and count <= lanes // 2 >= FEWEST_LANES:
-        lanes //= 2
-    return lanes
 
 
 def closest(dtype: DType) -> int:

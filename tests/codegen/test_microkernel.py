@@ -30,7 +30,7 @@ from benchgraph.tir.ir import GROUPS, Brgemm, Const, DTypes, Flat, Func, Scope, 
 from tests.fence import fenced
 from tests.table import all_hold
 
-M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 15, 16, 17, 31, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
+M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 4, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
 COUNTS = (24, 12, 12, 12, 12)  # kernels that are drawn for each key of GROUPS
@@ -243,6 +243,17 @@ def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, miss
     assert products
     assert all(register in line for line in products)
     assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", text)
+
+
+@target_and_dtypes
+def test_few_columns_take_narrower_registers(dtypes: DTypes, target: Target) -> None:
+    """Of 512 bits some hardware does 256 at a time."""
+    if target.in_tiles(dtypes[0]) or target.lanes < 8:
+        pytest.skip("tile registers, or none that are narrower")
+    text = assembly(text_of(dense(53, target.lanes // 2, 64, dtypes=dtypes), target), target.isa)
+    products = re.findall(STEPS[F32 if dtypes in WIDE else dtypes, is_native(dtypes, target.isa)], text)
+    assert products
+    assert not any({16: "%zmm", 8: "%ymm"}[target.lanes] in line for line in products)
 
 
 @all_dtypes

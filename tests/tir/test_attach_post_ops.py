@@ -126,6 +126,7 @@ HOLDS: dict[str, Func] = {
     "one vector": product(scaled, n=16),
     "one vector of one row": product(scaled, m=1, n=16),
     "panels": product(biased, times=2),
+    "half vectors": product(biased, n=8),
 }
 
 
@@ -203,7 +204,6 @@ def twice_at_one_place(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
 
 
 STAYS: dict[str, Func] = {
-    "half vectors": product(biased, n=8),
     "loads what another vector stores": product(mirrored),
     "loads what another row stores": product(shifted, y=param("y", M + 1, N)),
     "rows that overlap": product(overlapping, y=param("y", M + N)),

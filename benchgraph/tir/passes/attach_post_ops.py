@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from benchgraph.core.target import Target
+from benchgraph.core.target import Target, lanes_for
 from benchgraph.tir.affine import Linear, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import (
@@ -56,7 +56,7 @@ _SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.
 
 
 def attach_post_ops(f: Func, target: Target) -> Func:
-    found = [made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest, target.lanes)) is not None]
+    found = [made for g, nest in _neighbours(f.body) if (made := _post_ops(f, g, nest, lanes_for(g.n, target.lanes))) is not None]
     if not found:
         return f
     uses, own = Counter(name for s in walk(f.body) for name in _touched(s)), Counter[str]()
