@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from itertools import pairwise, product
 from math import ceil, floor, inf, lcm, prod
 from typing import TypeAlias
@@ -58,13 +58,13 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
     assert isinstance(how, Window)
     assert domain is not None
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-    made: list[Tensor] = []
+    made: list[_Made] = []
 
     def src(port: int, index: Indices) -> Expr:
         if port < len(op.ins):
             value = storage.load(op.ins[port], tuple(map(Coord, index)))
             return cast(value, DType.f32) if g.value(op.ins[port]).dtype.is_integer else value
-        return Load(made[port - len(op.ins)], index)
+        return made[port - len(op.ins)].load(index)
 
     def finish(at: Indices, value: Expr) -> Stmt:
         coords = tuple(map(Coord, at))
@@ -74,13 +74,31 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
     nests: list[Stmt] = []
     for port, first in how.before:
         like = g.value(op.ins[port])
-        result = storage.scratch(like, DType.f32)
         along = _densest(g, like.id, tuple(range(len(like.shape))))
-        nests.append(_Nest(storage, first, call, src, like, along).lower(partial(Store, result)))
+        order = (*(axis for axis in range(len(like.shape)) if axis != along), *([along] if like.shape else []))
+        result = _Made(storage.extra(DType.f32, tuple(like.shape[axis] for axis in order)), order)
+        nests.append(_Nest(storage, first, call, src, like, along).lower(result.store))
         made.append(result)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
     along = _densest(g, last, domain.axes[last])
     return seq(*nests, _Nest(storage, how, call, src, out, along).lower(finish))
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What an earlier nest makes of an operand. order: its axes; the last is the one along which both nests go through it."""
+
+    tensor: Tensor
+    order: tuple[int, ...]
+
+    def _at(self, index: Indices) -> Indices:
+        return tuple(index[axis] for axis in self.order)
+
+    def load(self, index: Indices) -> Expr:
+        return Load(self.tensor, self._at(index))
+
+    def store(self, index: Indices, value: Expr) -> Stmt:
+        return Store(self.tensor, self._at(index), value)
 
 
 def _densest(g: Graph, id: int, axes: Axes) -> int:

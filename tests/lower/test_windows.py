@@ -27,6 +27,8 @@ from benchgraph.tir.ir import For, LoopKind, Module
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.lower.graphs import GRAPHS, POOL
+from tests.lower.test_loops import with_strides
+from tests.lower.test_meaning import is_right
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
@@ -121,3 +123,14 @@ def test_channels_last_in_memory_run_along_the_channels() -> None:
     vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*before, permuted))).main))
     assert set(vectors) == {":+16"}, "no strided vector"
     assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX")).main), "which there would be otherwise"
+
+
+def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None:
+    """Else which of a window's elements is the largest would be scattered along channels, and gathered."""
+    b, channels_last = GraphBuilder(), (2 * 48 * 60 * 16, 1, 60 * 16, 16)
+    src, diff_dst = b.input((2, 16, 48, 60), strides=channels_last), b.input((2, 16, 24, 30), strides=(24 * 30 * 16, 1, 30 * 16, 16))
+    b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
+    graph = with_strides(b.graph(), t2=channels_last)
+    assert set(re.findall(r":\+16[*\d]*", print_tir(tir(graph).main))) == {":+16"}
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
