@@ -13,7 +13,8 @@ class GirError(BenchgraphError):
 
 
 def verify(g: Graph) -> None:
-    """Values are defined before use, written once, whole or in parts; movements convert nothing; views end in values with buffers."""
+    """Values are defined before use, written once, whole or in parts, and constant only if made of constants; movements convert nothing;
+    views end in values with buffers."""
     for v in g.values:
         if v.literal is not None and v.dtype.is_packed:
             raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
@@ -63,6 +64,8 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
     for v in op.ins:
         if not written.has(v):
             raise GirError(f"{op.kind} reads %{v} before it is written\n{print_gir(g)}", where="Graph IR")
+        if not g.value(v).is_constant and (constant := next((out for out in op.outs if g.value(out).is_constant), None)) is not None:
+            raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is none\n{print_gir(g)}", where="Graph IR")
     for v in op.outs:
         view = g.value(v).view
         if view is not None and not view.inverse:

@@ -14,7 +14,7 @@ from benchgraph.core.passes import Pass, check_order
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.gir.build import Builder, from_partition
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import Constness, Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, TIMES_L2, column_blocked
 from benchgraph.gir.text import print_gir
@@ -378,6 +378,15 @@ def test_verify_lets_no_movement_convert() -> None:
     narrow = tuple(replace(v, dtype=DType.bf16) if v.id in g.outs else v for v in g.values)
     with pytest.raises(GirError, match="StaticTranspose of %0 moves elements and does not convert them: f32, bf16"):
         verify(replace(g, values=narrow))
+
+
+def test_verify_wants_constants_made_of_constants() -> None:
+    """Else init would compute them before it has what they are made of."""
+    g = gir(lambda b: b.op("ReLU", b.op("Exp", b.input((4,)))))
+    (first,) = g.nodes[0].outs
+    spoilt = g.changed({first: replace(g.value(first), constness=Constness.runtime)})
+    with pytest.raises(GirError, match=f"Exp makes the constant %{first} of %0, which is none"):
+        verify(spoilt)
 
 
 def test_verify_knows_no_literals_of_half_a_byte() -> None:

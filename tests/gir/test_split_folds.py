@@ -7,7 +7,7 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape
+from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.passes.split_folds import FEWEST, MOST, MOST_ANEW, split_folds
 from benchgraph.gir.text import print_gir
@@ -82,6 +82,12 @@ def doubled(b: GraphBuilder, times: int) -> None:
     b.op("Subtract", x, b.op("ReduceMean", x, axes=(1, 3), keep_dims=True))
 
 
+def normed(b: GraphBuilder, x: LogicalTensor) -> LogicalTensor:
+    """What init computes, since x is constant: all that is made of it is, too."""
+    x = b.op("Exp", x)
+    return b.op("Subtract", x, b.op("ReduceMean", x, axes=(1, 3), keep_dims=True))
+
+
 @pytest.mark.parametrize("times", [MOST_ANEW, MOST_ANEW + 1, 30])
 def test_what_few_ops_make_is_made_anew_for_the_fold(times: int) -> None:
     g = split_folds(before(lambda b: doubled(b, times)), TARGET)
@@ -101,6 +107,7 @@ FORMS: dict[str, Build] = {
     "a sum alone": lambda b: b.op("ReduceSum", b.input((3, 4, 5, 40), strides=(800, 5, 1, 20)), axes=(2, 3)),
     "of what is made": lambda b: b.op("ReduceMax", b.op("Exp", b.input((3, 40, 4, 5))), axes=(3, 1), keep_dims=True),
     "made in many ops": lambda b: doubled(b, 9),
+    "constants": lambda b: b.op("Add", b.input((3, 1, 1, 1)), normed(b, b.constant((3, 40, 4, 5)))),
     "and read": lambda b: b.op("Add", x := b.op("Exp", b.input((3, 40, 4, 5))), b.op("ReduceMean", x, axes=(1, 3), keep_dims=True)),
 }
 

@@ -27,6 +27,7 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.memory import steps_of
+from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var
@@ -40,7 +41,7 @@ MOST_ANEW = 4  # ops
 
 def split_folds(g: Graph, target: Target) -> Graph:
     found = {op: axis for op in g.nodes if isinstance(op, Op) and (axis := _few(g, op)) is not None}
-    return _Split(g, found).graph() if found else g
+    return mark_runtime_constants(_Split(g, found).graph(), target) if found else g
 
 
 class _Split:
