@@ -47,7 +47,9 @@ def _by_entries(nest: GemmNest, op: Op, taps: Box, call: Callable[[Box], Stmt]) 
     found = met_by_entries(nest.g, op)
     if found is None or len(found.stretches) > MOST_BRANCHES:
         return call(taps)
-    boxes = [(end, _within(taps, found.tap, met)) for end, met in found.stretches]
+    first = taps[found.tap][0]
+    meets_zeros = _replaced(taps, found.tap, (first, first + 1))  # a sum over zeros is to be made, too
+    boxes = [(end, _within(taps, found.tap, met) or meets_zeros) for end, met in found.stretches]
     last = boxes[-1][1]
     stmt = call(last)
     for end, box in reversed(boxes):
@@ -56,11 +58,15 @@ def _by_entries(nest: GemmNest, op: Op, taps: Box, call: Callable[[Box], Stmt]) 
     return stmt
 
 
-def _within(taps: Box, axis: int, met: Interval) -> Box:
-    """Those of the taps that lie there along an axis; one that meets zeros, where none do."""
+def _within(taps: Box, axis: int, met: Interval) -> Box | None:
+    """Those of the taps that lie there along an axis, if any do."""
     first, end = taps[axis]
     begin, end = max(first, met[0]), min(end, met[1])
-    return (*taps[:axis], (begin, end) if begin < end else (first, first + 1), *taps[axis + 1 :])
+    return _replaced(taps, axis, (begin, end)) if begin < end else None
+
+
+def _replaced(taps: Box, axis: int, interval: Interval) -> Box:
+    return (*taps[:axis], interval, *taps[axis + 1 :])
 
 
 def by_rows(nest: GemmNest, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
@@ -68,9 +74,12 @@ def by_rows(nest: GemmNest, op: Op, rows: int, taps: Box, call: Callable[[int, B
     found = met_by_rows(nest.g, op)
     if found is None or rows != nest.m or found.saved < LEAST_SAVED or product(nest.g, op).reduced[-1] < LEAST_TERMS:
         return call(rows, taps, False)
+    groups = [(box, span) for met, span in found.groups if (box := _within(taps, found.tap, met)) is not None]
+    if not groups or groups[0][1] != (0, rows):  # of these columns no tap is met by all rows, so none can begin their sums
+        return call(rows, taps, False)
     calls = list[Stmt]()
-    for met, (first, end) in found.groups:
-        part = call(end - first, _within(taps, found.tap, met), bool(calls))
+    for box, (first, end) in groups:
+        part = call(end - first, box, bool(calls))
         assert isinstance(part, Brgemm), "what packs its src has no taps"
         assert isinstance(part.src, Slice)
         assert isinstance(part.acc, Slice)

@@ -113,6 +113,17 @@ def test_a_border_of_other_numbers_is_multiplied() -> None:
     assert is_right(b.graph(), p)
 
 
+@pytest.mark.parametrize(("kernel", "stride", "pads"), [(5, 2, (2, 2)), (5, 2, (3, 0)), (5, 3, (0, 2)), (3, 2, (1, 1)), (6, 2, (1, 2))])
+def test_columns_that_meet_some_taps_are_summed_once(kernel: int, stride: int, pads: Shape) -> None:
+    """Of a transposed convolution's phases some meet only taps that not all rows meet."""
+    b = GraphBuilder()
+    src, wei = b.input((1, 3, 6, LEAST_TERMS)), b.constant((1, kernel, 64, LEAST_TERMS))
+    given = attributes(2, (0, 0), (1, stride), (1, 1)) | {"pads_begin": (0, pads[0]), "pads_end": (0, pads[1]), "weights_format": "XOI"}
+    b.op("ConvTranspose", src, wei, **given)
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert is_right(b.graph(), p)
+
+
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize(
     ("spatial", "kernel", "pads"), [((7, 7), (3, 3), (1, 1)), ((5, 14), (5, 3), (2, 1)), ((3, 4, 6), (3, 3, 3), (1, 1, 1))]
