@@ -120,7 +120,8 @@ class _LoopNest:
         """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
         loops, (full, rest) = {a: self.storage.var("t") for a in outer}, divmod(self._size(run), size)
         merged += (run,) if len(run) > 1 else ()
-        own, number, most = inside(self.g, self.node), self.storage.var("c"), self._conversion(run[-1])
+        own, number = inside(self.g, self.node), self.storage.var("c")
+        most = CONVERSION if reads_closely(self.g, self.domain, self.node, run[-1]) else 0
 
         def part(no: Expr, count: int) -> Stmt:
             spans = self._spans(loops, {run[-1]: Span(Const(count), no, size)}, merged)
@@ -130,9 +131,6 @@ class _LoopNest:
         whole = part(number, size)
         each = whole if not rest else If(binary(BinOp.lt, number, Const(full)), whole, part(Const(full), rest))
         return nest((*self._around(loops), (number, Const(full + (rest > 0)))), each, self.kind)
-
-    def _conversion(self, inner: int) -> int:
-        return CONVERSION if reads_closely(self.g, self.domain, self.node, inner) else 0
 
     def _spans(self, loops: dict[int, Var], given: dict[int, Span], merged: Merged) -> tuple[Span, ...]:
         run_of = {axis: axes for axes in merged for axis in axes}
