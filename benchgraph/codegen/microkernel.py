@@ -132,7 +132,7 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
 
 def pace(kernel: Kernel, lines: int, target: Target) -> int:
     """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
-    kernel, target = canonical(kernel), target.narrowed(kernel.n)
+    kernel = canonical(kernel)
     at_hand = steps(kernel, target)
     most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
     return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0

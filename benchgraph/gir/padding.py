@@ -5,18 +5,14 @@ A convolution of 7 x 7 pixels, padded to 9 x 9, by 3 x 3 taps: the first row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from typing import TypeAlias
 
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.product import product, root_index
+from benchgraph.gir.product import product, root_index, stretches
 from benchgraph.ops import spec
+from benchgraph.ops.spec import Border, Interval
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import Var
-
-Interval: TypeAlias = tuple[int, int]  # the first index and the one after the last
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ def met_by_entries(g: Graph, op: Op) -> Entries | None:
         tap = p.over.index(p.batch[0][0])
         if (met := _met(g, op, axis, tap)) is not None:
             some = [(found[0], found[-1] + 1) if found else (0, 1) for found in met]  # of zeros alone a sum is made, too
-            return Entries(axis, tap, _stretches(some))
+            return Entries(axis, tap, stretches(some))
     return None
 
 
@@ -60,7 +56,7 @@ def met_by_rows(g: Graph, op: Op) -> Rows | None:
         return None
     rows = [[row for row, found in enumerate(met) if t in found] for t in range(p.reduced[tap])]
     spans = [(found[0], found[-1] + 1) if found else (0, 0) for found in rows]
-    ends = _stretches(spans)
+    ends = stretches(spans)
     groups = [((begin, end), span) for begin, (end, span) in zip((0, *(end for end, _ in ends)), ends, strict=False) if any(span)]
     groups.sort(key=lambda group: group[1] != (0, len(met)))
     saved = 1 - sum(map(len, rows)) / (len(rows) * len(met))
@@ -81,13 +77,7 @@ def _met(g: Graph, op: Op, axis: int, tap: int) -> list[list[int]] | None:
     return met if any(len(found) < p.reduced[tap] for found in met) else None
 
 
-def _stretches(found: Sequence[Interval]) -> tuple[tuple[int, Interval], ...]:
-    """Neighbours that are alike: the number of the one after the last, and what they are."""
-    ends: Iterable[int] = accumulate(len(list(alike)) for _, alike in groupby(found))
-    return tuple((end, found[end - 1]) for end in ends)
-
-
-def zeros_around(g: Graph, id: int) -> tuple[Interval, ...]:
+def zeros_around(g: Graph, id: int) -> Border:
     """Per dim of a value, of how many indices at its begin and at its end it is known that all elements are zeros."""
     root = g.root(id)
     node, none = g.producer.get(root), ((0, 0),) * len(g.value(id).shape)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate, groupby
 from math import prod
+from typing import TypeVar
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
@@ -19,6 +21,7 @@ from benchgraph.ops.spec import Box, Call, Contraction, Movement
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 
+T = TypeVar("T")
 Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)
 M, N, K = Var("$m"), Var("$n"), Var("$k")
@@ -98,9 +101,7 @@ class Product:
     def stretches(self, nb: int) -> tuple[tuple[int, Box], ...]:
         """Blocks of nb columns that meet the same: the number of the one after the last, and what they meet."""
         n = self.call.outs[0].shape[-1]
-        found = [self.met(first, min(nb, n - first)) for first in range(0, n, nb)]
-        ends = (len(list(alike)) for _, alike in groupby(found))
-        return tuple((end, found[end - 1]) for end in accumulate(ends))
+        return stretches([self.met(first, min(nb, n - first)) for first in range(0, n, nb)])
 
     @property
     def is_row_wise(self) -> bool:
@@ -129,6 +130,12 @@ class Product:
     def _matches(self, index: Index, wanted: Index) -> bool:
         zero = Const(0)
         return len(self.batch) == 0 and len(index) == len(wanted) and all(i in (w, zero) for i, w in zip(index, wanted, strict=True))
+
+
+def stretches(found: Sequence[T]) -> tuple[tuple[int, T], ...]:
+    """Neighbours that are alike: the number of the one after the last, and what they are."""
+    ends = accumulate(len(list(alike)) for _, alike in groupby(found))
+    return tuple((end, found[end - 1]) for end in ends)
 
 
 def _zeroed(shape: Shape, index: Index) -> Index:

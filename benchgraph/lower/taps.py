@@ -9,14 +9,14 @@ Of the taps along a row of results, short rows leave out those that only padding
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchgraph.gir.ir import Op
-from benchgraph.gir.padding import Interval, met_by_entries, met_by_rows
+from benchgraph.gir.padding import met_by_entries, met_by_rows
 from benchgraph.gir.product import product
-from benchgraph.ops.spec import Box
+from benchgraph.ops.spec import Box, Interval
 from benchgraph.tir.build import add, binary, constant, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, If, Slice, Stmt
 
@@ -34,13 +34,10 @@ def by_taps(nest: GemmNest, op: Op, no: Expr, width: int, nb: int, call: Callabl
     p, at = product(nest.g, op), constant(no)
     if at is not None:
         return _by_entries(nest, op, p.met(at * nb, width), call)
-    *others, (_, last) = p.stretches(nb)
-    if len(others) >= MOST_BRANCHES:
-        others, last = [], p.whole
-    stmt = _by_entries(nest, op, last, call)
-    for end, met in reversed(others):
-        stmt = If(binary(BinOp.lt, no, Const(end)), _by_entries(nest, op, met, call), stmt)
-    return stmt
+    blocks = p.stretches(nb)
+    if len(blocks) > MOST_BRANCHES:
+        return _by_entries(nest, op, p.whole, call)
+    return _branches(no, blocks, lambda met: _by_entries(nest, op, met, call))
 
 
 def _by_entries(nest: GemmNest, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:
@@ -50,11 +47,16 @@ def _by_entries(nest: GemmNest, op: Op, taps: Box, call: Callable[[Box], Stmt]) 
     first = taps[found.tap][0]
     meets_zeros = _replaced(taps, found.tap, (first, first + 1))  # a sum over zeros is to be made, too
     boxes = [(end, _within(taps, found.tap, met) or meets_zeros) for end, met in found.stretches]
-    last = boxes[-1][1]
+    return _branches(nest.batch[found.axis], boxes, call)
+
+
+def _branches(at: Expr, stretches: Sequence[tuple[int, Box]], call: Callable[[Box], Stmt]) -> Stmt:
+    """The call for what an index meets; stretches: of indices, the end of each, and what they meet."""
+    last = stretches[-1][1]
     stmt = call(last)
-    for end, box in reversed(boxes):
+    for end, box in reversed(stretches):
         if box != last:
-            stmt, last = If(binary(BinOp.lt, nest.batch[found.axis], Const(end)), call(box), stmt), box
+            stmt, last = If(binary(BinOp.lt, at, Const(end)), call(box), stmt), box
     return stmt
 
 
@@ -83,8 +85,7 @@ def by_rows(nest: GemmNest, op: Op, rows: int, taps: Box, call: Callable[[int, B
         assert isinstance(part, Brgemm), "what packs its src has no taps"
         assert isinstance(part.src, Slice)
         assert isinstance(part.acc, Slice)
-        ahead = part.ahead if not calls else ()
-        calls.append(replace(part, src=_down(part.src, first), acc=_down(part.acc, first), ahead=ahead))
+        calls.append(replace(part, src=_down(part.src, first), acc=_down(part.acc, first)))
     return seq(*calls)
 
 

@@ -75,7 +75,7 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
     for port, first in how.before:
         like = g.value(op.ins[port])
         along = _densest(g, like.id, tuple(range(len(like.shape))))
-        order = (*(axis for axis in range(len(like.shape)) if axis != along), *([along] if like.shape else []))
+        order = (*(axis for axis in range(len(like.shape)) if axis != along), along)
         result = _Made(storage.extra(DType.f32, tuple(like.shape[axis] for axis in order)), order)
         nests.append(_Nest(storage, first, call, src, like, along).lower(result.store))
         made.append(result)

@@ -187,10 +187,9 @@ def sure_zeros(p: Problem, out: int) -> float:
     """The share of the problem's src (out 0) or dst (2) that no product goes into: positions that only padding or no window meets."""
     met = 1.0
     for i, (size, count) in enumerate(zip(p.src[1:-1], p.dst[1:-1], strict=True)):
-        inside = _meets(p, i)
-        met *= (
-            float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(_positions(p, i)[inside]).size / size) if size and count else 1.0
-        )
+        if size and count:
+            inside = _meets(p, i)
+            met *= float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(_positions(p, i)[inside]).size / size)
     return 1 - met
 
 

@@ -22,6 +22,7 @@ from benchgraph.ops.laws import SAME_ELEMENTS
 from benchgraph.ops.spec import (
     Array,
     Attr,
+    Border,
     Call,
     Decomposer,
     Indices,
@@ -74,7 +75,7 @@ def _padded_element(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     return Tap(src(0, tuple(index)), tuple(when))
 
 
-def _border(attrs: Attrs) -> tuple[tuple[int, int], ...]:
+def _border(attrs: Attrs) -> Border:
     sides = zip(attrs.integers("low"), attrs.integers("high"), strict=True)
     return tuple((0, 0) if attrs.integer("value") else side for side in sides)
 
@@ -137,7 +138,7 @@ def _row(
     samples: tuple[Sample, ...],
     law: Law,
     more: Mapping[str, Attr] = MappingProxyType({}),
-    border: Callable[[Attrs], tuple[tuple[int, int], ...]] | None = None,
+    border: Callable[[Attrs], Border] | None = None,
 ) -> OpSpec:
     return OpSpec(
         kind=kind,

@@ -176,7 +176,9 @@ class Reduction:
         return Const(self.init if self.acc.is_float else int(self.init), self.acc)
 
 
-Box: TypeAlias = tuple[tuple[int, int], ...]  # per axis, the first index and the one after the last
+Interval: TypeAlias = tuple[int, int]  # the first index and the one after the last
+Box: TypeAlias = tuple[Interval, ...]  # per axis
+Border: TypeAlias = tuple[tuple[int, int], ...]  # per dim, how many indices at its begin and at its end
 
 
 @dataclass(frozen=True)
@@ -343,7 +345,7 @@ class OpSpec:
     monotone: tuple[int, ...] = ()
     # streamed(attrs): for a product, the ports whose operand may lie in column blocks, which the microkernel goes through one by one
     streamed: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
-    border: Callable[[Attrs], tuple[tuple[int, int], ...]] | None = None  # per dim of dst, how many indices at begin and end hold zeros
+    border: Callable[[Attrs], Border] | None = None  # of dst, where it holds zeros alone
     follows_fpmath: bool = False  # a math mode lets its f32 operands be rounded: products of matrices, and convolutions
 
     # ---- what a user's changes to a graph ask
