@@ -30,7 +30,7 @@ from benchgraph.partition.ir import Partition
 from benchgraph.runtime import warm
 from benchgraph.runtime.code import all_kept
 from benchgraph.runtime.executable import Executable, Signature, Unlinked
-from benchgraph.runtime.jit import bind
+from benchgraph.runtime.jit import binding
 from benchgraph.runtime.stored import from_bytes, to_bytes
 from benchgraph.runtime.warm import Slot
 from benchgraph.tir import passes as tir_passes
@@ -119,8 +119,9 @@ def check_compilable(partition: Partition) -> None:
 def compile_anew(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
     """Through all passes, whatever the disk holds. begin: when it was asked for, by time.perf_counter()."""
     observe = _observers(partition)
-    made = translate(partition, target, open_outputs, observe)
-    code = bind(made.units, target)
+    with binding(target) as bind:
+        made = translate(partition, target, open_outputs, observe)
+        code = bind(made.units)
     for unit in made.units:
         observe("llvm-opt", partial(unit.optimized_ir, target.isa), 0.0)
         observe("assembly", partial(unit.assembly, target.isa), 0.0)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from sys import modules
 
 import pytest
 
+from benchgraph import compile as compile_module
 from benchgraph.codegen import ir
 from benchgraph.compile import compile_partition
 from benchgraph.core import canonical
+from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import host
+from benchgraph.core.undisturbed import TURN_S
 from benchgraph.gir import domain
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
@@ -78,7 +81,7 @@ def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pyte
 def test_what_ops_of_one_loop_pass_on_needs_no_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     g = fused(20)
     assert counted(monkeypatch, regions, "Access", lambda: shrunk(g)) == 0
-    assert counted(monkeypatch, modules[shrink_tensors.__module__], "_replaced", lambda: shrunk(g)) == 0
+    assert counted(monkeypatch, sys.modules[shrink_tensors.__module__], "_replaced", lambda: shrunk(g)) == 0
 
 
 def chain(statements: int) -> Func:
@@ -90,7 +93,7 @@ def chain(statements: int) -> Func:
     return Func("f", tuple(held), For(i, Const(8), For(j, Const(8), Seq(body))))
 
 
-@pytest.mark.parametrize(("fn", "module"), [(simplify, index), (flatten_index, modules[flatten_index.__module__])])
+@pytest.mark.parametrize(("fn", "module"), [(simplify, index), (flatten_index, sys.modules[flatten_index.__module__])])
 def test_an_index_that_statements_share_is_worked_out_once(fn, module: object, monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (counted(monkeypatch, module, "to_expr", lambda n=n: fn(chain(n), host())) for n in (2, 20))
     assert few == many > 0
@@ -182,3 +185,21 @@ def test_a_compilation_is_not_interrupted_by_garbage_collection() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("before", [0.005, 1e-5])
+def test_turns_are_short_inside_a_compilation_and_as_before_after_it(monkeypatch: pytest.MonkeyPatch, before: float) -> None:
+    b, found = GraphBuilder(), list[float]()
+    b.op("ReLU", b.input((8, 32)))
+    (p,) = partitions(b.graph(), Policy.fused)
+    really = compile_module.lower
+    monkeypatch.setattr(compile_module, "lower", lambda g: (found.append(sys.getswitchinterval()), really(g))[1])
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(before)
+    try:
+        with override(cache_dir="off"):
+            compile_partition(p)
+        assert found == [pytest.approx(min(before, TURN_S))]
+        assert sys.getswitchinterval() == pytest.approx(before)
+    finally:
+        sys.setswitchinterval(usual)

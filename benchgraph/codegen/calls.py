@@ -20,18 +20,39 @@ from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Brgemm, Expr, Flat, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
 from benchgraph.tir.visit import children, walk
 
+FULL = 400
+"""Instructions after which a module of kernels is closed: LLVM is at them while the next ones are written.
 
-def products(module: ir.Module, func: Func, target: Target) -> Calls:
-    """What the products of func call, defined in the module. Where all tiles of a task have the same shapes, the task sets them."""
+They take it 5 to 10 ms, and each module 1 to 2 by itself.
+"""
+
+
+def products(func: Func, target: Target) -> dict[int, Product]:
+    """Of the statements of func, by their id(). Where all tiles of a task have the same shapes, the task sets them."""
     found = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
-    shared = dict[int, Shapes]()
     for task in tasks(func.body):
         tiled = [i for i in map(id, walk(task)) if i in found and amx.takes(found[i].kernel, target)]
         shapes = {tile_plan.shapes(found[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
         if common is not None:
-            shared.update((i, common) for i in tiled)
-    return {i: (product.called(module, target, shared.get(i)),) for i, product in found.items()}
+            found.update((i, found[i].configured(common)) for i in tiled)
+    return found
+
+
+def kernels(wanted: Iterable[Kernel], name: str, target: Target) -> Iterator[ir.Module]:
+    """Modules that define them, each as soon as it is written. Those that share their loops (`Kernel.loops`) are in one."""
+    alike = dict[str, list[Kernel]]()
+    for kernel in wanted:
+        alike.setdefault(kernel.loops, []).append(kernel)
+    module = ir.Module(name)
+    for family in alike.values():
+        for kernel in family:
+            microkernel.define(module, kernel, target)
+        if module.instructions >= FULL:
+            yield module
+            module = ir.Module(name)
+    if module.functions:
+        yield module
 
 
 def tasks(s: Stmt) -> Iterator[For]:
@@ -50,18 +71,22 @@ def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) 
 
 @dataclass(frozen=True)
 class Product:
-    """A canonical kernel, and what it is given, as in `Call`."""
+    """A canonical kernel, and what it is given, as in `Call`. shapes: what tile registers are like when it is called, if that is known."""
 
     kernel: Kernel
     places: tuple[tuple[Tensor, Expr], ...]
     given: Given | None
+    shapes: Shapes | None = None
 
-    def called(self, module: ir.Module, target: Target, shapes: Shapes | None) -> Call:
-        """The call of the kernel, defined in the module. shapes: what tile registers are like when it is called, if that is known."""
-        function = microkernel.define(module, replace(self.kernel, is_configured=shapes is not None), target)
+    def configured(self, shapes: Shapes) -> Product:
+        """The same, called where tile registers have these shapes."""
+        return replace(self, kernel=replace(self.kernel, is_configured=True), shapes=shapes)
+
+    def called(self, function: ir.Function) -> Call:
+        """The call of the kernel's function."""
         if self.given is None:
-            return Call(function, self.places, shapes=shapes)
-        return Call(function, (*self.places, *self.given.places), self.given.steps, self.given.held, shapes)
+            return Call(function, self.places, shapes=self.shapes)
+        return Call(function, (*self.places, *self.given.places), self.given.steps, self.given.held, self.shapes)
 
 
 def _product(s: Brgemm, func: Func, target: Target) -> Product:

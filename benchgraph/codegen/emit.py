@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import SECOND_LEVEL, prefetch
-from benchgraph.codegen.calls import packings, products
+from benchgraph.codegen.calls import kernels, packings, products
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
@@ -41,11 +41,14 @@ def emit(module: Module, target: Target) -> Iterator[str]:
 
     Raises Unimplemented for a dtype that has no code generation yet.
     """
-    kernels, packing = (ir.Module(name=f"{module.main.name}{part}") for part in (".kernels", ".packing"))
+    name = module.main.name
     functions = [(func, func is module.init) for func in (module.main, module.init) if func is not None]
-    called = [products(kernels, func, target) for func, _ in functions]
-    if kernels.functions:
-        yield str(kernels)
+    found, defined = [products(func, target) for func, _ in functions], dict[str, ir.Function]()
+    for out in kernels((product.kernel for each in found for product in each.values()), f"{name}.kernels", target):
+        defined |= out.functions
+        yield str(out)
+    packing = ir.Module(f"{name}.packing")
+    called: list[Calls] = [{i: (product.called(defined[product.kernel.name]),) for i, product in each.items()} for each in found]
     for calls, (func, runs_once) in zip(called, functions, strict=True):
         calls.update(packings(packing, func, target, runs_once=runs_once))
     if packing.functions:

@@ -85,6 +85,11 @@ class Kernel:
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
 
     @property
+    def loops(self) -> str:
+        """The same for kernels that may share all their code but for the first axis of the batch."""
+        return replace(self, batch=self.batch[1:]).name
+
+    @property
     def arguments(self) -> tuple[ir.Type, ...]:
         """Of the function: src, wei, acc, streams, and what the post-ops are given."""
         return (PTR, PTR, PTR, *(PTR for _ in self.ahead), *(() if self.post_ops is None else self.post_ops.arguments))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchgraph.codegen import ir, microkernel
+from benchgraph.codegen import calls, ir, microkernel
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.frame import APART_BYTES, thread_arenas, thread_stride
 from benchgraph.codegen.kernel import Kernel
@@ -491,7 +491,7 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
     """Two products, the second of other tensors and stored with other strides: one function; another value stored: two."""
     scale = Const(2.0, F32)
     for second, count in ((scale, 1), (Const(3.0, F32), 2)):
-        calls, params = [], list[Tensor]()
+        stmts, params = [], list[Tensor]()
         for number, (factor, stride) in enumerate(((scale, 16), (second, 48))):
             src, wei, y = (param(f"{name}{number}", F32, 1024) for name in ("src", "wei", "y"))
             acc = Tensor(f"acc{number}", F32, (256,), (1,), Scope.shared, offset=1024 * number)
@@ -499,9 +499,9 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
             at_hand = Load(acc, (Ramp(mul(row, 16), 1, 16),))
             store = Store(y, (Ramp(add(mul(row, stride), 5), 1, 16),), Binary(BinOp.mul, at_hand, Broadcast(factor, 16)))
             operands = Flat(src, Const(0), (16, 1)), Flat(wei, Const(0), (16, 1)), Flat(acc, Const(0), (16, 1))
-            calls.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
+            stmts.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
             params += [src, wei, y]
-        text = "".join(emit(Module(Func("main", tuple(params), seq(*calls), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"])))
+        text = "".join(emit(Module(Func("main", tuple(params), seq(*stmts), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"])))
         assert len(re.findall(r"^define .*brgemm", text, re.MULTILINE)) == count
 
 
@@ -516,6 +516,20 @@ def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> 
     assert "@main" not in next(refused)
     with pytest.raises(Unimplemented):
         next(refused)
+
+
+@pytest.mark.parametrize(("full", "counts"), [(50, [3, 1, 1]), (10**9, [4, 1])])
+def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch: pytest.MonkeyPatch, full: int, counts: list[int]) -> None:
+    """Of 30 by 64 by 16, over a batch of 2 and of 3, and over none: two kernels that call one, and another one."""
+    monkeypatch.setattr(calls, "FULL", full)
+    src, wei, acc = param("src", F32, 4096), param("wei", F32, 8192), param("acc", F32, 2048)
+    places = Flat(src, Const(0), (48, 1, 16)), Flat(wei, Const(0), (64, 1, 1088))
+    batches = [Brgemm(*places, Flat(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]
+    single = Brgemm(Flat(src, Const(0), (32, 1)), Flat(wei, Const(0), (64, 1)), Flat(acc, Const(0), (64, 1)), 30, 64, 16)
+    module = Module(Func("main", (src, wei, acc), seq(batches[0], single, batches[1])))
+    defined = [re.findall(r"^define .*@\"?([a-z_]+)", text, re.MULTILINE) for text in emit(module, host())]
+    assert [len(names) for names in defined] == counts
+    assert defined[-1] == ["main"]
 
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:

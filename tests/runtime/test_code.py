@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -12,11 +13,13 @@ import pytest
 
 from benchgraph.codegen.intrinsics import BEST, QUICK, machine
 from benchgraph.core.config import override
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.remarks import collected, remark
 from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime import code, unlocked
+from benchgraph.runtime import jit as jit_module
 from benchgraph.runtime.code import Unit, all_kept, kept, level, link, load
-from benchgraph.runtime.jit import jit
+from benchgraph.runtime.jit import binding, jit
 from benchgraph.runtime.threads import runtime_symbol
 
 ANSWER = """
@@ -75,6 +78,24 @@ def test_jit_binds_the_configured_runtime() -> None:
         code = jit([text], host())
     assert ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address("f"))() == runtime_symbol("seq", host().cores)
     assert code.threads == host().cores
+
+
+def test_the_runtime_is_got_ready_while_units_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what there is against it is raised where it is bound to."""
+    is_asked = threading.Event()
+
+    def seen(kind: str, threads: int) -> int:
+        is_asked.set()
+        return runtime_symbol(kind, threads)
+
+    text = "declare void @benchgraph_parallel(ptr, ptr, i64)\ndefine ptr @f() { ret ptr @benchgraph_parallel }"
+    monkeypatch.setattr(jit_module, "runtime_symbol", seen)
+    with override(runtime="seq"), binding(host()) as bind:
+        assert is_asked.wait(60)
+        code = bind(all_kept([text], host().isa))
+    assert ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address("f"))() == runtime_symbol("seq", host().cores)
+    with binding(replace(host(), cores=0)) as bind, pytest.raises(InvalidArguments, match="0 threads"):
+        bind(())
 
 
 CALLER = "declare i64 @callee()\ndefine i64 @caller() {\n %x = call i64 @callee()\n %y = mul i64 %x, 2\n ret i64 %y\n}"

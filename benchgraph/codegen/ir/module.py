@@ -32,6 +32,11 @@ class Module:
         numbered = (f"{name}.{i}" for i in count(1))
         return name if name not in self.functions else next(n for n in numbered if n not in self.functions)
 
+    @property
+    def instructions(self) -> int:
+        """How many its functions have."""
+        return sum(len(block.lines) for function in self.functions.values() for block in function.blocks)
+
     def __str__(self) -> str:
         named = [
             *(v.text() for v in self.variables.values()),
