@@ -35,6 +35,7 @@ from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Module, Scope, S
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
+from tests.tir.programs import before
 
 
 def fused(length: int, kinds: tuple[str, str] = ("ReLU", "Tanh")) -> Graph:
@@ -69,7 +70,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Module:
-    return tir_passes.run(lower(g).module, host(), lambda *_: None, tir_passes.PIPELINE[:5])
+    return tir_passes.run(lower(g).module, host(), lambda *_: None, before("interleave-rows"))
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
-from benchgraph.tir.build import add, binary, minimum, mul, piece, seq
+from benchgraph.tir.build import add, binary, in_blocks, minimum, mul, one_block, piece, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
@@ -135,23 +135,15 @@ class GemmNest:
     def by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
         """A loop over the full column blocks, and the ragged one after it."""
         no = self.no or self.storage.var("no")
-        full, tail = divmod(n, nb)
         if self.node.split_n:
-            each = body(no, nb) if not tail else If(binary(BinOp.lt, no, Const(full)), body(no, nb), body(Const(full), tail))
-            return each if self.no else For(no, Const(full + bool(tail)), each, LoopKind.parallel)
-        parts: list[Stmt] = []
-        if full:
-            parts.append(For(no, Const(full), body(no, nb)))
-        if tail or not full:  # what is folded over no columns at all still has its initial value
-            parts.append(body(Const(full), tail))
-        return seq(*parts)
+            each, count = one_block(n, nb, no, body)
+            return each if self.no else For(no, Const(count), each, LoopKind.parallel)
+        return in_blocks(n, nb, no, body) if n else body(ZERO, 0)  # what is folded over no columns at all still has its initial value
 
     def by_panels(self, so: Expr, width: int, ns: int, nb: int, body: ColumnBody) -> Stmt:
         """Loops over the panels of nb columns of the so-th ns columns, of which there are `width`."""
-        first, (full, tail) = mul(so, ns // nb), divmod(width, nb)
-        no = self.storage.var("no")
-        whole = For(no, Const(full), body(add(first, no), nb)) if full > 1 else body(first, nb) if full else seq()
-        return seq(whole, body(add(first, full), tail)) if tail else whole
+        first = mul(so, ns // nb)
+        return in_blocks(width, nb, self.storage.var("no"), lambda no, columns: body(add(first, no), columns))
 
     def _next_entry(self, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
         """The part that a microkernel call fetches of what the next batch entry reads; the calls of all tasks of an entry fetch all of it.

@@ -21,8 +21,8 @@ from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
 from benchgraph.lower.runs import crossed, folded_runs, holds, inner_axis, inside, is_even, kept_run, reads_closely, run
-from benchgraph.tir.build import add, binary, mul, piece, seq
-from benchgraph.tir.ir import BinOp, Const, Expr, For, If, LoopKind, Seq, Stmt, Var
+from benchgraph.tir.build import add, in_blocks, mul, one_block, piece
+from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
 FEWEST = 1024  # at least
@@ -118,7 +118,7 @@ class _LoopNest:
 
     def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
         """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
-        loops, (full, rest) = {a: self.storage.var("t") for a in outer}, divmod(self._size(run), size)
+        loops = {a: self.storage.var("t") for a in outer}
         merged += (run,) if len(run) > 1 else ()
         own, number = inside(self.g, self.node), self.storage.var("c")
         most = CONVERSION if reads_closely(self.g, self.domain, self.node, run[-1]) else 0
@@ -128,9 +128,8 @@ class _LoopNest:
             region = Region(self.storage, self.domain, spans, inner=run[-1], merged=merged, across=run, inside=own, most_steps=most)
             return region.emit(self.node.ops)
 
-        whole = part(number, size)
-        each = whole if not rest else If(binary(BinOp.lt, number, Const(full)), whole, part(Const(full), rest))
-        return nest((*self._around(loops), (number, Const(full + (rest > 0)))), each, self.kind)
+        each, count = one_block(self._size(run), size, number, part)
+        return nest((*self._around(loops), (number, Const(count))), each, self.kind)
 
     def _spans(self, loops: dict[int, Var], given: dict[int, Span], merged: Merged) -> tuple[Span, ...]:
         run_of = {axis: axes for axes in merged for axis in axes}
@@ -172,15 +171,11 @@ class _LoopNest:
     def _by_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""
         last = len(self.domain.extents) - 1
-        full, tail = divmod(self.domain.extents[last], block)
-        no = self.storage.var("no")
-        outer = tuple(range(last))
-        parts: list[Stmt] = []
-        if full:
-            parts.append(For(no, Const(full), self._nest(outer, {last: Span(Const(block), no, block)}), self.kind))
-        if tail:
-            parts.append(self._nest(outer, {last: Span(Const(tail), Const(full), block)}))
-        return seq(*parts)
+
+        def part(no: Expr, count: int) -> Stmt:
+            return self._nest(tuple(range(last)), {last: Span(Const(count), no, block)})
+
+        return in_blocks(self.domain.extents[last], block, self.storage.var("no"), part, self.kind)
 
     def _flat(self, outer: tuple[int, ...], merged: tuple[int, ...]) -> Stmt:
         """The axes `merged` as one, in chunks; the axes `outer` as parallel loops around. Those of size 1 are in neither."""

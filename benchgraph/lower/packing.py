@@ -12,7 +12,7 @@ from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE
 from benchgraph.ops.spec import Movement
-from benchgraph.tir.build import seq
+from benchgraph.tir.build import in_blocks
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
 
@@ -45,11 +45,9 @@ class Packing:
         """All panels of the matrix at these coordinates; of every matrix, in loops of this kind, when there are none."""
         *outer, _, n = self.dst.shape
         loops = () if batch is not None else tuple((self.storage.var("t"), extent) for extent in outer)
-        full, tail = divmod(n, self.dst.layout.blocks[0][1])
-        no, at = self.storage.var("no"), batch if batch is not None else tuple(Coord(var) for var, _ in loops)
-        parts: list[Stmt] = [For(no, Const(full), self.panel(at, no, self.dst.layout.blocks[0][1]), kind)] if full else []
-        parts += [self.panel(at, Const(full), tail)] if tail else []
-        body = seq(*parts)
+        at = batch if batch is not None else tuple(Coord(var) for var, _ in loops)
+        _, block = self.dst.layout.blocks[0]
+        body = in_blocks(n, block, self.storage.var("no"), lambda no, columns: self.panel(at, no, columns), kind)
         for var, extent in reversed(loops):
             body = For(var, Const(extent), body, kind)
         return body

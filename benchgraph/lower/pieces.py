@@ -22,7 +22,7 @@ from benchgraph.gir.schedule import SIDE_BY_SIDE
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
-from benchgraph.tir.build import add, mul, seq
+from benchgraph.tir.build import add, in_blocks, mul, seq
 from benchgraph.tir.ir import Const, Expr, For, Stmt
 
 if TYPE_CHECKING:
@@ -108,13 +108,12 @@ class Pieces:
         entry = (Coord(ZERO),) * (len(whole.dst.shape) - 2)
         if self.ns == self.nb:
             return whole.panel(entry, so, width, Coord(ZERO, ko, self.ks), size)
-        r, (full, rest) = self.nest.storage.var("r"), divmod(size, SIDE_BY_SIDE)
 
-        def rows(first: Expr, count: int) -> Stmt:
-            k = Coord(mul(first, SIDE_BY_SIDE), ko, self.ks)
+        def rows(r: Expr, count: int) -> Stmt:
+            k = Coord(mul(r, SIDE_BY_SIDE), ko, self.ks)
             return self._by_panels(so, width, lambda no, columns: whole.panel(entry, no, columns, k, count))
 
-        return seq(For(r, Const(full), rows(r, SIDE_BY_SIDE)) if full else seq(), rows(Const(full), rest) if rest else seq())
+        return in_blocks(size, SIDE_BY_SIDE, self.nest.storage.var("r"), rows)
 
 
 def _span(cut: Cut, outer: Expr, count: int, tile: int) -> Span:

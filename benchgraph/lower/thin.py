@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from benchgraph.gir.ir import Op, Stage
 from benchgraph.gir.product import K, Thin, acc_dtype, product, thin
 from benchgraph.lower.access import ZERO, Coord
-from benchgraph.tir.build import add, binary, cast, mul, seq
+from benchgraph.tir.build import add, binary, cast, in_blocks, mul, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, Load, Slice, Stmt, Store
 
 if TYPE_CHECKING:
@@ -48,14 +48,12 @@ def _folded(nest: GemmNest, stage: Stage, no: Expr, width: int, rows: int) -> St
     if not abreast:
         i = nest.storage.var("i")
         return For(i, Const(rows), _sums(nest, op, [(Coord(i, nest.mo, nest.mb), Coord(ZERO))]))
-    j, (full, tail) = nest.storage.var("j"), divmod(width, abreast)
 
-    def sums(first: Expr, count: int) -> Stmt:
-        columns = [Coord(add(first, at), no, stage.nb) for at in range(count)]
+    def sums(j: Expr, count: int) -> Stmt:
+        columns = [Coord(add(mul(j, abreast), at), no, stage.nb) for at in range(count)]
         return _sums(nest, op, [(Coord(Const(i), nest.mo, nest.mb), column) for column in columns for i in range(rows)])
 
-    whole = For(j, Const(full), sums(mul(j, abreast), abreast)) if full else seq()
-    return seq(whole, sums(Const(full * abreast), tail)) if tail else whole
+    return in_blocks(width, abreast, nest.storage.var("j"), sums)
 
 
 def _sums(nest: GemmNest, op: Op, places: Sequence[tuple[Coord, Coord]]) -> Stmt:

@@ -1,7 +1,8 @@
-"""Constructors for Tensor IR expressions: `add(i, 1)` instead of `Binary(BinOp.add, i, Const(1))`. They fold integer constants."""
+"""Constructors for Tensor IR: `add(i, 1)` instead of `Binary(BinOp.add, i, Const(1))`. They fold integer constants."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -14,8 +15,11 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
+    For,
+    If,
     Lane,
     Load,
+    LoopKind,
     Ramp,
     ReduceLanes,
     Select,
@@ -131,6 +135,20 @@ def minimum(a: Index, b: Index) -> Expr:
 def piece(total: int, size: int, number: Expr) -> Expr:
     """How many there are in the piece of this number, when so many in all are cut into pieces of a size: fewer in the last."""
     return Const(size) if total % size == 0 else minimum(size, sub(total, mul(number, size)))
+
+
+def in_blocks(total: int, size: int, number: Var, body: Callable[[Expr, int], Stmt], kind: LoopKind = LoopKind.serial) -> Stmt:
+    """body(number, size) for all whole blocks, in a loop, and body(how many these are, what is left) after it, if anything is."""
+    full, rest = divmod(total, size)
+    loop = For(number, Const(full), body(number, size), kind) if full else seq()
+    return seq(loop, body(Const(full), rest)) if rest else loop
+
+
+def one_block(total: int, size: int, number: Expr, body: Callable[[Expr, int], Stmt]) -> tuple[Stmt, int]:
+    """What `in_blocks` does in a turn, the last one included, and how many turns there are."""
+    full, rest = divmod(total, size)
+    whole = body(number, size)
+    return (If(Binary(BinOp.lt, number, Const(full)), whole, body(Const(full), rest)), full + 1) if rest else (whole, full)
 
 
 def unary(op: UnOp, a: Expr) -> Expr:

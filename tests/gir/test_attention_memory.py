@@ -29,13 +29,12 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.passes.plan_buffers import temporary_bytes
 from tests.corpus import CORPUS
+from tests.tir.programs import before
 
 OURS = Path(__file__).parents[2] / "inputs" / "graph"
 THEIRS = CORPUS / "onednn" / "complex_fusion" / "mha"  # the paper's are ours too, see test_corpus.py
 LONG = 512
 ROOM = 1.1  # the tasks of LONG rows and more have 58 to 64 of the 64 that they are given at most
-
-UP_TO_SHRINK = tir_passes.PIPELINE[: 1 + [p.name for p in tir_passes.PIPELINE].index("shrink-tensors")]
 
 NARROW = ("attention", "attention_backward", "attention_heads_in_columns")  # of ours, those that are tried in bf16 too
 
@@ -91,7 +90,7 @@ def held(graph: Graph, isa: str, off: Collection[str] = ()) -> tuple[int, int]:
         g = from_partition(partition)
         for p in PIPELINE:
             g = g if p.switch in off else p.fn(g, target(isa))
-        module = tir_passes.run(lower(g).module, target(isa), pipeline=UP_TO_SHRINK, off=off)
+        module = tir_passes.run(lower(g).module, target(isa), pipeline=before("interleave-rows"), off=off)
         found.append(temporary_bytes(module.main))
     shared, thread = zip(*found, strict=True)
     return max(shared), max(thread)

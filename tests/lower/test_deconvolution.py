@@ -23,6 +23,7 @@ from benchgraph.tir.visit import walk
 from tests.lower.products import multiplications
 from tests.lower.test_meaning import TARGET, lowered
 from tests.ops.compiled import compiled
+from tests.tir.programs import before
 
 SPATIAL, OUT = (9, 7), 16  # of src, and the result's channels, of which one panel holds those of four phases
 
@@ -50,7 +51,7 @@ def before_flattening(graph: Graph) -> Func:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
         module = lowered(p).module
-    return passes.run(module, TARGET, pipeline=passes.PIPELINE[:1]).main
+    return passes.run(module, TARGET, pipeline=before("merge-parallel")).main
 
 
 @pytest.mark.parametrize(

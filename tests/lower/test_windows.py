@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.core.passes import run
+from benchgraph.core.passes import Pass, run
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir import passes as gir_passes
@@ -29,6 +29,7 @@ from benchgraph.tir.visit import walk
 from tests.lower.graphs import GRAPHS, POOL
 from tests.lower.test_loops import with_strides
 from tests.lower.test_meaning import is_right
+from tests.tir.programs import before
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
@@ -39,8 +40,8 @@ def fused(graph: ApiGraph) -> Graph:
     return run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
 
 
-def tir(graph: ApiGraph, passes: int = len(tir_passes.PIPELINE)) -> Module:
-    return tir_passes.run(lower(fused(graph)).module, TARGET, observe=lambda *_: None, pipeline=tir_passes.PIPELINE[:passes])
+def tir(graph: ApiGraph, pipeline: tuple[Pass[Module], ...] = tir_passes.PIPELINE) -> Module:
+    return tir_passes.run(lower(fused(graph)).module, TARGET, observe=lambda *_: None, pipeline=pipeline)
 
 
 def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:
@@ -52,21 +53,21 @@ def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 def test_nest(data_format: str, golden: Callable[[str], None]) -> None:
     shape = (2, 8, 8, 32) if data_format == "NXC" else (2, 3, 8, 70)
-    golden(print_tir(tir(pool(shape, data_format), passes=1).main))
+    golden(print_tir(tir(pool(shape, data_format), before("merge-parallel")).main))
 
 
 def test_rows_of_even_and_odd_elements(golden: Callable[[str], None]) -> None:
     """x // 4 and x % 4 of 2x - 1 move evenly from every second x to the next: two rows, each with weights of its own."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 40)), mode="linear", sizes=(80,), data_format="NCX")
-    golden(print_tir(tir(b.graph(), passes=1).main))
+    golden(print_tir(tir(b.graph(), before("merge-parallel")).main))
 
 
 def test_rows_that_would_be_gathered_anyway_have_no_interior() -> None:
     """17 elements to 21: what x reads moves evenly from every 42nd x to the next. One vector, or two, are all of the row."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 17)), mode="linear", sizes=(21,), data_format="NCX")
-    rows = [constant(s.extent) for s in walk(tir(b.graph(), passes=1).main.body) if isinstance(s, For)]
+    rows = [constant(s.extent) for s in walk(tir(b.graph(), before("merge-parallel")).main.body) if isinstance(s, For)]
     assert rows == [2, 3, 21]
 
 
@@ -117,10 +118,10 @@ def test_there_is_one_parallel_loop_and_the_interior_runs_in_vectors(data_format
 def test_channels_last_in_memory_run_along_the_channels() -> None:
     """Whatever data_format names them: x is the axis whose elements lie side by side."""
     graph = pool((2, 64, 9, 9), "NCX", strides=(64 * 81, 1, 9 * 64, 64))
-    *before, last = graph.ops
+    *others, last = graph.ops
     (dst,) = last.outputs
     permuted = replace(last, outputs=(replace(dst, strides=(64 * 16, 1, 4 * 64, 64)),))
-    vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*before, permuted))).main))
+    vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*others, permuted))).main))
     assert set(vectors) == {":+16"}, "no strided vector"
     assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX")).main), "which there would be otherwise"
 
