@@ -1,7 +1,7 @@
 """Tensor IR: functions, statements and expressions over scalars, vectors and N-d tensors. Frozen values; no names from numpy or LLVM.
 
 A function's parameters are tensors (pointers at run time). Temporaries are declared by `Alloc`, whose scope is the rest of the innermost
-block that holds it. Loops run 0 <= var < extent in steps of one. A vector has `lanes` > 1; `Ramp` makes its index. Defined by interpret.py.
+block that holds it. Loops run 0 <= var < extent in steps of one. Vectors have `lanes` > 1 and `Ramp` for an index. Defined by interpret.py.
 """
 
 from __future__ import annotations
