@@ -32,6 +32,7 @@ from benchgraph.gir.domain import Axes, trace
 from benchgraph.gir.ir import Fused, Graph, Value
 from benchgraph.gir.memory import steps_of
 from benchgraph.lower.access import Coord, Storage
+from benchgraph.lower.clamps import decided
 from benchgraph.lower.loops import SMALL
 from benchgraph.lower.region import Region, Span
 from benchgraph.ops import spec
@@ -184,7 +185,8 @@ class _Row:
         begin, middle, end = (self._folded(a, b) for a, b in pairwise(ends))
         anywhere = seq(begin, middle, end)
         if prod(self.nest.taps) > MOST_UNROLLED or not has_interior:
-            return anywhere
+            apart = self._is_inside(self._decided)
+            return anywhere if apart is None else If(apart, anywhere, anywhere)  # the first of them becomes simpler
         inside = seq(begin, self._unrolled(*interior[self.nest.along], self.nest.tap), end)
         here = self._is_inside(interior)
         return inside if here is None else If(here, inside, anywhere)
@@ -268,6 +270,18 @@ class _Row:
             when = [simplify_expr(c, ranges) for c in self.nest.inner_tap(self._at(self._q), tap).when]
             if self.nest.how.unclamped is not None or all(constant(c) != 0 for c in when):
                 found.append((tap, [c for c in when if constant(c) in (None, 0)]))
+        return found
+
+    @property
+    def _decided(self) -> list[Stretch]:
+        """Per axis of dst, where minima and maxima in what taps give are decided, if that is most of it; all of x."""
+        taps, outer = tuple(self.nest.storage.var("k") for _ in self.nest.taps), self.nest.outer
+        ranges = self._ranges(zip((*taps, self._q), (*self.nest.taps, self.count), strict=True))
+        value, found = self.nest.tap(self._at(self._q), taps).value, list[Stretch]()
+        for axis, extent in enumerate(self.nest.dst.shape):
+            others = frozenset(var.name for other, var in enumerate((*outer, self._q)) if other != axis)
+            first, end = (0, extent) if axis == self.nest.along else decided(value, outer[axis], others, ranges)
+            found.append((first, end) if 2 * (end - first) > extent else (0, extent))
         return found
 
     @cached_property

@@ -469,6 +469,14 @@ def gradients_channels_first(b: GraphBuilder) -> None:
 
 
 @case
+def gradients_channels_last(b: GraphBuilder) -> None:
+    """What a window divides by is known away from borders on all four sides, and worked out at them."""
+    attrs = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "src_shape": (1, 13, 12, 17)}
+    x = b.op("AvgPoolBackward", b.input((1, 7, 6, 17)), exclude_pad=True, **attrs)
+    b.op("Multiply", x, b.input((17,)))
+
+
+@case
 def nothing_summed(b: GraphBuilder) -> None:
     """A sum over no columns in the nest of a product: it is 0, and somebody has to write that."""
     norm = b.op("ReduceL2", b.input((2, 0)), axes=[-1], keep_dims=True)
