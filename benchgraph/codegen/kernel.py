@@ -86,7 +86,7 @@ class Kernel:
 
     @property
     def loops(self) -> str:
-        """The same for kernels that may share all their code but for the first axis of the batch."""
+        """The same name for kernels that may share all of their code but the first axis of the batch (`microkernel.define`)."""
         return replace(self, batch=self.batch[1:]).name
 
     @property
