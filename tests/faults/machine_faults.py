@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -12,7 +12,7 @@ from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.core.target import ISAS, Isa, Target, host
 from benchgraph.runtime.code import Code, load
 from benchgraph.tir.ir import BinOp
 from benchgraph.tir.passes.interleave_rows import REGISTERS
@@ -73,12 +73,13 @@ done:
     return load(text, ISAS["portable"], {})
 
 
-_define = microkernel.define
+_emitter = microkernel._emitter
 
 
-@in_place_of("benchgraph.codegen.calls.microkernel.define", "op/matmul_batched.json")
-def microkernel_rows_one_too_few(module: ir.Module, kernel: Kernel, target: object) -> ir.Function:
-    return _define(module, replace(kernel, m=kernel.m - 1), target)
+@in_place_of("benchgraph.codegen.microkernel._emitter", "op/matmul_batched.json")
+def microkernel_rows_one_too_few(kernel: Kernel, target: Target) -> Callable[[ir.IRBuilder, Kernel, Target], amx.Tiles]:
+    emitter = _emitter(kernel, target)
+    return lambda builder, kernel, target: emitter(builder, replace(kernel, m=kernel.m - 1), target)
 
 
 if host().isa.has_vnni:  # else quantised products are computed in f32
