@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import TypeAlias
 
-from benchgraph.tir.affine import Linear, Range, Ranges, inside, linear, linear_bounds
+from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, Expr, For, If, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
@@ -116,14 +117,15 @@ def is_partitioned(found: Sequence[Access], var: str, inner: frozenset[str]) -> 
     """True when two values of var never touch the same element, in whichever of these accesses (all of one tensor).
 
     That is certain when, along some dim, every access has the index var*c + base + something within a window of c, with one c and one
-    base for all of them. inner: the variables that the loop on var defines inside.
+    base for all of them. What is farther apart does not count: a multiple of m, if all that var reaches lies within m, as with the
+    columns of panels, row by row: no*16 + i*64 + 0..15, no in 4. inner: the variables that the loop on var defines inside.
     """
     return any(_partitions(found, dim, var, inner) for dim in range(len(found[0].index)))
 
 
 def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[str]) -> bool:
     first, last = [], []
-    steps, bases = set[int](), list[Linear]()
+    steps, bases, apart = set[int](), list[Linear](), 0
     for a in found:
         form = position(a.index[dim])
         step = form.terms.get(Var(var), 0)
@@ -131,12 +133,25 @@ def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[st
         if step <= 0 or any(var in variables(atom) for atom in rest.terms):
             return False
         base, moving = rest.split(inner)
-        lo, hi = linear_bounds(moving, a.ranges)
+        far = {atom: c for atom, c in moving.terms.items() if abs(c) > step and _varies(atom, a.ranges)}
+        lo, hi = linear_bounds(moving.minus(Linear(far)), a.ranges)
         steps.add(step)
         bases.append(Linear(base.terms))
         first.append(base.constant + lo + a.spans[dim][0])
         last.append(base.constant + hi + a.spans[dim][1])
-    return len(steps) == 1 and all(b == bases[0] for b in bases) and max(last) - min(first) < min(steps)
+        apart = gcd(apart, *far.values())
+    if len(steps) > 1 or any(b != bases[0] for b in bases):
+        return False
+    (step,), window = steps, max(last) - min(first)
+    if not apart or window >= step:
+        return window < step
+    least, most = zip(*(a.ranges.get(var, ANYTHING) for a in found), strict=True)
+    return step * (max(most) - min(least)) + window < apart
+
+
+def _varies(atom: Expr, ranges: Ranges) -> bool:
+    least, most = linear_bounds(Linear({atom: 1}), ranges)
+    return least < most
 
 
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:

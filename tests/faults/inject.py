@@ -74,7 +74,7 @@ def in_graph(case: str, after: str, *, in_program: bool = True) -> Callable[[Cal
     return register
 
 
-def in_loops(case: str, after: str) -> Callable[[Callable[[Func], Func]], None]:
+def in_loops(case: str, after: str, *, options: tuple[str, ...] = ()) -> Callable[[Callable[[Func], Func]], None]:
     """Register a rewrite of the Tensor IR of `main`, as the pass `after` leaves it."""
 
     def register(rewrite: Callable[[Func], Func]) -> None:
@@ -86,7 +86,7 @@ def in_loops(case: str, after: str) -> Callable[[Callable[[Func], Func]], None]:
             pipeline = _with_fault(tir_passes.PIPELINE, after, on_main, traces)
             patch.setattr(tir_passes, "run", partial(tir_passes.run, pipeline=pipeline))
 
-        _register(rewrite.__name__, case, install)
+        _register(rewrite.__name__, case, install, options=options)
 
     return register
 

@@ -73,7 +73,7 @@ def strides_swapped(func: Func) -> Func:
     return replace(func, params=params, body=map_tensors(func.body, {src.name: wrong}))
 
 
-@in_loops("op/matmul_square_transposed.json", after=LOWERED)
+@in_loops("op/matmul_square_transposed.json", after=LOWERED, options=("--in-shapes=0:24x16+1:16x16",))  # one panel
 def packed_without_transposing(func: Func) -> Func:
     """The copy into panels reads its source [row, column], not [column, row]."""
     pack = first(func.body, Pack)
@@ -186,7 +186,7 @@ if host().isa.registers >= REGISTERS:  # else rows go one by one
         return replace(func, body=map_all_exprs(func.body, lambda e: rewrite(e, swapped)))
 
 
-@in_loops("pattern/quantised_matmul_relu.json", after="attach-post-ops")
+@in_loops("mlp.json", after="attach-post-ops")
 def post_ops_of_every_vector_take_the_first_ones(func: Func) -> Func:
     """The numbers of the first columns stand for those of all: the vector is forgotten where something is loaded."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import current
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Op
 from benchgraph.gir.passes.round_operands import SERVED, round_operands
@@ -127,6 +128,6 @@ def test_it_computes_what_the_mode_allows(mode: str) -> None:
     want = evaluate(graph, numbers)[t.id]
     tensors = load_inputs(graph, numbers)
     out = np.zeros(t.known_shape, np.float32)
-    compile_partition(p, NARROW).bind([tensors[t.id] for t in p.inputs], [out])()
+    compile_partition(p, replace(current(), cores=2, emulated=NARROW.emulated)).bind([tensors[t.id] for t in p.inputs], [out])()
     assert compare(out, want, t.dtype, tolerance(graph)).ok
     assert not compare(out, want, t.dtype, tolerance(replace(graph, fpmath_mode="strict"))).ok

@@ -253,4 +253,4 @@ def test_what_is_read_whole_is_not_cut_into_blocks() -> None:
     g = scheduled(b.graph(), AVX512)
     assert list(forms(g)) == [None, None, Thin.folded]
     assert sum(isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs) for n in g.nodes) == 1
-    assert_right(b.graph(), AVX512)
+    assert_right(b.graph(), NARROW)
