@@ -145,8 +145,8 @@ def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[st
     (step,), window = steps, max(last) - min(first)
     if not apart or window >= step:
         return window < step
-    least, most = zip(*(a.ranges.get(var, ANYTHING) for a in found), strict=True)
-    return step * (max(most) - min(least)) + window < apart
+    reach = [a.ranges.get(var, ANYTHING) for a in found]
+    return step * (max(most for _, most in reach) - min(least for least, _ in reach)) + window < apart
 
 
 def _varies(atom: Expr, ranges: Ranges) -> bool:
