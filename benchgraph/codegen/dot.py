@@ -5,7 +5,8 @@
     u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes as words and two vpmaddwd
 
 Groups fill the lanes of a vector: of f32, else of i32. Where a level has no such instruction, plain vector operations do its work on the
-same operands. LLVM makes vpmaddwd, or pmaddwd, of products of words that are summed in pairs, and what there is on other architectures.
+same operands. At the portable level LLVM makes pmaddwd of products of words that are summed in pairs, or what there is on other
+architectures; elsewhere it is asked for, since what LLVM knows of the words may make it take several instructions for one.
 vdpbf16ps takes and gives subnormal numbers as zero; plain operations keep them.
 """
 
@@ -72,13 +73,19 @@ def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: 
     even = builder.and_(a, constant(words, 0xFF)), builder.ashr(builder.shl(b, byte), byte)
     odd = builder.lshr(a, byte), builder.ashr(b, byte)
     for pair in (odd, even):
-        acc = builder.add(acc, _summed_in_pairs(builder, *pair))
+        acc = builder.add(acc, summed_in_pairs(builder, *pair, isa))
     return acc
 
 
-def _summed_in_pairs(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+# By lanes of the sums; vectors may be narrower than the level's.
+_PMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+def summed_in_pairs(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, isa: Isa) -> ir.Value:
     """Products of words, each added to its neighbour: pmaddwd."""
     count = lanes_of(a)
+    if isa.needs:
+        return call(builder, _PMADDWD[count // 2], vector(I32, count // 2), [a, b])
     wide = vector(I32, count)
     products = builder.mul(builder.sext(a, wide), builder.sext(b, wide), flags=("nsw",))
     first, second = (shuffled(builder, products, products, list(range(start, count, 2))) for start in (0, 1))

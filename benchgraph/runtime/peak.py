@@ -9,9 +9,9 @@ from benchgraph.codegen import amx, ir, microkernel
 from benchgraph.codegen import tile_registers as tiles
 from benchgraph.codegen.blocks import advanced, repeat
 from benchgraph.codegen.convert import memory_type, value_type
-from benchgraph.codegen.dot import dot, is_native, lane_type
+from benchgraph.codegen.dot import dot, is_native, lane_type, summed_in_pairs
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import F32, I8, I32, I64, PTR, VOID, constant, declare, has_fma, stack, vector
+from benchgraph.codegen.intrinsics import I8, I16, I32, I64, PTR, VOID, constant, declare, stack, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -38,8 +38,8 @@ _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a s
 class PeakProbe:
     """Measures a peak in short bursts, so that a harness can take one between two timings.
 
-    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is what it comes to at the rate of f32's
-    instructions: bf16 is widened and needs the same ones; int8 needs one for a product with its sum, which f32 without fma needs two for.
+    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is that of the ones that do it: f32's for bf16,
+    which is widened; for int8 products of words that are summed in pairs, and a sum, with all bytes words already.
     """
 
     def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
@@ -107,17 +107,27 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
     wanted = ARITHMETIC[arithmetic]
     if target.in_tiles(wanted[0]):
         return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
-    dtypes = wanted if is_native(wanted, target.isa) else ARITHMETIC["f32"]
-    products = 2 if arithmetic == "int8" and not has_fma(target.isa) else GROUPS[dtypes]  # in a step
+    dtypes = wanted if is_native(wanted, target.isa) or arithmetic == "int8" else ARITHMETIC["f32"]
+    products = GROUPS[dtypes] if is_native(dtypes, target.isa) or arithmetic != "int8" else 2  # in a step
     accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
     return _burst_of_vectors(module, target, dtypes, accumulators), 2 * products * accumulators * target.lanes
 
 
 def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
     """f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
-    they are no constants; a global holds the results, so they are needed.
+    they are no constants; a global holds the results, so they are needed. Words are those of the sums, for products of what does not
+    change would leave the loop.
     """
     lanes = target.lanes
+
+    def step(x: ir.Value) -> ir.Value:
+        if dtypes[0] is DType.f32:
+            return dot(b, x, loaded, loaded, target.isa)
+        if is_native(dtypes, target.isa):
+            return dot(b, loaded, loaded, x, target.isa)
+        words, factors = (b.bitcast(bits, vector(I16, 2 * lanes)) for bits in (x, loaded))
+        return b.add(x, summed_in_pairs(b, words, factors, target.isa))
+
     operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
     factor = ir.GlobalVariable(module, constant(operand, _FACTOR[dtypes[0]]), "factor")
     sink = ir.GlobalVariable(module, ir.Constant(ir.ArrayType(total, accumulators), "zeroinitializer"), "sink")
@@ -130,9 +140,7 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
     b.branch(turn)
     b.position_at_end(turn)
     count, sums = b.phi(I64), [b.phi(total) for _ in range(accumulators)]
-    steps = [
-        dot(b, x, loaded, loaded, target.isa) if operand == vector(F32, lanes) else dot(b, loaded, loaded, x, target.isa) for x in sums
-    ]
+    steps = list(map(step, sums))
     following = b.add(count, I64(1))
     b.cbranch(b.icmp_signed("<", following, turns), turn, done)
     for phi, first, later in zip([count, *sums], [I64(0), *[constant(total, 0)] * accumulators], [following, *steps], strict=True):

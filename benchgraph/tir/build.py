@@ -161,6 +161,9 @@ def binary(op: BinOp, a: Expr, b: Expr) -> Expr:
 
 
 def cast(a: Expr, dtype: DType) -> Expr:
+    """The value in this dtype. What comes from bytes is back what it was: all wider dtypes hold them."""
+    if isinstance(a, Cast) and dtype.is_integer and dtype.bits <= 8 < a.dtype.bits and type_of(a.a)[0] is dtype:
+        return a.a
     return a if type_of(a)[0] is dtype else Cast(a, dtype)
 
 

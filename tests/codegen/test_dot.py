@@ -111,3 +111,13 @@ def test_a_wei_of_two_vectors_runs_on_avx_vnni() -> None:
     loop = loop_of(compiled_for("alderlake", kernel, ISAS["avx2_vnni"]), "vpdpbusd")
     assert len([line for line in loop if "vpdpbusd" in line and "%ymm" in line]) == 24
     assert not any("%rsp" in line for line in loop)
+
+
+@pytest.mark.parametrize("k", [64, 3], ids=["whole groups", "a group that k ends in"])
+def test_words_are_multiplied_by_two_instructions_a_step_whatever_is_known_of_them(k: int) -> None:
+    """Of a group that k ends in, the last byte is known to be zero: no reason for LLVM to multiply halves of vectors."""
+    strides = {"src_row_stride": 64, "wei_row_stride": 64, "acc_row_stride": 16}
+    kernel = Kernel(4, 16, k, batch=((7, 64, 1024),), **strides, dtypes=U8_S8, has_more=k < 4)
+    loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
+    assert len([line for line in loop if line.startswith("vpmaddwd")]) == 2 * 4 * 2
+    assert not any("%rsp" in line for line in loop)

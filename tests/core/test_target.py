@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core import target
 from benchgraph.core.config import Config, override
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.core.target import current, host, missing
@@ -101,3 +102,21 @@ def test_a_host_lacks_nothing_of_its_own_level() -> None:
 def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
     assert host.__wrapped__().keeps_up == keeps_up
+
+
+@pytest.mark.parametrize(
+    ("vendor", "isa", "pays"),
+    [
+        ("AuthenticAMD", "avx2", True),
+        ("GenuineIntel", "avx2", False),
+        (None, "avx512_core", False),
+        ("GenuineIntel", "portable", True),  # f32 has no fma either
+        ("AuthenticAMD", "avx2_vnni", False),  # one instruction does it all
+    ],
+)
+def test_where_words_in_pairs_stand_for_bytes(vendor: str | None, isa: str, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
+    monkeypatch.setattr(target, "missing", lambda _: ())
+    with override(isa=isa):
+        assert current().emulated == (frozenset({DType.u8}) if pays else frozenset())
+        assert current().multiplies(DType.u8) == (pays or ISAS[isa].has_vnni)

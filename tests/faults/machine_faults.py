@@ -82,7 +82,7 @@ def microkernel_rows_one_too_few(kernel: Kernel, target: Target) -> Callable[[ir
     return lambda builder, kernel, target: emitter(builder, replace(kernel, m=kernel.m - 1), target)
 
 
-if host().isa.has_vnni:  # else quantised products are computed in f32
+if host().multiplies(DType.u8):  # else quantised products are computed in f32
     # tile registers have an instruction of their own
     _on_vectors = ("--isa=avx512_core_bf16",) if host().isa.has_amx else ()
 

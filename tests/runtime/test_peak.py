@@ -10,6 +10,8 @@ from benchgraph.core.target import ISAS, host, missing
 from benchgraph.runtime import peak
 from benchgraph.runtime.peak import ARITHMETIC, KernelProbe, PeakProbe, kernel_probe
 
+STEPS = ("vfm", "mulps", "addps", "vdpbf16ps", "vpdpbusd", "{vex}\tvpdpbusd", "vpmaddwd", "pmaddwd", "vpaddd", "paddd")
+
 
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
 @pytest.mark.parametrize("name", ISAS)
@@ -23,7 +25,7 @@ def test_a_turn_is_nothing_but_multiply_adds_in_registers(name: str, arithmetic:
         steps = [line for line in lines if line.startswith("tdp")]
         assert len(steps) * 2 * 16 * 16 * 64 // ARITHMETIC[arithmetic][0].nbytes(1) == flops, "tiles are 16 rows of 64 bytes"
         return
-    operations = [line for line in lines if line.startswith(("vfm", "mulps", "addps", "vdpbf16ps", "vpdpbusd", "{vex}\tvpdpbusd"))]
+    operations = [line for line in lines if line.startswith(STEPS)]
     per_operation = 2 if has_fma(isa) or arithmetic == "int8" else 1
     if arithmetic == "int8" and isa.has_vnni:
         per_operation *= 4

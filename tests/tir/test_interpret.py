@@ -96,6 +96,14 @@ def test_narrow_floats_pass_through_temporaries_and_flattened_parameters(dtype: 
     np.testing.assert_array_equal(out.astype(np.float32), np.array([0, 5], np.float32))
 
 
+@pytest.mark.parametrize(("first", "wider"), [(DType.u8, DType.f32), (DType.s8, DType.s32), (DType.u8, DType.bf16)])
+def test_bytes_are_back_what_they_were(first: DType, wider: DType) -> None:
+    b = at(param("b", 1, dtype=first), 0)
+    assert cast(cast(b, wider), first) == b
+    assert cast(cast(b, wider), DType.s4) != b
+    assert cast(cast(f32(0.3), first), DType.f32) != f32(0.3)
+
+
 def test_cast_between_integers_saturates() -> None:
     assert evaluate(cast(at(param("x", 1, dtype=DType.s32), 0), DType.u8), DType.u8, x=np.int32(-3)) == 0
 
