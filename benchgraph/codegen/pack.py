@@ -176,7 +176,9 @@ class _Emitter:
         lanes, group = self.target.lanes, self.packing.group
         if not self.keeps_width or group == 1 or (lanes == WIDE and group == 2):
             return ()
-        return (2 * lanes, lanes) if lanes == WIDE else (group * lanes,)
+        if lanes == WIDE:
+            return (2 * lanes, lanes)
+        return tuple(columns for columns in (group * lanes, group * lanes // 2) if columns * self.packing.src.bits >= 128)
 
     def moved(self, src: ir.Value, dst: ir.Value, used: int) -> None:
         """One whole group of the first `used` columns, whose elements keep their width."""

@@ -34,7 +34,7 @@ def joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
 
 def grouped(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
     """Element 0 of each row, then element 1 of each ... in vectors of `lanes` groups. Of how many columns says `_Emitter.widths`."""
-    return _permuted(builder, rows) if lanes == WIDE else _unpacked(builder, rows)
+    return _permuted(builder, rows) if lanes == WIDE else _unpacked(builder, rows, lanes)
 
 
 def _permuted(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
@@ -55,12 +55,13 @@ def _permuted(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]
     return results
 
 
-def _unpacked(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Groups of rows that each fill a vector of 128 or 256 bits: unpacks, then exchanges of 128 bits."""
+def _unpacked(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
+    """Groups of rows that each fill 128 or 256 bits: unpacks, then exchanges of 128 bits."""
     parts = _within_blocks(builder, rows)
     count, block = lanes_of(rows[0]), 128 // rows[0].type.element.width
     if count == block:
-        return parts
+        each = lanes * len(rows) // block  # parts of a result
+        return parts if each == 1 else [joined(builder, *parts[i : i + each]) for i in range(0, len(parts), each)]
     masks = [[side * count + start + i for side in (0, 1) for i in range(block)] for start in range(0, count, block)]
     return [shuffled(builder, parts[i], parts[i + 1], mask) for mask in masks for i in range(0, len(parts), 2)]
 
