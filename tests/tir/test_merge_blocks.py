@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq
+from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, tensor
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.text import print_tir
@@ -17,6 +17,7 @@ ROWS, TASKS, COLUMNS = 96, 32, 20
 X, Y, Z = param("x", ROWS * COLUMNS), param("y", ROWS * COLUMNS + 1), param("z", TASKS * COLUMNS)
 T = tensor("t", F32, (COLUMNS,))
 SMALL = replace(TARGET, cores=2, l2_bytes=4096)  # of which x is twice as much
+BLOCKS = replace(SMALL, l1_bytes=100)  # which hold no two rows
 
 
 def row(by: Expr, columns: Expr) -> Expr:
@@ -38,6 +39,11 @@ def sums(*more: Expr, each: int = 3) -> Stmt:
     return parallel(p, TASKS, loop(j, COLUMNS, put(Z, z, value=f32(0.0))), loop(q, each, loop(j, COLUMNS, added)))
 
 
+def sum_of_row() -> Stmt:
+    """A row of x, added to z."""
+    return loop(j, COLUMNS, put(Z, row(p, j), value=binary(BinOp.add, at(Z, row(p, j)), at(X, row(add(mul(p, 3), q), j)))))
+
+
 def function(*body: Stmt) -> Func:
     return Func("f", (X, Y, Z), seq(*body))
 
@@ -45,10 +51,41 @@ def function(*body: Stmt) -> Func:
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
 def test_one_loop_with_the_fewer_tasks(body: tuple[Stmt, ...], golden) -> None:
     f = function(*body)
+    after = merge_blocks(f, BLOCKS)
+    assert_same(after, f)
+    golden(print_tir(after))
+    assert merge_blocks(after, BLOCKS) is after
+
+
+def row_loops(f: Func) -> int:
+    """Loops over the rows of a task."""
+    return sum(isinstance(s, For) and s.extent == Const(ROWS // TASKS) for s in walk(f.body))
+
+
+@pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
+def test_both_go_through_rows_together(body: tuple[Stmt, ...], golden) -> None:
+    f = function(*body)
     after = merge_blocks(f, SMALL)
     assert_same(after, f)
     golden(print_tir(after))
-    assert merge_blocks(after, SMALL) is after
+    assert row_loops(after) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (rows(), sums(at(Y, row(add(mul(p, 3), sub(2, q)), j)))),  # the rows of a task, the last one first
+        (sums(), rows(), sums(at(Y, row(add(mul(p, 3), q), j)))),  # what a task begins with is what the rows are for
+        (rows(), parallel(p, TASKS, loop(j, COLUMNS, put(Y, row(mul(p, 3), j), value=f32(0.0))), loop(q, 3, sum_of_row()))),
+    ],
+    ids=["rows in another order", "three loops", "a beginning that the rows would undo"],
+)
+def test_rows_that_need_others_are_not_gone_through_together(body: tuple[Stmt, ...]) -> None:
+    f = function(*body)
+    after = merge_blocks(f, SMALL)
+    assert after is not f
+    assert_same(after, f)
+    assert row_loops(after) >= 2
 
 
 def test_what_is_declared_in_between_comes_first() -> None:
@@ -79,7 +116,7 @@ def test_of_three_those_two_are_first_that_share_most() -> None:
 STAYS = {
     "a block reads what another one wrote": ((rows(), sums(at(Y, row(add(mul(p, 3), q), add(j, 1))))), SMALL),
     "L2 keeps it all": ((rows(), sums()), replace(SMALL, l2_bytes=1 << 20)),
-    "L2 does not hold a block": ((rows(), sums()), replace(SMALL, l2_bytes=256)),
+    "L2 does not hold a block": ((rows(), sums()), replace(BLOCKS, l2_bytes=256)),
     "tasks are few for the cores": ((rows(), sums()), replace(SMALL, cores=3)),
     "tasks read other memory": ((rows(TASKS), sums()), SMALL),
     "tasks cut rows otherwise": ((rows(80), sums(each=2)), SMALL),
