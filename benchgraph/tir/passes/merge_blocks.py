@@ -89,20 +89,28 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
 
 
 def _row_by_row(a: For, b: For) -> For | None:
-    """Both, if the last that a task of one does and the last but what ends the other are loops over the same rows."""
+    """Both, if the last that a task of one does, and what a task of the other does behind its beginning, are loops over the same rows."""
     *before, rows = statements(a.body)
-    begins = list(takewhile(lambda s: not (isinstance(s, For) and isinstance(rows, For) and s.extent == rows.extent), statements(b.body)))
-    after = statements(b.body)[len(begins) :]
-    if not (isinstance(rows, For) and after and isinstance(rows.extent, Const)):
+    begins = list(takewhile(lambda s: not _goes_with(s, rows), statements(b.body)))
+    others, *ends = statements(b.body)[len(begins) :] or (None,)
+    if not (isinstance(rows, For) and isinstance(others, For)) or any(_meet(rows, s) for s in begins):
         return None
-    others, *ends = after
-    assert isinstance(others, For)
-    if any({t.name for t in written(s)} & tensor_names(t) for s, t in (*((s, rows) for s in begins), *((rows, s) for s in begins))):
-        return None
-    others = replace(others, var=rows.var, body=substitute_all(others.body, {others.var.name: rows.var}))
-    if {rows.kind, others.kind} != {LoopKind.serial} or not is_independent(rows, others, inside(a, {})):
+    both = Var(fresh(rows.var.name, bound_names(rows.body) | bound_names(others.body)))
+    rows, others = (replace(s, var=both, body=substitute_all(s.body, {s.var.name: both})) for s in (rows, others))
+    if not is_independent(rows, others, inside(a, {})):
         return None
     return replace(a, body=block(*before, *begins, replace(rows, body=block(rows.body, others.body)), *ends))
+
+
+def _goes_with(s: Stmt, rows: Stmt) -> bool:
+    """Whether these are loops over as many rows of the same memory, one row after the other."""
+    both = isinstance(s, For) and isinstance(rows, For) and s.extent == rows.extent and s.kind is rows.kind is LoopKind.serial
+    return both and not tensor_names(s).isdisjoint(tensor_names(rows))
+
+
+def _meet(a: Stmt, b: Stmt) -> bool:
+    """Whether one touches what the other one writes."""
+    return any(t.name in tensor_names(other) for s, other in ((a, b), (b, a)) for t in written(s))
 
 
 def _in_tasks(loop: For, task: Var, count: int) -> For:
