@@ -55,9 +55,8 @@ Cores that keep up (Target.keeps_up) lose by it: two Zen 5 cores (4.1 GHz, L1d 4
 minima of 75 samples in five processes each: MLP_2 f32 at batch 32, 128 and bf16 at 512: 0.98, 0.99, 0.98; 32 rows ahead are no better.
 
 u8 by s8, shares of the peak of a register-only loop of vpdpbusd (611 GOP/s), and steps without an instruction of their own, shares of what
-they come to at the rate of f32's instructions (AVX-512 153, AVX2 86, portable 49 GOP/s for u8 and 25 for bf16), on one
-core of a Cascade Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB) that others use too: best of some 500 samples of 0.4 ms,
-operands in huge pages:
+they come to at the rate of f32's instructions (AVX-512 153, AVX2 86, portable 49 GOP/s for u8 and 25 for bf16), on one core of a Cascade
+Lake server (2.4 GHz with 512 bits, L1d 32 KiB, L2 1 MiB) that others use too: best of some 500 samples of 0.4 ms, operands in huge pages:
 
     vectors x rows          u8, VNNI: 4x6   4x5   3x8  2x12  2x14  1x24     u8, AVX-512: 4x5   3x6   2x8
     256x256x256                      88.9  90.4  91.2  87.3  87.8  68.2                 73.1  72.2  71.1

@@ -58,9 +58,9 @@ class Target:
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions: where that pays (`pays_in_pairs`), and in tests. shares_all: threads share loops that
-    are too short for it as well (tests).
-    keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it fetches none of it ahead. llc_bytes:
-    of the last-level cache, which cores share; 0 where it is not known, and counts as holding everything.
+    are too short for it as well (tests). keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it
+    fetches none of it ahead. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as holding
+    everything.
     """
 
     isa: Isa
@@ -209,6 +209,7 @@ def pays_in_pairs(isa: Isa) -> bool:
 
 
 def _at(isa: Isa, machine: Target) -> Target:
+    """The machine at this level, and what pays there."""
     return replace(machine, isa=isa, emulated=frozenset({DType.u8} if pays_in_pairs(isa) else ()))
 
 

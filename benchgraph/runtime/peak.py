@@ -107,8 +107,9 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
     wanted = ARITHMETIC[arithmetic]
     if target.in_tiles(wanted[0]):
         return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
-    dtypes = wanted if is_native(wanted, target.isa) or arithmetic == "int8" else ARITHMETIC["f32"]
-    products = GROUPS[dtypes] if is_native(dtypes, target.isa) or arithmetic != "int8" else 2  # in a step
+    is_one_instruction = is_native(wanted, target.isa)
+    dtypes = ARITHMETIC["f32"] if arithmetic == "bf16" and not is_one_instruction else wanted
+    products = 2 if arithmetic == "int8" and not is_one_instruction else GROUPS[dtypes]  # in a step
     accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
     return _burst_of_vectors(module, target, dtypes, accumulators), 2 * products * accumulators * target.lanes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
-from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, inside, linear, linear_bounds
+from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, Expr, For, If, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
@@ -133,7 +133,7 @@ def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[st
         if step <= 0 or any(var in variables(atom) for atom in rest.terms):
             return False
         base, moving = rest.split(inner)
-        far = {atom: c for atom, c in moving.terms.items() if abs(c) > step and _varies(atom, a.ranges)}
+        far = {atom: c for atom, c in moving.terms.items() if abs(c) > step and not _stands_still(atom, a.ranges)}
         lo, hi = linear_bounds(moving.minus(Linear(far)), a.ranges)
         steps.add(step)
         bases.append(Linear(base.terms))
@@ -149,9 +149,9 @@ def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[st
     return step * (max(most for _, most in reach) - min(least for least, _ in reach)) + window < apart
 
 
-def _varies(atom: Expr, ranges: Ranges) -> bool:
-    least, most = linear_bounds(Linear({atom: 1}), ranges)
-    return least < most
+def _stands_still(e: Expr, ranges: Ranges) -> bool:
+    least, most = bounds(e, ranges)
+    return least == most
 
 
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:

@@ -70,7 +70,9 @@ def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
     (nest,) = nests(the_partition(graph), TARGET)
     assert sum(stage.sums_rows for stage in nest.stages) == 2
     assert {k.src.tensor.dtype for k in kernels(graph)} == {BF16}
-    assert {k.batch for k in kernels(graph) if k.accumulate} == {(nest.mb // 2,)}
+    width, columns = TARGET.panel_width, 40
+    calls = 2 if width < columns and columns % width else 1  # whole panels in a loop, and the ragged one
+    assert [k.batch for k in kernels(graph) if k.accumulate] == [(nest.mb // 2,)] * 2 * calls
 
 
 def test_scores_are_packed_and_not_copied_by_elements() -> None:

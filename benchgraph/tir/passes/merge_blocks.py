@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from math import prod
 
 from benchgraph.core.target import Target
@@ -91,15 +91,18 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
 def _row_by_row(a: For, b: For) -> For | None:
     """Both, if the last that a task of one does, and what a task of the other does behind its beginning, are loops over the same rows."""
     *before, rows = statements(a.body)
-    begins = list(takewhile(lambda s: not _goes_with(s, rows), statements(b.body)))
-    others, *ends = statements(b.body)[len(begins) :] or (None,)
-    if not (isinstance(rows, For) and isinstance(others, For)) or any(_meet(rows, s) for s in begins):
+    stmts = statements(b.body)
+    at = next((n for n, s in enumerate(stmts) if _goes_with(s, rows)), None)
+    if at is None or any(_meet(rows, s) for s in stmts[:at]):
         return None
+    others = stmts[at]
+    assert isinstance(rows, For)
+    assert isinstance(others, For)
     both = Var(fresh(rows.var.name, bound_names(rows.body) | bound_names(others.body)))
     rows, others = (replace(s, var=both, body=substitute_all(s.body, {s.var.name: both})) for s in (rows, others))
     if not is_independent(rows, others, inside(a, {})):
         return None
-    return replace(a, body=block(*before, *begins, replace(rows, body=block(rows.body, others.body)), *ends))
+    return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
 
 
 def _goes_with(s: Stmt, rows: Stmt) -> bool:
