@@ -18,6 +18,7 @@ from benchgraph.codegen.intrinsics import (
     I32,
     call,
     constant,
+    has_fma,
     has_rounding,
     has_scaling,
     lanes_of,
@@ -149,12 +150,12 @@ def tanh(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 def normal_tail(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """The share of a standard normal distribution beyond |x| on one side, erfc(|x| / sqrt(2)) / 2, within 7.3 ulp where it is a normal
+    """The share of a standard normal distribution beyond |x| on one side, erfc(|x| / sqrt(2)) / 2, within 7.6 ulp where it is a normal
     number (|x| < 12.98).
 
     It is gauss(x) times a quotient of polynomials of |x| with positive coefficients, so it keeps its digits however small it is. The
-    largest errors of every third f32, in ulp, on an ISA with AVX-512, with FMA alone, and with neither: 4.2, 4.3 and 5.1 up to 1.5, then
-    5.4, 5.3 and 6.0 up to 5, 6.0, 6.2 and 7.3 beyond. Beyond 13.21 it is 0.
+    largest errors, in ulp, of every third f32 on an ISA with AVX-512, of each from 2**-11 on with FMA alone, and with neither: 4.2, 4.0
+    and 5.1 up to 1.5, then 5.4, 5.6 and 6.6 up to 5, 6.0, 6.2 and 7.6 beyond. Beyond 13.21 it is 0.
     """
     if has_scaling(isa):
         return _by_vectors(builder, x, _STEPS, _tail_in_steps)
@@ -168,15 +169,33 @@ def _tail_by_gauss(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
 
 
 def gauss(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """e**(-x*x / 2) within 2.4 ulp, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
+    """e**(-x*x / 2) within 2.3 ulp, 1.9 with fma, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
 
-    A rounding of the square would be a relative error of the result as large as the square. So x is split: the square of its first 12
-    bits is exact, and so is what is left of that when n * ln2 is taken away; the rest is added to it then.
+    A rounding of the square would be a relative error of the result as large as the square. So n * ln2 is taken away from the exact
+    square, in a fused multiply-add. Without fma x is split: the square of its first 12 bits is exact, and so is what is left of that when
+    n * ln2 is taken away; the rest is added to it then.
     """
     if has_scaling(isa):
         return _by_vectors(builder, x, _STEPS, _gauss_in_steps)
-    type, int_type = x.type, same_lanes(x, I32)
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
+    return (_gauss_fused if has_fma(isa) else _gauss_split)(builder, size)
+
+
+def _gauss_fused(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    """Only n is told by the rounded square. r is -2 times what `exp` has, which saves a multiplication."""
+    n, scale = _power_below(builder, builder.fmul(size, size), -0.5)
+    r = _less_than_square(builder, size, n)
+    return builder.fmul(_polynomial(builder, r, [c * (-0.5) ** k for k, c in enumerate((1.0, *EXP))]), scale)
+
+
+def _less_than_square(builder: ir.IRBuilder, x: ir.Value, n: ir.Value) -> ir.Value:
+    """x * x + 2 * n * ln2. n * _LN2_HIGH is exact for multiples of 1/16 too: 11 bits times 9."""
+    high = builder.fmul(n, constant(x.type, 2 * _LN2_HIGH))
+    return pointwise(builder, "fma", n, constant(x.type, 2 * _LN2_LOW), pointwise(builder, "fma", x, x, high))
+
+
+def _gauss_split(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    type, int_type = size.type, same_lanes(size, I32)
     high = builder.bitcast(builder.and_(builder.bitcast(size, int_type), constant(int_type, _TWELVE_BITS)), type)
     half = constant(type, -0.5)
     exact = builder.fmul(builder.fmul(high, half), high)
@@ -200,16 +219,12 @@ def _tail_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 def _bell(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """(n, y, where it is a normal number) with y * 2**n = gauss(x) of 16 lanes.
 
-    Only n is told by the rounded square: n * ln2 is taken away from the exact one, in a fused multiply-add. All of it is -2 times what
-    it is in `_exp_in_steps`, which saves the multiplication.
+    r is as in `_gauss_fused`.
     """
-    type = x.type
     square = builder.fmul(x, x)
-    kept = builder.fcmp_unordered("<=", square, constant(type, -2 * _LEAST_NORMAL))
+    kept = builder.fcmp_unordered("<=", square, constant(x.type, -2 * _LEAST_NORMAL))
     steps = _steps(builder, square, -0.5)
-    high = builder.fmul(steps[1], constant(type, 2 * _LN2_HIGH))  # exact: 11 bits times 9
-    r = pointwise(builder, "fma", steps[1], constant(type, 2 * _LN2_LOW), pointwise(builder, "fma", x, x, high))
-    return steps[1], _grown(builder, steps, r, -0.5), kept
+    return steps[1], _grown(builder, steps, _less_than_square(builder, x, steps[1]), -0.5), kept
 
 
 def round_even(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
@@ -245,13 +260,13 @@ def _by_vectors(builder: ir.IRBuilder, x: ir.Value, lanes: int, f: Callable[[ir.
     return results[0] if lanes_of(results[0]) == count else shuffled(builder, results[0], results[0], range(count))
 
 
-def _power_below(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(n, 2**n) for n the whole number below x / ln2, x between -88 and 89; for n = -127 and 128 the power is 0 and inf.
+def _power_below(builder: ir.IRBuilder, x: ir.Value, per_unit: float = 1.0) -> tuple[ir.Value, ir.Value]:
+    """(n, 2**n) for n the whole number below x * per_unit / ln2, from -127 to 128; the power is 0 or inf at these ends.
 
     The subtracted half is a little more than that, so that x / ln2 just below 128 does not round to it.
     """
     type = x.type
-    shifted = _multiply_add(builder, x, constant(type, _LOG2E), constant(type, -0.50001))
+    shifted = _multiply_add(builder, x, constant(type, _LOG2E * per_unit), constant(type, -0.50001))
     return _power(builder, builder.fadd(shifted, constant(type, _ROUNDER + _EXPONENT_BIAS)))
 
 

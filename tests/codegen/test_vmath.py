@@ -25,8 +25,8 @@ BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], fl
     "exp": (np.exp, 1.8),
     "log": (np.log, 1.0),
     "tanh": (np.tanh, 3.5),
-    "normal_tail": (lambda x: ndtr(-np.abs(x)), 7.3),
-    "gauss": (lambda x: np.exp(-x * x / 2), 2.4),
+    "normal_tail": (lambda x: ndtr(-np.abs(x)), 7.6),
+    "gauss": (lambda x: np.exp(-x * x / 2), 2.3),
 }
 
 
