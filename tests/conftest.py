@@ -108,3 +108,14 @@ def inits(monkeypatch: pytest.MonkeyPatch) -> list[Func]:
 
     monkeypatch.setattr(Temporaries, "arguments", counted)
     return ran
+
+
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Products leave what the next one reads in column blocks, however narrow this machine's are."""
+    from benchgraph.core.config import override
+    from benchgraph.gir import schedule
+
+    monkeypatch.setattr(schedule, "BLOCKED", 0)
+    with override(compiled_partition_cache_capacity=0):  # what other tests have compiled is not taken
+        yield

@@ -55,6 +55,7 @@ def test_every_pass_is_told_in_order() -> None:
     assert all(s.seconds >= 0 for s in e.passes)
 
 
+@pytest.mark.usefixtures("in_blocks")
 def test_products_come_with_their_parameters_and_a_reason_for_each() -> None:
     (nest,) = (n for n in explain(mlp(), TARGET).nests if n.when == "main")
     first, second = (s.chosen for s in nest.sections)

@@ -97,7 +97,7 @@ def last_k_lost(func: Func) -> Func:
     return replace(func, body=changed(func.body, Brgemm, lambda s: replace(s, k=s.k - 1)))
 
 
-@in_loops("pattern/mlp_residual.json", after="flatten-index")
+@in_loops("op/conv.json", after="flatten-index")
 def reduction_split_without_combining(func: Func) -> Func:
     """The entries of a batch go to iterations of a parallel loop, each of which overwrites what another has summed."""
     call = first(func.body, Brgemm, lambda s: bool(s.batch))

@@ -59,9 +59,10 @@ def test_graphs_through_the_framework(case: str, policy: Policy) -> None:
     assert not executor.last.counters.fallbacks
 
 
+@pytest.mark.usefixtures("in_blocks")
 def test_values_between_partitions_are_opaque_and_only_there() -> None:
     """I19: blocks where partitions alone read, row-major where the graph ends."""
-    g = mlp()
+    g = mlp(rows=5)  # which no other test has compiled
     _, inputs, params = arrays(g)
     for propagates in (True, False):
         executor = Executor(g, params, policy=Policy.post_ops, propagates=propagates)
@@ -131,10 +132,11 @@ def test_what_the_library_cannot_compile_numpy_runs(kind: str, policy: Policy, m
     assert c.offloaded + len(c.fallbacks) == 5
 
 
+@pytest.mark.usefixtures("in_blocks")
 def test_what_it_can_compile_no_more_numpy_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled when the program was built, refused at a later run, with opaque values on both sides: they are converted, and counted."""
     refusing(monkeypatch, "ReLU", after=1)
-    g = mlp()
+    g = mlp(rows=6)  # which no other test has compiled
     values, inputs, params = arrays(g)
     executor = Executor(g, params, policy=Policy.one_op_each)
     right(g, executor.forward(inputs), values)

@@ -95,6 +95,21 @@ def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs
     assert p.panels * p.nb - p.n < TARGET.lanes * p.panels
 
 
+@pytest.mark.parametrize(
+    ("isa", "n", "kb"), [("avx512_core", 512, 64), ("avx2", 512, 512), ("avx2", 16, 16), ("avx512_core", 96, 48), ("avx512_core", 100, 100)]
+)
+def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, kb: int) -> None:
+    """And than blocks that do not divide them. One block is all there is of a row."""
+    b = GraphBuilder()
+    b.op("MatMul", b.op("MatMul", b.input((32, 24)), b.constant((24, n))), b.constant((n, 8)))
+    (p,) = partitions(b.graph(), Policy.fused)
+    g = from_partition(p)
+    for each in PIPELINE:
+        g = each.fn(g, replace(TARGET, isa=ISAS[isa]))
+    (nest,) = (node for node in g.nodes if isinstance(node, Fused) and node.parameters is not None)
+    assert [stage.parameters.kb for stage in nest.stages if stage.parameters is not None] == [24, kb]
+
+
 def test_what_is_forced_is_taken_for_its_own_problem_alone() -> None:
     p = partition((64, 32), (32, 96), {})
     forced = Forced(problem_of(p), mb=5, nb=16, split_n=True)

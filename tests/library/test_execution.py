@@ -110,6 +110,7 @@ def test_logical_tensors_are_copied_like_numbers_and_ops_shared() -> None:
     assert op.outputs == [DST]
 
 
+@pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("kind", ["SoftMax", "ReLU", "MatMul"])
 def test_an_opaque_activation_needs_no_reorder_by_the_user(kind: str) -> None:
     """S2-5: a product leaves its result in blocks; whatever op comes next, its partition takes them, or row-major memory, as they are."""

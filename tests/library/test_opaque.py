@@ -117,6 +117,7 @@ def run_chain(policy: Policy, *, between: LayoutType) -> tuple[NDArray[np.generi
     return tensors[DST.id].array, {id: t for id, t in described.items() if id not in (SRC.id, DST.id, *(w.id for w in WEI))}
 
 
+@pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("policy", [Policy.post_ops, Policy.one_op_each])
 def test_a_chain_through_blocks_is_bit_equal_to_the_strided_one(policy: Policy) -> None:
     """S0-13, S4-3: the first partition chooses, the second reads what it chose."""
@@ -127,6 +128,7 @@ def test_a_chain_through_blocks_is_bit_equal_to_the_strided_one(policy: Policy) 
     assert not any(LAYOUTS.layout(t.layout_id).is_plain for t in between.values() if t.shape == (70, 128))
 
 
+@pytest.mark.usefixtures("in_blocks")
 def test_the_product_reads_blocks_without_a_copy() -> None:
     first, second = mlp(Policy.post_ops)
     mid = first.compile([SRC, WEI[0]], [opened(MID)], ENGINE).query_logical_tensor(MID.id)
@@ -154,6 +156,7 @@ def test_size_and_layout_are_queried_and_nothing_else_of_an_opaque_tensor() -> N
         _ = memory.elements
 
 
+@pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize(
     ("kind", "attrs", "blocked"),
     [("MatMul", {}, True), ("ReLU", {}, False), ("SoftMax", {}, False), ("MatMul", {"transpose_a": True}, False), ("End", {}, False)],

@@ -22,7 +22,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
-from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, rows_in_turn
+from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block, rows_in_turn
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 
@@ -141,10 +141,12 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     for op in g.nodes:
         if not isinstance(op, Op) or not spec(op.kind).is_contraction or rows_in_turn(g, op, target):
             continue
-        n, nb = g.value(op.outs[0]).shape[-1], column_block(product(g, op), target)
-        layout = column_blocked(len(g.value(op.outs[0]).shape), nb)
+        block = result_block(product(g, op), target)
+        if not block:
+            continue
+        layout = column_blocked(len(g.value(op.outs[0]).shape), block)
         chain = _pointwise_chain(g, op.outs[0], viewed, layout, target)
-        if chain is not None and n % nb == 0:
+        if chain is not None:
             changed |= {v: replace(g.value(v), layout=layout) for v in chain}
     return g.changed(changed)
 

@@ -19,7 +19,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import operand_axes, product
-from benchgraph.gir.schedule import column_block, column_blocked, panel
+from benchgraph.gir.schedule import column_block, column_blocked, panel, result_block
 from benchgraph.ops import spec
 
 
@@ -91,8 +91,8 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
         return None
     row = spec(node.kind)
     if row.is_contraction:
-        block = column_block(product(g, node), target)
-        return column_blocked(len(v.shape), block) if v.shape[-1] % block == 0 else None
+        block = result_block(product(g, node), target)
+        return column_blocked(len(v.shape), block) if block else None
     if row.is_movement:
         return column_blocked(len(v.shape), panel(v.shape[-1], target)) if v.dtype is DType.f32 else None
     if not row.is_elementwise:
