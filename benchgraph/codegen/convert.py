@@ -36,8 +36,8 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import Isa
 
 _MEMORY = {
-    DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.f8_e4m3: I8, DType.f8_e5m2: I8, DType.s64: I64, DType.s32: I32, DType.s8: I8,
-    DType.u8: I8, DType.boolean: I8, DType.s4: I8, DType.u4: I8,
+    DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.f8_e4m3: I8, DType.f8_e5m2: I8, DType.s64: I64, DType.s32: I32, DType.s16: I16,
+    DType.s8: I8, DType.u8: I8, DType.boolean: I8, DType.s4: I8, DType.u4: I8,
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
     f32, f32 -> f32       one product       an fma, or a product and a sum
     bf16, bf16 -> f32     two products      vdpbf16ps, or both halves of each 32 bits as f32 and two fmas, the odd ones first as there
     u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes as words and two vpmaddwd
+    s16, s16 -> s32       two products      vpmaddwd and a sum
 
 Groups fill the lanes of a vector: of f32, else of i32. Where a level has no such instruction, plain vector operations do its work on the
 same operands. At the portable level LLVM makes pmaddwd of products of words that are summed in pairs, or what there is on other
@@ -26,22 +27,25 @@ def lane_type(dtypes: DTypes) -> ir.Type:
 
 def is_native(dtypes: DTypes, isa: Isa) -> bool:
     """Whether one instruction does the step."""
-    return {DType.f32: has_fma(isa), DType.bf16: isa.has_bf16, DType.u8: isa.has_vnni}[dtypes[0]]
+    return {DType.f32: has_fma(isa), DType.bf16: isa.has_bf16, DType.u8: isa.has_vnni, DType.s16: False}[dtypes[0]]
+
+
+def takes_apart(dtypes: DTypes, isa: Isa) -> bool:
+    """Whether plain operations multiply halves of a group, which they have to make first."""
+    return dtypes[0] in (DType.bf16, DType.u8) and not is_native(dtypes, isa)
 
 
 def registers(dtypes: DTypes, isa: Isa) -> tuple[int, int]:
     """Vector registers that the step needs beside the accumulators: for each vector of wei, and for everything else."""
-    if GROUPS[dtypes] == 1 or is_native(dtypes, isa):
-        return 1, 1 + (not is_native(dtypes, isa))  # a broadcast of src; a product
-    return 2, 4  # wei in two halves; src too, a product and the bits of a half
+    if takes_apart(dtypes, isa):
+        return 2, 4  # wei in two halves; src too, a product and the bits of a half
+    return 1, 1 + (not is_native(dtypes, isa))  # a broadcast of src; a product
 
 
-def dot(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
-    """acc + a . b in every lane, for operands of `lane_type` and acc of the product's type."""
-    single = same_lanes(acc, F32)
-    if a.type == single:
-        return fma(builder, a, b, acc, isa)
-    return (_bf16 if acc.type == single else _u8_s8)(builder, a, b, acc, isa)
+def dot(builder: ir.IRBuilder, dtype: DType, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    """acc + a . b in every lane, for operands of `lane_type` and acc of the product's type. dtype: of src."""
+    step = {DType.f32: fma, DType.bf16: _bf16, DType.u8: _u8_s8, DType.s16: _words}[dtype]
+    return step(builder, a, b, acc, isa)
 
 
 def _bf16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
@@ -73,7 +77,7 @@ def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: 
     even = builder.and_(a, constant(words, 0xFF)), builder.ashr(builder.shl(b, byte), byte)
     odd = builder.lshr(a, byte), builder.ashr(b, byte)
     for pair in (odd, even):
-        acc = builder.add(acc, summed_in_pairs(builder, *pair, isa))
+        acc = _words(builder, *pair, acc, isa)
     return acc
 
 
@@ -81,12 +85,13 @@ def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: 
 _PMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
-def summed_in_pairs(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, isa: Isa) -> ir.Value:
+def _words(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
     """Products of words, each added to its neighbour: pmaddwd."""
-    count = lanes_of(a)
+    lanes = lanes_of(acc)
+    a, b = (builder.bitcast(x, vector(I16, 2 * lanes)) for x in (a, b))
     if isa.needs:
-        return call(builder, _PMADDWD[count // 2], vector(I32, count // 2), [a, b])
-    wide = vector(I32, count)
+        return builder.add(acc, call(builder, _PMADDWD[lanes], acc.type, [a, b]))
+    wide = vector(I32, 2 * lanes)
     products = builder.mul(builder.sext(a, wide), builder.sext(b, wide), flags=("nsw",))
-    first, second = (shuffled(builder, products, products, list(range(start, count, 2))) for start in (0, 1))
-    return builder.add(first, second, flags=("nsw",))
+    first, second = (shuffled(builder, products, products, list(range(start, 2 * lanes, 2))) for start in (0, 1))
+    return builder.add(acc, builder.add(first, second, flags=("nsw",)))

@@ -147,9 +147,9 @@ class _Emitter:
         body(affine(self.builder, i, size, start), size)
 
     @property
-    def keeps_width(self) -> bool:
-        """Whether elements are stored as they were loaded, or less 128."""
-        return self.packing.src in (self.packing.dst, DType.u8)
+    def is_quick(self) -> bool:
+        """Whether elements are stored as they were loaded, less 128, or as words: one instruction at most."""
+        return self.packing.src is self.packing.dst or self.packing.dst in (DType.s8, DType.s16)
 
     # ---- rows of src are dense
 
@@ -174,18 +174,16 @@ class _Emitter:
     def widths(self) -> tuple[int, ...]:
         """How many columns `moved` may take, most first. () where it is no faster than `interleaved`."""
         lanes, group = self.target.lanes, self.packing.group
-        if not self.keeps_width or group == 1 or (lanes == WIDE and group == 2):
+        if not self.is_quick or group == 1 or (lanes == WIDE and group == 2):
             return ()
         if lanes == WIDE:
             return (2 * lanes, lanes)
-        return tuple(columns for columns in (group * lanes, group * lanes // 2) if columns * self.packing.src.bits >= 128)
+        return tuple(columns for columns in (group * lanes, group * lanes // 2) if columns * self.packing.dst.bits >= 128)
 
     def moved(self, src: ir.Value, dst: ir.Value, used: int) -> None:
-        """One whole group of the first `used` columns, whose elements keep their width."""
+        """One whole group of the first `used` columns, by vectors of a row."""
         p, lanes = self.packing, self.target.lanes
-        row = vector(memory_type(p.src), used)
-        places = (self.at_src(src, self.times(r, self.row_stride)) for r in range(p.group))
-        rows = [self.builder.load(place, typ=row, align=p.src.bits // 8) for place in places]
+        rows = [self.read(self.at_src(src, self.times(r, self.row_stride)), used) for r in range(p.group)]
         for i, elements in enumerate(grouped(self.builder, rows, lanes)):
             self.store(self.recentred(elements), self.at_dst(dst, i * lanes * p.group), lanes)
 
@@ -212,7 +210,7 @@ class _Emitter:
     def transposed(self, src: ir.Value, dst: ir.Value, columns: int, groups: int) -> None:
         """A tile of so many columns and groups."""
         lanes, group = self.target.lanes, self.packing.group
-        if self.keeps_width and groups == lanes > 4:
+        if self.is_quick and groups == lanes > 4:
             tile = transposed(self.builder, self.in_halves(src, columns), exchanged=True)
         else:
             tile = self.by_columns(src, columns, lambda at: self.as_units(self.converted(at, groups * group, lanes * group)))
@@ -224,12 +222,11 @@ class _Emitter:
         """A vector for each column of a tile of whole ones, halves of those four apart exchanged."""
         b, p = self.builder, self.packing
         half = self.target.lanes * p.group // 2
-        type = vector(memory_type(p.src), half)
 
         def part(column: int, side: int) -> ir.Value:
             if column >= columns:
-                return poison(type)
-            return b.load(self.at_src(src, column * p.src_col_stride + side * half), typ=type, align=p.src.bits // 8)
+                return poison(vector(memory_type(p.dst), half))
+            return self.read(self.at_src(src, column * p.src_col_stride + side * half), half)
 
         pairs = ((part(n & ~4, n // 4 % 2), part(n | 4, n // 4 % 2)) for n in range(self.target.lanes))
         return [self.as_units(self.recentred(joined(b, *pair))) for pair in pairs]
@@ -237,7 +234,7 @@ class _Emitter:
     def by_columns(self, src: ir.Value, columns: int, vector_at: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
         """A vector for each column. Conversions are long: they run in a loop, and their results pass through memory."""
         packing, b = self.packing, self.builder
-        if self.keeps_width:
+        if self.is_quick:
             return [vector_at(self.at_src(src, n * packing.src_col_stride)) for n in range(columns)]
         units = vector(I32, self.target.lanes)
         held = stack(b, ir.ArrayType(units, columns))
@@ -258,16 +255,26 @@ class _Emitter:
         """Elements of dst's dtype made of the first `used` ones here, and anything in the other lanes."""
         source, dtype, isa = self.packing.src, self.packing.dst, self.target.isa
         loaded = self.load(vector(memory_type(source), lanes), at, used)
-        if source is DType.u8:
+        if self.recentres:
             return self.recentred(loaded)
         if dtype is DType.bf16 and source.bits == 8:  # exact: the upper half of the f32
             single = self.builder.bitcast(cast(self.builder, loaded, source, DType.f32, isa), same_lanes(loaded, I32))
             return self.builder.trunc(self.builder.lshr(single, constant(single.type, 16)), same_lanes(loaded, I16))
         return cast(self.builder, loaded, source, dtype, isa)
 
+    def read(self, at: ir.Value, count: int) -> ir.Value:
+        """So many elements, where that is quick; what is left to do is done by `recentred`, when they are side by side."""
+        p = self.packing
+        loaded = self.builder.load(at, typ=vector(memory_type(p.src), count), align=p.src.bits // 8)
+        return cast(self.builder, loaded, p.src, p.dst, self.target.isa) if p.dst is DType.s16 else loaded
+
+    @property
+    def recentres(self) -> bool:
+        return self.packing.src is DType.u8 and self.packing.dst is DType.s8
+
     def recentred(self, elements: ir.Value) -> ir.Value:
-        """u8 less 128; others as they are."""
-        return self.builder.xor(elements, constant(elements.type, 0x80)) if self.packing.src is DType.u8 else elements
+        """u8 less 128, where that is to be s8; others as they are."""
+        return self.builder.xor(elements, constant(elements.type, 0x80)) if self.recentres else elements
 
     def load(self, type: ir.Type, at: ir.Value, used: int) -> ir.Value:
         """Elements that fill whole lanes are loaded as those, for which every level has masks."""

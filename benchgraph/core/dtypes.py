@@ -13,7 +13,7 @@ _finfo: Any = ml_dtypes.finfo  # untyped upstream; unlike numpy's it knows bf16 
 
 
 class DType(Enum):
-    """A data type; the value is its name in JSON dumps and on the command line."""
+    """A data type; the value is its name in JSON dumps and on the command line. s16 is the compiler's own: see GRAPH_DTYPES."""
 
     undef = "undef"
     f32 = "f32"
@@ -23,6 +23,7 @@ class DType(Enum):
     f8_e5m2 = "f8_e5m2"
     s64 = "s64"
     s32 = "s32"
+    s16 = "s16"
     s8 = "s8"
     u8 = "u8"
     s4 = "s4"
@@ -42,7 +43,7 @@ class DType(Enum):
 
     @cached_property
     def is_integer(self) -> bool:
-        """True for s4 to s64 and u4, u8; boolean is neither float nor integer."""
+        """True for s4 to s64, u4 and u8; boolean is neither float nor integer."""
         return self in _INT_RANGE
 
     @cached_property
@@ -75,17 +76,20 @@ class DType(Enum):
         return (elements * self.bits + 7) // 8
 
 
+GRAPH_DTYPES = tuple(dtype for dtype in DType if dtype is not DType.s16)
+"""Those of the tensors of a graph, undef among them. Words are what bytes become where a processor multiplies nothing narrower."""
+
 _BITS = {
     DType.undef: 0, DType.f32: 32, DType.bf16: 16, DType.f16: 16, DType.f8_e4m3: 8, DType.f8_e5m2: 8, DType.s64: 64,
-    DType.s32: 32, DType.s8: 8, DType.u8: 8, DType.s4: 4, DType.u4: 4, DType.boolean: 8,
+    DType.s32: 32, DType.s16: 16, DType.s8: 8, DType.u8: 8, DType.s4: 4, DType.u4: 4, DType.boolean: 8,
 }  # fmt: skip
 _FLOATS = frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2})
 _INT_RANGE: dict[DType, tuple[float, float]] = {
-    DType.s64: (-(2.0**63), 2.0**63 - 1), DType.s32: (-(2.0**31), 2.0**31 - 1), DType.s8: (-128.0, 127.0),
+    DType.s64: (-(2.0**63), 2.0**63 - 1), DType.s32: (-(2.0**31), 2.0**31 - 1), DType.s16: (-32768.0, 32767.0), DType.s8: (-128.0, 127.0),
     DType.u8: (0.0, 255.0), DType.s4: (-8.0, 7.0), DType.u4: (0.0, 15.0),
 }  # fmt: skip
 _NUMPY: dict[DType, type] = {
     DType.f32: np.float32, DType.bf16: ml_dtypes.bfloat16, DType.f16: np.float16, DType.f8_e4m3: ml_dtypes.float8_e4m3fn,
-    DType.f8_e5m2: ml_dtypes.float8_e5m2, DType.s64: np.int64, DType.s32: np.int32, DType.s8: np.int8,
+    DType.f8_e5m2: ml_dtypes.float8_e5m2, DType.s64: np.int64, DType.s32: np.int32, DType.s16: np.int16, DType.s8: np.int8,
     DType.u8: np.uint8, DType.s4: np.int8, DType.u4: np.uint8, DType.boolean: np.bool_,
 }  # fmt: skip

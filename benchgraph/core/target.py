@@ -57,10 +57,10 @@ class Target:
     """What schedules and code generation may know of the machine.
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
-    machine that has them, from plain instructions: where that pays (`pays_in_pairs`), and in tests. shares_all: threads share loops that
-    are too short for it as well (tests). keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves, so that it
-    fetches none of it ahead. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as holding
-    everything.
+    machine that has them, from plain instructions: words where that pays (`pays_in_words`), others in tests. shares_all: threads share
+    loops that are too short for it as well (tests). keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves,
+    so that it fetches none of it ahead. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as
+    holding everything.
     """
 
     isa: Isa
@@ -98,8 +98,8 @@ class Target:
         return self if lanes == self.lanes else replace(self, isa=replace(self.isa, lanes=lanes))
 
     def multiplies(self, dtype: DType) -> bool:
-        """Whether products are computed from src of this dtype as it is stored: u8 (with wei in s8) or bf16."""
-        has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16}
+        """Whether products are computed from src of this dtype: u8 (with wei in s8) and bf16 as they are stored, bytes as s16."""
+        has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16, DType.s16: False}
         return has[dtype] or dtype in self.emulated
 
     def in_tiles(self, src: DType) -> bool:
@@ -124,10 +124,9 @@ class Target:
 
 KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
 
-# The vendors whose cores sum products of words in pairs faster than they do fmas, sums included: 1.5 times as many products a second on a
-# Zen 3 (AVX2). One thread of it, times of u8 by s8 as stored over those in f32: 1x1 convolutions 0.36 to 0.5, 16 rows of 1024 by 1024
-# columns 0.64, the paper's MLP_2 0.67, MHA 0.8, the corpus' int8 patterns 0.77 on the whole. On Intel's, a microkernel comes to 0.73 to
-# 0.94 of f32's rate.
+# The vendors whose cores sum products of words in pairs faster than they do fmas, sums included: 1.6 times as many products a second on a
+# Zen 3 (AVX2). One thread of it, times of bytes as words over those in f32: a 1x1 convolution 0.41, 16 rows of 1024 by 1024 columns 0.55,
+# the paper's MLP_1 0.65, MLP_2 0.60, MHA 0.65 to 0.70. On Intel's it was not measured.
 SUMS_PAIRS = {"AuthenticAMD"}
 
 # LLVM's names of features, where Linux has another.
@@ -199,18 +198,18 @@ def last_level_bytes() -> int:
     return host().llc_bytes or 32 << 20
 
 
-def pays_in_pairs(isa: Isa) -> bool:
-    """Whether products of u8 and s8 take less time from words summed in pairs than from f32, where one instruction does not do all of it.
+def pays_in_words(isa: Isa) -> bool:
+    """Whether products of bytes take less time as words, summed in pairs, than in f32, where one instruction does not do all of it.
 
     The portable level has no fma: f32 takes a product and a sum for half of what a product of words and a sum do. Times on a Zen 3: MLP_1
-    0.5, MLP_2 0.4, MHA_1 0.6 of those in f32.
+    0.45, MLP_2 0.41, MHA_1 0.51 of those in f32.
     """
     return not isa.has_vnni and ("fma" in isa.without or _cpu_info().get("vendor_id") in SUMS_PAIRS)
 
 
 def _at(isa: Isa, machine: Target) -> Target:
     """The machine at this level, and what pays there."""
-    return replace(machine, isa=isa, emulated=frozenset({DType.u8} if pays_in_pairs(isa) else ()))
+    return replace(machine, isa=isa, emulated=frozenset({DType.s16} if pays_in_words(isa) else ()))
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidShape, Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape
@@ -27,7 +27,7 @@ from benchgraph.framework.reorder import convert, default, load, store
 if TYPE_CHECKING:
     from benchgraph.framework.temp_space import Scope
 
-_OF_NUMPY = {d.numpy: d for d in DType if d is not DType.undef and not d.is_packed}
+_OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed}
 
 
 class NDArray:

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean, within
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.check import check
@@ -187,7 +187,7 @@ def _choice(value: object, what: str, known: Mapping[str, T]) -> T:
 _READ: dict[str, Callable[[object, str], AttrValue]] = {
     "bool": _boolean, "s64": _integer, "f32": _real, "string": _string, "s64[]": _integers, "f32[]": _reals,
 }  # fmt: skip
-_DTYPES = {d.value: d for d in DType}
+_DTYPES = {d.value: d for d in GRAPH_DTYPES}
 _LAYOUTS = {k.value: k for k in LayoutType}
 _PROPERTIES = {p.value: p for p in PropertyType}
 

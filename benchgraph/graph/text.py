@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 from benchgraph.core.attrs import Attrs, AttrValue
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES
 from benchgraph.core.errors import ParseError, did_you_mean
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape, dense_strides
 from benchgraph.graph.ir import Graph, Op
@@ -283,7 +283,7 @@ class _Parser:
             if id not in self.seen:
                 self.fail(f"': dtype[dims]', for tensor {id} has not been described", start)
             return self.seen[id]
-        dtype = self.choose({d.value: d for d in DType}, "a data type")
+        dtype = self.choose({d.value: d for d in GRAPH_DTYPES}, "a data type")
         self.expect("[")
         shape = self.shape()
         explicit = self.key("strides")

@@ -209,9 +209,9 @@ def attr_texts(word: str) -> AttrTexts:
 
 def dtype_name(word: str) -> str:
     """A dtype's name."""
-    from benchgraph.core.dtypes import DType  # numpy, so only when one is named
+    from benchgraph.core.dtypes import GRAPH_DTYPES, DType  # numpy, so only when one is named
 
-    return one_of(*(d.value for d in DType if d is not DType.undef))(word)
+    return one_of(*(d.value for d in GRAPH_DTYPES if d is not DType.undef))(word)
 
 
 def dtype(word: str) -> object:

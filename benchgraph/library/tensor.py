@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchgraph.core.arrays import elements, put, view
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.library.engine import Engine
@@ -253,4 +253,4 @@ def _described(array: Array) -> LogicalTensor:
 
 
 _BY_ELEMENT = {DType.s4: np.dtype(ml_dtypes.int4), DType.u4: np.dtype(ml_dtypes.uint4)}  # what numpy users hold them in
-_OF_NUMPY = tuple(d for d in DType if d is not DType.undef and not d.is_packed)
+_OF_NUMPY = tuple(d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed)

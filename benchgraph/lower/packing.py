@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
@@ -66,7 +67,7 @@ def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:
         return None
     if dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype]) or g.value(g.root(src.id)).layout.blocks:
         return None
-    if not (spec(op.kind).is_movement or (op.kind == RECENTRE if dst.dtype.is_integer else op.kind == CONVERT)):
+    if not (spec(op.kind).is_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
         return None
     batch = tuple(Var(f"$batch{i}") for i in range(rank - 2))
     axes = buffer_axes(g, src.id, _source(g, op, (*batch, ROW, COLUMN)), (ROW, COLUMN))

@@ -2,9 +2,9 @@
 
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
-The machine's dot products take u8 times s8. An operand of the other kind is recentred: its stored value and its zero point both move by
-128. All sums are exact. Zeros around and between the elements of src, as padding puts there where za is not known yet, are no zero points:
-za * colsum(b) is then za * (ones x b), with ones where there are elements.
+Dot products take u8 times s8, or words. Words hold bytes of either kind; else an operand of the other kind is recentred: its stored value
+and its zero point both move by 128. All sums are exact. Zeros around and between the elements of src, as padding puts there where za is
+not known yet, are no zero points: za * colsum(b) is then za * (ones x b), with ones where there are elements.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
 _Total      the sum of u8 or s8 along axes, in s32
@@ -28,6 +28,7 @@ from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import binary, cast, type_of
+from benchgraph.tir.groups import WORDS, DTypes
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 MIDDLE = 128  # between the ranges of u8 and s8
@@ -36,7 +37,7 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 
 @dataclass(frozen=True)
 class Quantised:
-    """An operand (stored - zero) * scale. stored: u8 or s8, as it goes into the product; zero (s32 or f32; None: 0) and scales (any
+    """An operand (stored - zero) * scale. stored: u8 or s8; zero (s32 or f32; None: 0) and scales (any
     float dtype) broadcast against it and do not vary along what is summed over.
 
     ones: u8 of stored's shape but for one batch entry, 0 where zeros were put between the elements, which are 0 in stored too. None if
@@ -54,25 +55,26 @@ def is_exact(k: int) -> bool:
     return k * 255 * MIDDLE < 2**31
 
 
-def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...]) -> int:
+def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...], dtypes: DTypes) -> int:
     """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the axes of wei that are summed over,
-    counted from behind; k alone if wei has zero points.
+    counted from behind; k alone if wei has zero points. dtypes: BYTES or WORDS.
     """
-    a, za = _recentred(d, src if src.ones is None else replace(src, zero=None), DType.u8)
-    b, zb = _recentred(d, wei, DType.s8)
+    a, za = _taken(d, src if src.ones is None else replace(src, zero=None), dtypes[0])
+    b, zb = _taken(d, wei, dtypes[1])
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
     if za is not None:
-        columns = _total(d, b, over)
+        columns = _total(d, wei.stored if dtypes == WORDS else b, over)
         if zb is not None:
             both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
             columns = d.op("Subtract", columns, both)
         acc = d.op("Subtract", acc, d.op("Multiply", columns, za))
     if src.ones is not None and src.zero is not None:
-        seen = d.op(product.kind, src.ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
+        ones = as_dtype(d, src.ones, dtypes[0])
+        seen = d.op(product.kind, ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
         acc = d.op("Subtract", acc, d.op("Multiply", seen, as_dtype(d, src.zero, DType.s32)))
     if zb is not None:
-        rows = _total(d, a, (-1,))
+        rows = _total(d, src.stored if dtypes == WORDS else a, (-1,))
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
     dst = as_dtype(d, acc, DType.f32)
     scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
@@ -84,11 +86,11 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
     return d.op("Multiply", dst, scale)
 
 
-def _recentred(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int | None]:
+def _taken(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int | None]:
     """The stored value in the wanted dtype, and its zero point in s32; None for 0."""
     zero = None if operand.zero is None else as_dtype(d, operand.zero, DType.s32)
-    if d.type(operand.stored).dtype is wanted:
-        return operand.stored, zero
+    if wanted not in _OTHER or d.type(operand.stored).dtype is wanted:
+        return as_dtype(d, operand.stored, wanted), zero
     shift = d.const(MIDDLE if wanted is DType.u8 else -MIDDLE, DType.s32)
     return d.op(RECENTRE, operand.stored, dtype=wanted), shift if zero is None else d.op("Add", zero, shift)
 

@@ -9,9 +9,9 @@ from benchgraph.codegen import amx, ir, microkernel
 from benchgraph.codegen import tile_registers as tiles
 from benchgraph.codegen.blocks import advanced, repeat
 from benchgraph.codegen.convert import memory_type, value_type
-from benchgraph.codegen.dot import dot, is_native, lane_type, summed_in_pairs
+from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import I8, I16, I32, I64, PTR, VOID, constant, declare, stack, vector
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, declare, stack, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
@@ -19,16 +19,18 @@ from benchgraph.runtime.burst import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
-from benchgraph.tir.groups import GROUPS, DTypes
+from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 
 # What products may be in, by the names that results have for them.
 ARITHMETIC: dict[str, DTypes] = {
     "f32": (DType.f32, DType.f32, DType.f32),
     "bf16": (DType.bf16, DType.bf16, DType.f32),
-    "int8": (DType.u8, DType.s8, DType.s32),
+    "int8": BYTES,
 }
-_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1}  # as it is stored
-_FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101}  # lanes of what is multiplied: halves, or bytes of 1
+# Where no one instruction does their step: bf16 is widened, bytes become words.
+_INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": WORDS}
+_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as it is stored
+_FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101, DType.s16: 0x00010001}  # lanes of factors: halves, or ones
 _LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
 _SUMS = range(6)  # tile registers: the latency of a step is 52 cycles, one begins every 16
 _SAMPLE_S, _SAMPLES = 10e-3, 5
@@ -38,8 +40,8 @@ _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a s
 class PeakProbe:
     """Measures a peak in short bursts, so that a harness can take one between two timings.
 
-    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is that of the ones that do it: f32's for bf16,
-    which is widened; for int8 products of words that are summed in pairs, and a sum, with all bytes words already.
+    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is that of f32 for bf16, and for int8 that of words:
+    products that are summed in pairs, and a sum.
     """
 
     def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
@@ -71,6 +73,8 @@ class KernelProbe:
 
     def __init__(self, target: Target, arithmetic: str = "f32") -> None:
         dtypes = ARITHMETIC[arithmetic]
+        if dtypes == BYTES and target.multiplies(DType.s16):
+            dtypes = WORDS
         self._code = _kernel_code(target, dtypes)
         self._buffers = [aligned(_BLOCK * _BLOCK * dtype.bits // 8) for dtype in dtypes]
         for buffer, dtype in zip(self._buffers[:2], dtypes, strict=False):
@@ -107,11 +111,9 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
     wanted = ARITHMETIC[arithmetic]
     if target.in_tiles(wanted[0]):
         return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
-    is_one_instruction = is_native(wanted, target.isa)
-    dtypes = ARITHMETIC["f32"] if arithmetic == "bf16" and not is_one_instruction else wanted
-    products = 2 if arithmetic == "int8" and not is_one_instruction else GROUPS[dtypes]  # in a step
+    dtypes = wanted if is_native(wanted, target.isa) else _INSTEAD[arithmetic]
     accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
-    return _burst_of_vectors(module, target, dtypes, accumulators), 2 * products * accumulators * target.lanes
+    return _burst_of_vectors(module, target, dtypes, accumulators), 2 * GROUPS[dtypes] * accumulators * target.lanes
 
 
 def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
@@ -123,11 +125,8 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
 
     def step(x: ir.Value) -> ir.Value:
         if dtypes[0] is DType.f32:
-            return dot(b, x, loaded, loaded, target.isa)
-        if is_native(dtypes, target.isa):
-            return dot(b, loaded, loaded, x, target.isa)
-        words, factors = (b.bitcast(bits, vector(I16, 2 * lanes)) for bits in (x, loaded))
-        return b.add(x, summed_in_pairs(b, words, factors, target.isa))
+            return dot(b, dtypes[0], x, loaded, loaded, target.isa)
+        return dot(b, dtypes[0], x if dtypes == WORDS else loaded, loaded, x, target.isa)
 
     operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
     factor = ir.GlobalVariable(module, constant(operand, _FACTOR[dtypes[0]]), "factor")

@@ -10,12 +10,16 @@ DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
 
 WIDENED = DType.bf16, DType.f16  # wei that becomes f32 as it is loaded, for src of f32
 
+BYTES = DType.u8, DType.s8, DType.s32
+WORDS = DType.s16, DType.s16, DType.s32  # that hold bytes: two neighbours' products never leave s32
+
 # What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits, but for weights
 # that are widened as they are loaded.
 GROUPS: dict[DTypes, int] = {
     (DType.f32, DType.f32, DType.f32): 1,
     (DType.bf16, DType.bf16, DType.f32): 2,
-    (DType.u8, DType.s8, DType.s32): 4,
+    BYTES: 4,
+    WORDS: 2,
     **{(DType.f32, wei, DType.f32): 1 for wei in WIDENED},
 }
 
@@ -33,6 +37,7 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
     DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
     DType.s8: frozenset({DType.s8, DType.u8}),
+    DType.s16: frozenset({DType.s16, DType.s8, DType.u8}),
     DType.s32: frozenset({DType.s32}),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 
 import llvmlite.binding as llvm
@@ -18,9 +19,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.core.target import Target
 from benchgraph.runtime.code import load
-from benchgraph.tir.ir import DTypes
+from benchgraph.tir.groups import BYTES, WORDS, DTypes
 
-BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
+BF16 = DType.bf16, DType.bf16, DType.f32
 
 
 def applied(dtypes: DTypes, isa: Isa, a: np.ndarray, b: np.ndarray, acc: np.ndarray) -> np.ndarray:
@@ -30,7 +31,7 @@ def applied(dtypes: DTypes, isa: Isa, a: np.ndarray, b: np.ndarray, acc: np.ndar
     builder = ir.IRBuilder(function.append_basic_block())
     types = [vector(type, isa.lanes) for type in (lane_type(dtypes), lane_type(dtypes), F32 if dtypes[2] is DType.f32 else I32)]
     loaded = [builder.load(at, typ=type, align=1) for at, type in zip(function.args, types, strict=True)]
-    builder.store(dot(builder, *loaded, isa), function.args[2], align=1)
+    builder.store(dot(builder, dtypes[0], *loaded, isa), function.args[2], align=1)
     builder.ret_void()
     code, out = load(str(module), isa, {}), acc.copy()
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address("run"))(a.ctypes.data, b.ctypes.data, out.ctypes.data)
@@ -46,8 +47,19 @@ def test_bytes_of_every_value_are_multiplied_exactly(isa: Isa) -> None:
     for start in range(0, len(pairs), size):
         a, b = (np.array(column) for column in zip(*pairs[start : start + size], strict=True))
         acc = np.arange(isa.lanes, dtype=np.int32) * 1000 - 7
-        got = applied(U8_S8, isa, a.astype(np.uint8), b.astype(np.int8), acc)
+        got = applied(BYTES, isa, a.astype(np.uint8), b.astype(np.int8), acc)
         np.testing.assert_array_equal(got, acc + (a * b).reshape(-1, 4).sum(1))
+
+
+def test_words_that_hold_bytes_are_multiplied_exactly(isa: Isa) -> None:
+    """Of either kind on either side; sums of two products go up to 2 * 255 * 255, which is beyond a word."""
+    rng, size = np.random.default_rng(1), 2 * isa.lanes
+    corners = [np.full(size, v, np.int16) for v in (255, -128, 127, 0)]
+    drawn = [rng.integers(-128, 256, size).astype(np.int16) for _ in range(4)]
+    acc = np.arange(isa.lanes, dtype=np.int32) * 1000 - 7
+    for a, b in itertools.product((*corners, *drawn), repeat=2):
+        got = applied(WORDS, isa, a, b, acc)
+        np.testing.assert_array_equal(got, acc + (a.astype(np.int32) * b).reshape(-1, 2).sum(1))
 
 
 def test_pairs_of_bf16_are_multiplied_exactly_and_the_odd_one_is_added_first(isa: Isa) -> None:
@@ -89,7 +101,7 @@ def compiled_for(cpu: str, kernel: Kernel, isa: Isa) -> str:
 
 
 @pytest.mark.parametrize("cpu", ["znver5", "sapphirerapids"])
-@pytest.mark.parametrize(("dtypes", "instruction"), [(BF16, "vdpbf16ps"), (U8_S8, "vpdpbusd")], ids=["bf16", "u8"])
+@pytest.mark.parametrize(("dtypes", "instruction"), [(BF16, "vdpbf16ps"), (BYTES, "vpdpbusd")], ids=["bf16", "u8"])
 def test_the_loop_holds_one_instruction_for_each_step_and_its_accumulators(dtypes: DTypes, instruction: str, cpu: str) -> None:
     """Two groups of k: 24 accumulators, each in a register of its own, as the destination; src is the second operand, wei the third."""
     group = 32 // dtypes[0].bits
@@ -107,7 +119,7 @@ def test_the_loop_holds_one_instruction_for_each_step_and_its_accumulators(dtype
 
 
 def test_a_wei_of_two_vectors_runs_on_avx_vnni() -> None:
-    kernel = Kernel(6, 16, 256, src_row_stride=256, wei_row_stride=64, acc_row_stride=16, dtypes=U8_S8)
+    kernel = Kernel(6, 16, 256, src_row_stride=256, wei_row_stride=64, acc_row_stride=16, dtypes=BYTES)
     loop = loop_of(compiled_for("alderlake", kernel, ISAS["avx2_vnni"]), "vpdpbusd")
     assert len([line for line in loop if "vpdpbusd" in line and "%ymm" in line]) == 24
     assert not any("%rsp" in line for line in loop)
@@ -117,7 +129,7 @@ def test_a_wei_of_two_vectors_runs_on_avx_vnni() -> None:
 def test_words_are_multiplied_by_two_instructions_a_step_whatever_is_known_of_them(k: int) -> None:
     """Of a group that k ends in, the last byte is known to be zero: no reason for LLVM to multiply halves of vectors."""
     strides = {"src_row_stride": 64, "wei_row_stride": 64, "acc_row_stride": 16}
-    kernel = Kernel(4, 16, k, batch=((7, 64, 1024),), **strides, dtypes=U8_S8, has_more=k < 4)
+    kernel = Kernel(4, 16, k, batch=((7, 64, 1024),), **strides, dtypes=BYTES, has_more=k < 4)
     loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
     assert len([line for line in loop if line.startswith("vpmaddwd")]) == 2 * 4 * 2
     assert not any("%rsp" in line for line in loop)

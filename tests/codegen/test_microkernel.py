@@ -26,20 +26,21 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
-from benchgraph.tir.ir import GROUPS, Brgemm, Const, DTypes, Flat, Func, Scope, tensor
+from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
+from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Scope, tensor
 from tests.fence import fenced
 from tests.table import all_hold
 
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 4, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
-BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
+BF16 = DType.bf16, DType.bf16, DType.f32
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
-COUNTS = (24, 12, 12, 12, 12)  # kernels that are drawn for each key of GROUPS
+COUNTS = (24, 12, 12, 12, 12, 12)  # kernels that are drawn for each key of GROUPS
 ENTRY = "entry"
 GUARD = -77
 APART = 16  # lines between streams
 STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
     (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
-    (U8_S8, True): r"vpdpbusd.*", (U8_S8, False): r"pmaddwd.*",
+    (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (WORDS, False): r"pmaddwd.*",
 }  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def test_nothing_beyond_the_operands_is_touched(end: bool, shape: tuple[int, int
 @target_of_every_isa
 def test_sums_of_s32_wrap_around(target: Target) -> None:
     """Neither a saturating sum nor a product of bytes that saturates in 16 bits would give these."""
-    kernel = dense(3, 20, 8, accumulate=True, dtypes=U8_S8)
+    kernel = dense(3, 20, 8, accumulate=True, dtypes=BYTES)
     src, wei = np.full(24, 255, np.uint8), np.where(np.arange(160) % 40 < 20, -128, 127).astype(np.int8)
     acc = np.where(np.arange(60) % 2, 2**31 - 1, -(2**31)).astype(np.int32)
     want = (twin(kernel, src, wei, acc).astype(np.int64) + 2**31) % 2**32 - 2**31
@@ -374,17 +375,17 @@ def test_axes_of_the_batch_and_columns_of_src_may_have_any_stride(kernel: Kernel
 def test_k_that_ends_within_a_group_ends_there_in_each_entry_of_the_batch() -> None:
     """The entries follow each other as the whole groups in them do, but are no longer k."""
     module = ir.Module()
-    ragged = Kernel(4, 16, 6, batch=((3, 6, 64),), src_row_stride=24, wei_row_stride=64, acc_row_stride=16, dtypes=U8_S8)
+    ragged = Kernel(4, 16, 6, batch=((3, 6, 64),), src_row_stride=24, wei_row_stride=64, acc_row_stride=16, dtypes=BYTES)
     whole = replace(ragged, k=4, batch=((3, 4, 64),))
     assert define(module, ragged, host()).name == ragged.name
     assert define(module, whole, host()).name == replace(ragged, k=12, batch=()).name
 
 
-@pytest.mark.parametrize("target", levels(U8_S8).values(), ids=levels(U8_S8))
+@pytest.mark.parametrize("target", levels(BYTES).values(), ids=levels(BYTES))
 @pytest.mark.parametrize(("k", "entries"), [(3, 1), (3, 4), (13, 1), (6, 3)])
 def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, target: Target) -> None:
     """Elements of other rows, and behind the last one whatever memory holds."""
-    kernel = replace(dense(5, 20, k, entries, dtypes=U8_S8), has_more=True)
+    kernel = replace(dense(5, 20, k, entries, dtypes=BYTES), has_more=True)
     src, wei, acc = operands(kernel)
     want = twin(kernel, src, wei, acc)
     run(kernel, target, np.concatenate([src, np.full(3, 255, np.uint8)]), wei, acc)
@@ -395,11 +396,11 @@ def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, 
 @pytest.mark.parametrize(
     ("scope", "dtypes", "k", "nbytes", "has_more"),
     [
-        (Scope.shared, U8_S8, 3, 128, True),
-        (Scope.thread, U8_S8, 3, 128, True),
-        (Scope.shared, U8_S8, 3, 64, False),
-        (Scope.shared, U8_S8, 4, 128, False),
-        (Scope.param, U8_S8, 3, 128, False),
+        (Scope.shared, BYTES, 3, 128, True),
+        (Scope.thread, BYTES, 3, 128, True),
+        (Scope.shared, BYTES, 3, 64, False),
+        (Scope.shared, BYTES, 4, 128, False),
+        (Scope.param, BYTES, 3, 128, False),
         (Scope.shared, BF16, 3, 256, False),
     ],
     ids=["temporary", "of a thread", "end of the arena", "whole groups", "the user's", "floats"],

@@ -118,5 +118,5 @@ def test_where_words_in_pairs_stand_for_bytes(vendor: str | None, isa: str, pays
     monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
     monkeypatch.setattr(target, "missing", lambda _: ())
     with override(isa=isa):
-        assert current().emulated == (frozenset({DType.u8}) if pays else frozenset())
-        assert current().multiplies(DType.u8) == (pays or ISAS[isa].has_vnni)
+        assert current().emulated == (frozenset({DType.s16}) if pays else frozenset())
+        assert current().multiplies(DType.u8) == ISAS[isa].has_vnni

@@ -82,15 +82,19 @@ def microkernel_rows_one_too_few(kernel: Kernel, target: Target) -> Callable[[ir
     return lambda builder, kernel, target: emitter(builder, replace(kernel, m=kernel.m - 1), target)
 
 
-if host().multiplies(DType.u8):  # else quantised products are computed in f32
+if host().multiplies(DType.u8):  # else words, or f32
     # tile registers have an instruction of their own
     _on_vectors = ("--isa=avx512_core_bf16",) if host().isa.has_amx else ()
 
     @in_place_of("benchgraph.codegen.microkernel.dot", "pattern/quantised_matmul_relu.json", options=_on_vectors)
-    def signs_of_bytes_taken_for_each_other(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    def signs_of_bytes_taken_for_each_other(
+        builder: ir.IRBuilder, dtype: DType, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa
+    ) -> ir.Value:
         """src as signed bytes, wei as unsigned ones."""
-        return dot.dot(builder, b, a, acc, isa)
+        return dot.dot(builder, dtype, b, a, acc, isa)
 
+
+if host().multiplies(DType.u8) or host().multiplies(DType.s16):  # else groups have one element
     _grouped = pack.grouped
 
     @in_place_of("benchgraph.codegen.pack.grouped", "pattern/quantised_matmul_relu.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.layout import Layout
 from benchgraph.framework.context import counted
 from benchgraph.framework.desc import describe
@@ -125,7 +125,7 @@ def test_another_array_in_the_same_memory() -> None:
     np.testing.assert_array_equal(second.numpy(), np.arange(100))
 
 
-@pytest.mark.parametrize("dtype", [d for d in DType if d is not DType.undef])
+@pytest.mark.parametrize("dtype", [d for d in GRAPH_DTYPES if d is not DType.undef])
 def test_every_dtype_in_and_out_of_a_layout(dtype: DType) -> None:
     values = (np.arange(30) % 7).reshape(5, 6).astype(dtype.numpy)
     a = NDArray.of(values, dtype, "a")

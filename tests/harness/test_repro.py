@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.isa import ISA_CHOICES
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
@@ -45,7 +45,7 @@ def attr_texts() -> st.SearchStrategy[AttrTexts]:
 
 
 FLOATS = st.sampled_from([DType.f32, DType.bf16, DType.f16])
-DTYPES = st.sampled_from([d for d in DType if d is not DType.undef])
+DTYPES = st.sampled_from([d for d in GRAPH_DTYPES if d is not DType.undef])
 KNOBS: dict[str, st.SearchStrategy[Any]] = {
     "mb": st.integers(0, 10**6),
     "dt": st.just(NOTHING) | FLOATS | per_id(DTYPES),

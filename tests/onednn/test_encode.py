@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidGraphOp, Unavailable
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.ir import Graph, Op
@@ -30,7 +30,7 @@ def test_the_tables_are_complete() -> None:
     assert set(KINDS) == set(OPS)
     assert [k.code for k in KINDS.values()] == list(range(88))
     assert {name for row in OPS.values() for name in row.attrs} == set(ATTRS)
-    assert set(DTYPES) == {d.value for d in DType}
+    assert set(DTYPES) == {d.value for d in GRAPH_DTYPES}
     assert set(PROPERTIES) == {p.value for p in PropertyType}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from benchgraph import Graph, LogicalTensor, Status
-from benchgraph.core.dtypes import DType
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGraphOp, Unimplemented
 from benchgraph.graph import Op
 from benchgraph.ops import OPS, call_of
@@ -80,7 +80,7 @@ def forbidden_dtypes(row: OpSpec) -> Iterator[Mistake]:
         tensors: tuple[LogicalTensor, ...] = getattr(legal(row), side)
         for i, t in enumerate(tensors):
             port = _port(ports, i)
-            forbidden = [d for d in DType if d not in row.types.get(port.type, tuple(DType))]
+            forbidden = [d for d in GRAPH_DTYPES if d not in row.types.get(port.type, tuple(DType))]
             if forbidden:
                 wrong = (*tensors[:i], replace(t, dtype=forbidden[0]), *tensors[i + 1 :])
                 allowed = " or ".join(d.value for d in row.types[port.type])

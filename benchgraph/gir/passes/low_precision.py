@@ -35,7 +35,7 @@ from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spec import Computes, Movement, Role
 from benchgraph.ops.steps import reshaped
-from benchgraph.tir.groups import WEI_GROUPS, WIDENED
+from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
 _STORED = (DType.u8, DType.s8)
 # As MADE, of an element that a task packs beside its neighbours. One Zen 4 core, attention's backward graph, 16 heads by 384x384 scores,
@@ -85,19 +85,31 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     src, wei = (_peeled(g, v) for v in op.ins)
     if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
         return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
-    if target.multiplies(DType.u8) and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored, target):
-        is_plain = p.is_row_wise and p.has_wei_per_batch
+    is_plain = p.is_row_wise and p.has_wei_per_batch
+    dtypes = _integers(p, target, is_plain=is_plain)
+    if dtypes is not None and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored, target):
         rank = len(p.call.ins[1].shape)
         over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
         a, b = _quantised(g, d, src, (-1,) if is_plain else (*over, -1)), _quantised(g, d, wei, over)
         if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
-            return multiply(d, p.call, a, b, over)
+            return multiply(d, p.call, a, b, over, dtypes)
         d.nodes.clear()
     rows, columns = src.bf16(g), wei.bf16(g)
     if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, target):
         ins = (_moved(g, d, *rows), _moved(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
+
+
+def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:
+    """What a product of stored bytes multiplies and sums: bytes, or words that hold them. None where that would take longer than f32.
+
+    is_plain: rows by one matrix. Of one column it needs no microkernel (`thin`), so bytes stay what they are.
+    """
+    is_column = is_plain and p.call.outs[0].shape[-1] == 1
+    if target.multiplies(DType.u8) or (is_column and target.multiplies(DType.s16)):
+        return BYTES
+    return WORDS if target.multiplies(DType.s16) else None
 
 
 def is_of_single_channels(p: Product) -> bool:
@@ -120,7 +132,7 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool
             return False
         id, moves = stored
         dtype = g.value(id).dtype
-        group = WEI_GROUPS[DType.s8 if dtype in _STORED else DType.bf16]
+        group = WEI_GROUPS[dtype if dtype not in _STORED else DType.s8 if target.multiplies(DType.u8) else DType.s16]
         is_packed = not is_wei and packs_src(dtype, target) and _comes_of_last(g, moves, -2)
         worth = PACKED if is_packed else MADE
         return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and comes_of_products(g, id)
