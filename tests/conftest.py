@@ -113,9 +113,11 @@ def inits(monkeypatch: pytest.MonkeyPatch) -> list[Func]:
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products leave what the next one reads in column blocks, however narrow this machine's are."""
-    from benchgraph.core.config import override
     from benchgraph.gir import schedule
+    from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
 
     monkeypatch.setattr(schedule, "BLOCKED", 0)
-    with override(compiled_partition_cache_capacity=0):  # what other tests have compiled is not taken
-        yield
+    kept = get_compiled_partition_cache_capacity()
+    set_compiled_partition_cache_capacity(0)  # nor is anything taken that other tests have compiled
+    yield
+    set_compiled_partition_cache_capacity(kept)
