@@ -63,11 +63,12 @@ def test_quantised_products(
         data = [
             rng.integers(*t.dtype.range, t.known_shape, endpoint=True).astype(t.dtype.numpy) for t in b.graph().inputs
         ]  # of the whole range: sums would saturate where a machine's products of bytes do
-        dst = np.full((*batch, m, n), np.nan, np.float32)
-        compile_partition(one(b), target(DType.u8)).bind(data, [dst])()
         a, w = ((x.astype(np.float64) - zp) for x, zp in zip(data, zps, strict=True))
         w = (w.swapaxes(-1, -2) if transposed else w) * np.array(scales, np.float32).astype(np.float64)
-        assert close(dst, 0.25 * a @ w, 1e-6), (m, k, n)
+        for multiplied in (DType.u8, DType.s16):
+            dst = np.full((*batch, m, n), np.nan, np.float32)
+            compile_partition(one(b), target(multiplied)).bind(data, [dst])()
+            assert close(dst, 0.25 * a @ w, 1e-6), (m, k, n, multiplied)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -37,8 +37,8 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 
 @dataclass(frozen=True)
 class Quantised:
-    """An operand (stored - zero) * scale. stored: u8 or s8; zero (s32 or f32; None: 0) and scales (any
-    float dtype) broadcast against it and do not vary along what is summed over.
+    """An operand (stored - zero) * scale. stored: u8 or s8; zero (s32 or f32; None: 0) and scales (any float dtype) broadcast against it
+    and do not vary along what is summed over.
 
     ones: u8 of stored's shape but for one batch entry, 0 where zeros were put between the elements, which are 0 in stored too. None if
     there are none, or no zero point.
@@ -50,9 +50,9 @@ class Quantised:
     ones: int | None = None
 
 
-def is_exact(k: int) -> bool:
-    """Whether sums over k products stay within what s32 holds."""
-    return k * 255 * MIDDLE < 2**31
+def is_exact(k: int, dtypes: DTypes) -> bool:
+    """Whether sums over k products stay within what s32 holds. Words may hold u8 on both sides."""
+    return k * 255 * (255 if dtypes == WORDS else MIDDLE) < 2**31
 
 
 def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...], dtypes: DTypes) -> int:

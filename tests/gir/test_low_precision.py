@@ -16,10 +16,14 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
+from benchgraph.ops.quantised_product import RECENTRE, TOTAL
+from benchgraph.tir.groups import BYTES, WORDS, DTypes
 from tests.gir.test_passes import gir
 
+FLOATS = DType.f32, DType.f32, DType.f32
 PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(PLAIN, emulated=frozenset({DType.u8, DType.bf16}))
+IN_WORDS = replace(PLAIN, emulated=frozenset({DType.s16}))
 
 
 def up_to(g: Graph, last: str, target: Target = NARROW) -> Graph:
@@ -70,7 +74,7 @@ def test_a_transposed_weight_takes_its_scales_along() -> None:
         wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
         b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 0), wei, transpose_b=True)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.u8, DType.s8, DType.s32)]
+    assert products(up_to(gir(build), "dead-op")) == [BYTES]
 
 
 def test_scales_along_k_leave_the_product_in_floats() -> None:
@@ -78,7 +82,7 @@ def test_scales_along_k_leave_the_product_in_floats() -> None:
         wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
         b.op("MatMul", quantised(b, b.input((4, 2), DType.u8), 0.25, 0), wei)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.f32, DType.f32, DType.f32)]
+    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
 
 
 def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
@@ -86,7 +90,36 @@ def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
         k = 1 << 17
         b.op("MatMul", quantised(b, b.input((1, k), DType.u8), 0.25, 0), quantised(b, b.constant((k, 2), DType.s8), 0.5, 0))
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.f32, DType.f32, DType.f32)]
+    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+
+
+@pytest.mark.parametrize("wei", [DType.u8, DType.s8])
+@pytest.mark.parametrize("src", [DType.u8, DType.s8])
+def test_words_hold_bytes_of_either_kind_and_nothing_is_recentred(src: DType, wei: DType) -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", quantised(b, b.input((4, 8), src), 0.25, 3), per_column(b, b.constant((8, 2), wei), 2))
+
+    g = up_to(gir(build), "dead-op", IN_WORDS)
+    assert products(g) == [WORDS]
+    assert not any(isinstance(op, Op) and op.kind == RECENTRE for op in g.nodes)
+    (total,) = (op for op in g.nodes if isinstance(op, Op) and op.kind == TOTAL)
+    assert g.value(total.ins[0]).dtype is wei  # as they are stored: no word has to be written for it
+
+
+@pytest.mark.parametrize(("k", "wanted"), [(33_025, WORDS), (33_026, FLOATS)])
+def test_sums_of_words_are_exact_with_u8_on_both_sides(k: int, wanted: DTypes) -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", quantised(b, b.input((1, k), DType.u8), 0.25, 0), quantised(b, b.constant((k, 2), DType.u8), 0.5, 0))
+
+    assert products(up_to(gir(build), "dead-op", IN_WORDS)) == [wanted]
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(1, BYTES), (2, WORDS)])
+def test_one_column_stays_in_bytes_which_need_no_microkernel(n: int, wanted: DTypes) -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 0), quantised(b, b.constant((8, n), DType.s8), 0.5, 0))
+
+    assert products(up_to(gir(build), "dead-op", IN_WORDS)) == [wanted]
 
 
 def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
@@ -97,7 +130,7 @@ def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
         )
         b.op("MatMul", src, wei)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.u8, DType.s8, DType.s32)]
+    assert products(up_to(gir(build), "dead-op")) == [BYTES]
 
 
 @pytest.mark.parametrize(("target", "dtype"), [(NARROW, DType.bf16), (PLAIN, DType.f32)])
@@ -109,9 +142,6 @@ def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: 
 def conv(b: GraphBuilder, src, wei, groups: int = 1, pads: int = 1) -> None:
     attrs = {"strides": [1, 1], "dilations": [1, 1], "pads_begin": [pads, pads], "pads_end": [pads, 0], "groups": groups}
     b.op("Convolution", src, wei, **attrs, data_format="NXC", weights_format="XIO")
-
-
-INTEGERS, FLOATS = (DType.u8, DType.s8, DType.s32), (DType.f32, DType.f32, DType.f32)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -159,7 +189,7 @@ def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int |
         else:
             conv(b, quantised(b, stored, 0.25, zp), wei, pads=pads)
 
-    assert products(up_to(gir(build), "dead-op")) == [INTEGERS] * wanted
+    assert products(up_to(gir(build), "dead-op")) == [BYTES] * wanted
 
 
 def test_padding_is_of_the_zero_point() -> None:

@@ -4,6 +4,8 @@
 %5 = TypeCast(%1: s8)   %6 = Multiply(%5, sb[N])                       ->    %9 = Subtract(%8, za * sum of %1 over K)
 %7: f32 = MatMul(%4, %6)                                                     %7 = Multiply(TypeCast(%9), sa * sb)
 
+in words                                                               ->    %8: s32 = MatMul(TypeCast(%0): s16, TypeCast(%1): s16)
+
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
 few rows: %3 = TypeCast(%1: bf16 or f16)            %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%2, %1)
 
@@ -87,7 +89,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     is_plain = p.is_row_wise and p.has_wei_per_batch
     dtypes = _integers(p, target, is_plain=is_plain)
-    if dtypes is not None and is_exact(prod(p.reduced)) and pays(g, p, src.stored, wei.stored, target):
+    if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, target):
         rank = len(p.call.ins[1].shape)
         over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
         a, b = _quantised(g, d, src, (-1,) if is_plain else (*over, -1)), _quantised(g, d, wei, over)
@@ -132,7 +134,8 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool
             return False
         id, moves = stored
         dtype = g.value(id).dtype
-        group = WEI_GROUPS[dtype if dtype not in _STORED else DType.s8 if target.multiplies(DType.u8) else DType.s16]
+        multiplied = dtype if dtype not in _STORED else DType.s8 if target.multiplies(DType.u8) else DType.s16
+        group = WEI_GROUPS[multiplied]
         is_packed = not is_wei and packs_src(dtype, target) and _comes_of_last(g, moves, -2)
         worth = PACKED if is_packed else MADE
         return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and comes_of_products(g, id)
