@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 
 import pytest
 
@@ -69,6 +70,26 @@ def test_both_go_through_rows_together(body: tuple[Stmt, ...], golden) -> None:
     assert_same(after, f)
     golden(print_tir(after))
     assert row_loops(after) == 1
+
+
+@pytest.mark.parametrize("rows_first", [True, False])
+@pytest.mark.parametrize("fits", [True, False])
+def test_rows_that_one_of_them_takes_four_at_a_time(fits: bool, rows_first: bool, golden) -> None:
+    """The other one does four in turn, where half of L1 holds what both read of them."""
+    src, dst, place = param("src", 8 * TASKS * COLUMNS), param("dst", 8 * TASKS * COLUMNS), row(p, j)
+    doubled = put(dst, row(i, j), value=binary(BinOp.mul, at(src, row(i, j)), f32(2.0)))
+    four = [at(src, row(add(mul(p, 8), add(mul(q, 4), n)), j)) for n in range(4)]
+    added = put(Z, place, value=reduce(partial(binary, BinOp.add), four, at(Z, place)))
+    body = (
+        parallel(i, 8 * TASKS, loop(j, COLUMNS, doubled)),
+        parallel(p, TASKS, loop(j, COLUMNS, put(Z, place, value=f32(0.0))), loop(q, 2, loop(j, COLUMNS, added))),
+    )
+    f = Func("f", (src, dst, Z), seq(*(body if rows_first else body[::-1])))
+    held = F32.nbytes(4 * COLUMNS)
+    after = merge_blocks(f, replace(SMALL, l1_bytes=2 * held - (not fits)))
+    assert_same(after, f)
+    assert any(isinstance(s, For) and s.extent == Const(4) for s in walk(after.body)) is fits
+    golden(print_tir(after))
 
 
 @pytest.mark.parametrize(
