@@ -251,6 +251,7 @@ SPECS = (
         types=_SAME,
         ports=_TTT,
         commutative=True,
+        computes=Computes.minimum,
     ),
     _row(
         "GreaterEqual",

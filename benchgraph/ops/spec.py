@@ -55,6 +55,7 @@ class Computes(Enum):
     sum = "sum"
     difference = "difference"
     maximum = "maximum"
+    minimum = "minimum"
     comparison = "comparison"
     choice = "choice"
     exp = "exp"

@@ -103,14 +103,13 @@ def zero_limit(graph: Graph, tensor: int, sure: float = 0.0) -> float:
 
 
 def _own_limit(graph: Graph, tensor: int) -> float:
-    """A product is 0 where an operand is, so it may be 0 as often as they may."""
+    """A product is 0 where an operand is, and a quotient where its dividend is, so they may be 0 as often as those may."""
     maker = graph.producers.get(tensor)
     if maker is None:
         return 1.0
-    limit = spec(maker.kind).zero_limit(call_of(maker))
-    if not spec(maker.kind).is_product:
-        return limit
-    return max((limit, *(_own_limit(graph, t.id) for t in maker.inputs if t.id in graph.producers)))
+    row = spec(maker.kind)
+    operands = maker.inputs if row.is_product else maker.inputs[:1] if row.factors else ()
+    return max((row.zero_limit(call_of(maker)), *(_own_limit(graph, t.id) for t in operands if t.id in graph.producers)))
 
 
 def tolerance(graph: Graph) -> float:

@@ -287,6 +287,8 @@ def test_zeros_that_are_sure_do_not_count() -> None:
     assert limit(relu, sure=0.5) == pytest.approx(0.825)
     assert limit("%1: f32[9] = Clamp#0(%0: f32[9]) {min=0.0, max=0.0}") == 1
     assert limit(f"{relu} %3: f32[9] = Multiply#1(%1, %2: f32[9])") == 0.65, "a product of zeros"
+    assert limit(f"{relu} %3: f32[9] = Divide#1(%1, %2: f32[9])") == 0.65, "a quotient of zeros"
+    assert limit(f"{relu} %3: f32[9] = Divide#1(%2: f32[9], %1)") == 0.3
     mask = np.array([[0, -np.inf], [-np.inf, -np.inf]], np.float32)
     assert masked([np.zeros((2, 2), np.float32), mask, mask[0]]) == 0.75
     assert masked([np.full(3, -np.inf), np.zeros((2, 2), np.int8)]) == 0

@@ -128,6 +128,20 @@ def test_two_given_operands_are_no_factors_nor_is_a_summand() -> None:
     assert rules(graph("%1: f32[9] = Abs#0(%0: f32[9]) %3: f32[9] = Subtract#1(%1, %2: f32[9])")) == {}
 
 
+# ---- the smaller of two ----------------------------------------------------------------------------------------------
+
+
+def test_the_smaller_of_two_is_positive_more_often_than_not_where_it_is_rectified() -> None:
+    smaller = "%2: f32[99,64] = Minimum#0(%0: f32[99,64], %1: f32[99,64]) "
+    g = graph(smaller + "%3: f32[99,64] = ReLU#1(%2)")
+    assert rules(g) == {0: "smaller", 1: "smaller"}
+    data = fill(g, 0)
+    assert all(0.2 < (data[id] < 0).mean() < 0.3 for id in (0, 1))
+    assert 0.4 < (evaluate(g, data, keep=[3])[3] == 0).mean() < 0.5
+    assert rules(graph(smaller)) == {}
+    assert rules(graph("%1: f32[9] = Exp#0(%0: f32[9]) %3: f32[9] = Minimum#1(%1, %2: f32[9]) %4: f32[9] = ReLU#2(%3)")) == {}
+
+
 # ---- attention -------------------------------------------------------------------------------------------------------
 
 SCORES = "%2: f32[2,6,8] = MatMul#0(%0: f32[2,6,16], %1: f32[2,16,8]) "
@@ -270,7 +284,7 @@ def test_networks_that_are_not_gated() -> None:
 
 def test_every_rule_is_tried_once_and_the_first_claim_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     g = graph(SCORES + "%5: f32[2,6,8] = Add#1(%2, %4: f32[2,6,8]) " + SOFTMAX)
-    assert len(RULES) == 10
+    assert len(RULES) == 11
     monkeypatch.setitem(RULES, "factors", RULES["scores"])
     assert rules(g) == {0: "factors", 1: "factors", 4: "causal_mask"}
 

@@ -1,4 +1,4 @@
-"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and two more, on data flow and
+"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and three more, on data flow and
 properties of rows.
 
     compressed_attention   keys and values in few bits: small integers
@@ -11,6 +11,7 @@ properties of rows.
     quantised              operands behind a Dequantize: the integers that the op behind it is tested on
     factors                operands beside a computed one: numbers that neither blow it up nor make it vanish
     scores                 queries and keys: scores a few units apart (ours)
+    smaller                operands of a Minimum that more is computed with: mostly positive (ours)
 
 The first rule that claims a tensor has it. benchdnn applies them partition by partition; here data flows through the whole graph, and so
 do the rules.
@@ -31,6 +32,7 @@ from benchgraph.reference.displace import (
     quantised,
     quantised_scores,
     scores,
+    smaller,
     statistics,
 )
 from benchgraph.reference.displace.rule import Displaced
@@ -47,6 +49,7 @@ _IN_ORDER = (
     quantised,
     factors,
     scores,
+    smaller,
 )
 RULES: dict[str, Rule] = {module.__name__.rpartition(".")[2]: module.find for module in _IN_ORDER}
 
