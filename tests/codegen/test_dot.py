@@ -133,3 +133,13 @@ def test_words_are_multiplied_by_two_instructions_a_step_whatever_is_known_of_th
     loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
     assert len([line for line in loop if line.startswith("vpmaddwd")]) == 2 * 4 * 2
     assert not any("%rsp" in line for line in loop)
+
+
+def test_a_step_of_words_is_a_product_and_a_sum_with_nothing_around_them() -> None:
+    """Two groups of k for six rows of two vectors; of these, twelve accumulators, a broadcast and a product, there are sixteen."""
+    kernel = Kernel(6, 16, 64, src_row_stride=64, wei_row_stride=32, acc_row_stride=16, dtypes=WORDS)
+    loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
+    counts = {name: len([line for line in loop if line.startswith(name)]) for name in ("vpmaddwd", "vpaddd", "vpbroadcastd")}
+    assert counts == {"vpmaddwd": 24, "vpaddd": 24, "vpbroadcastd": 12}
+    assert not any("%rsp" in line for line in loop)
+    assert len(loop) <= 24 + 24 + 12 + 4 + 4  # and the loads of wei, the counter and the pointers
