@@ -3,7 +3,7 @@
     f32, f32 -> f32       one product       an fma, or a product and a sum
     bf16, bf16 -> f32     two products      vdpbf16ps, or both halves of each 32 bits as f32 and two fmas, the odd ones first as there
     u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes as words and two vpmaddwd
-    s16, s16 -> s32       two products      vpmaddwd and a sum
+    s16, s16 -> s32       two products      vpmaddwd and a sum; with VNNI LLVM makes vpdpwssd of all or some
 
 Groups fill the lanes of a vector: of f32, else of i32. Where a level has no such instruction, plain vector operations do its work on the
 same operands. At the portable level LLVM makes pmaddwd of products of words that are summed in pairs, or what there is on other

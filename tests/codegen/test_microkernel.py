@@ -40,7 +40,7 @@ GUARD = -77
 APART = 16  # lines between streams
 STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
     (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
-    (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (WORDS, False): r"pmaddwd.*",
+    (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (WORDS, False): r"pmaddwd.*|vpdpwssd.*",
 }  # fmt: skip
 
 
@@ -57,8 +57,8 @@ TARGETS = supported()
 
 
 def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
-    """How a target multiplies such operands."""
-    return target.lanes, is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
+    """How a target multiplies such operands. Of words LLVM makes what VNNI has."""
+    return target.lanes, target.has_vnni if dtypes == WORDS else is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
 
 
 def levels(dtypes: DTypes) -> dict[str, Target]:
