@@ -71,6 +71,19 @@ def test_only_where_it_serves_enough(build: Build, *, pays: bool) -> None:
     assert (products(under("bf16", build)) == IN_BF16) == pays
 
 
+def test_weights_that_a_product_has_made_are_rounded_for_many_rows_alone() -> None:
+    """They are brought together in pairs, which spares half of the steps for each row."""
+
+    def chain(rows: int) -> Build:
+        def build(b: GraphBuilder) -> None:
+            b.op("MatMul", b.input((rows, 64)), b.op("MatMul", b.input((64, 32)), b.constant((32, SERVED))))
+
+        return build
+
+    assert products(under("bf16", chain(512))) == IN_BF16 * 2
+    assert products(under("bf16", chain(32))) == [*IN_BF16, (F32, F32, F32)]
+
+
 def weights_by_groups(b: GraphBuilder) -> None:
     wei = b.op("Dequantize", b.constant((32, 64), DType.s8), scales=[0.5] * 32, zps=[0] * 32, qtype="per_channel", axis=0)
     b.op("MatMul", b.input((64, 32)), wei)

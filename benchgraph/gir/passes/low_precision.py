@@ -89,7 +89,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     is_plain = p.is_row_wise and p.has_wei_per_batch
     dtypes = _integers(p, target, is_plain=is_plain)
-    if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, target):
+    if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, dtypes[1], target):
         rank = len(p.call.ins[1].shape)
         over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
         a, b = _quantised(g, d, src, (-1,) if is_plain else (*over, -1)), _quantised(g, d, wei, over)
@@ -97,7 +97,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
             return multiply(d, p.call, a, b, over, dtypes)
         d.nodes.clear()
     rows, columns = src.bf16(g), wei.bf16(g)
-    if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, target):
+    if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, DType.bf16, target):
         ins = (_moved(g, d, *rows), _moved(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
@@ -121,8 +121,8 @@ def is_of_single_channels(p: Product) -> bool:
     return p.reduced[-1] == 1 and p.columns != p.call.outs[0].shape[-1]
 
 
-def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool:
-    """Whether narrow instructions spare more than the copies cost that bring groups of k together.
+def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: Target) -> bool:
+    """Whether narrow instructions spare more than the copies cost that bring groups of k together. packed: the dtype that wei is packed in.
 
     What products of this partition make has to be copied if k is not its last dim, while f32 instructions would read it where it is. Each
     element is copied for so many columns or rows, and spares them all but one of a group's multiplications. The gradients of keys and
@@ -133,10 +133,8 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, target: Target) -> bool
         if stored is None:
             return False
         id, moves = stored
-        dtype = g.value(id).dtype
-        multiplied = dtype if dtype not in _STORED else DType.s8 if target.multiplies(DType.u8) else DType.s16
-        group = WEI_GROUPS[multiplied]
-        is_packed = not is_wei and packs_src(dtype, target) and _comes_of_last(g, moves, -2)
+        group = WEI_GROUPS[packed]
+        is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _comes_of_last(g, moves, -2)
         worth = PACKED if is_packed else MADE
         return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and comes_of_products(g, id)
 

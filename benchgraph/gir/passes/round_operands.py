@@ -45,7 +45,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not spec(op.kind).is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
-    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), target):
+    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
     rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), g.comes_of_constants(op.ins[1])
     return p.columns >= SERVED and (rows >= SERVED or is_constant)
