@@ -266,7 +266,7 @@ class _Emitter:
         """So many elements, where that is quick; what is left to do is done by `recentred`, when they are side by side."""
         p = self.packing
         loaded = self.builder.load(at, typ=vector(memory_type(p.src), count), align=p.src.bits // 8)
-        return cast(self.builder, loaded, p.src, p.dst, self.target.isa) if p.dst is DType.s16 else loaded
+        return loaded if self.recentres else cast(self.builder, loaded, p.src, p.dst, self.target.isa)
 
     @property
     def recentres(self) -> bool:

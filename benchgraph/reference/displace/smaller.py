@@ -20,9 +20,6 @@ NUMBERS = (*range(-8, 0), *range(1, 25))
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.minimum):
-        sources = [source(graph, t) for t in op.inputs]
-        if None in sources or next_computing(graph, op) is None:
-            continue
-        for found in sources:
-            if found is not None and not found.is_dequantised:
-                yield Displaced(found.tensor.id, choices(NUMBERS))
+        given = [found for t in op.inputs if (found := source(graph, t)) is not None]
+        if len(given) == len(op.inputs) and next_computing(graph, op) is not None:
+            yield from (Displaced(found.tensor.id, choices(NUMBERS)) for found in given if not found.is_dequantised)

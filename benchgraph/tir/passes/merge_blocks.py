@@ -75,7 +75,7 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
     if few < TASKS * target.cores or many % few:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
-    first, second = (_in_tasks(s, task, few) for s in (a, b))
+    first, second = (_in_parts(s, task, few) for s in (a, b))
     if not is_independent(first, second, {}):
         return None
     inner, in_second = bound_names(first.body) | bound_names(second.body), by_tensor(second, {})
@@ -110,7 +110,7 @@ def _row_by_row(a: For, b: For, least: float) -> For | None:
         return None
     kept = (bound_names(s.body if s.extent == Const(steps) else s) for s in (rows, others))
     both = Var(fresh(rows.var.name, frozenset[str]().union(*kept)))
-    rows, others = (_in_tasks(s, both, steps) for s in (rows, others))
+    rows, others = (_in_parts(s, both, steps) for s in (rows, others))
     if not is_independent(rows, others, inside(a, {})):
         return None
     return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
@@ -129,9 +129,9 @@ def _meet(a: Stmt, b: Stmt) -> bool:
     return any(t.name in tensor_names(other) for s, other in ((a, b), (b, a)) for t in written(s))
 
 
-def _in_tasks(loop: For, task: Var, count: int) -> For:
+def _in_parts(loop: For, var: Var, count: int) -> For:
     """The loop with so many iterations, each of as many of its own as that takes."""
     each = (constant(loop.extent) or 0) // count
     if each == 1:
-        return replace(loop, var=task, body=substitute_all(loop.body, {loop.var.name: task}))
-    return For(task, Const(count), part(loop, task, count * each, each), loop.kind)
+        return replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
+    return For(var, Const(count), part(loop, var, count * each, each), loop.kind)
