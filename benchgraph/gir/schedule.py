@@ -130,10 +130,15 @@ def goes_by_panels(p: Product, nb: int, target: Target) -> bool:
 
 
 def columns_held(p: Product, nb: int, target: Target) -> int:
-    """Columns, of whole panels of nb, that L2 holds while all batch entries go past them: one panel at least, groups of even size."""
+    """Columns, of whole panels of nb, that L2 holds while all batch entries go past them: one panel at least, groups of even size.
+
+    Groups may be smaller where the cores have more alike of them: of 16 panels by threes one of two cores has 9, by twos each has 8.
+    """
     panels = ceil(p.columns / nb)
     most = max(int(HELD_TOGETHER * target.l2_bytes) // max(p.call.ins[1].dtype.nbytes(prod(p.reduced) * nb), 1), 1)
-    return nb * ceil(panels / ceil(panels / most))
+    widths = [ceil(panels / groups) for groups in range(ceil(panels / most), panels + 1)]
+    entries = prod(p.call.outs[0].shape[:-2])
+    return nb * next((w for w in widths if idle_of_groups(entries, panels, w, target.cores) <= IDLE), widths[0])
 
 
 def held_columns(p: Product, target: Target) -> int:
@@ -264,6 +269,18 @@ def times_converted(m: int, target: Target) -> int:
 def idle(tasks: int, cores: int) -> float:
     """Share of the cores' time that so many equal tasks leave unused."""
     return 1 - tasks / (ceil(tasks / cores) * cores)
+
+
+def idle_of_groups(entries: int, panels: int, width: int, cores: int) -> float:
+    """The same where the tasks are panels by so many, group after group, each for all batch entries; the last group may have fewer.
+
+    >>> round(idle_of_groups(32, 16, 3, cores=2), 2), idle_of_groups(32, 16, 2, cores=2)
+    (0.11, 0.0)
+    """
+    whole, rest = divmod(panels, width)
+    most = ceil(entries * ceil(panels / width) / cores)  # the first core has most: its groups are whole
+    found = min(most, entries * whole) * width + max(most - entries * whole, 0) * rest
+    return 1 - entries * panels / (found * cores)
 
 
 def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:

@@ -113,6 +113,14 @@ def test_panels_that_l2_holds_together_are_one_task() -> None:
     assert outermost.kind is LoopKind.parallel
 
 
+@pytest.mark.parametrize(("cores", "columns", "ns"), [(1, 704, 128), (2, 704, 64), (2, 768, 128)], ids=["one core", "not alike", "alike"])
+def test_groups_are_as_wide_as_gives_the_cores_alike(cores: int, columns: int, ns: int) -> None:
+    """Eleven panels by twos: of 60 entries one of two cores would have 360 panels and the other 300."""
+    found = nest(scheduled(partition(matmul(60, 3, columns=columns)), replace(TARGET, l2_bytes=MEDIUM_L2, cores=cores)))
+    assert found.parameters is not None
+    assert (found.panels_first, found.parameters.ns) == (True, ns)
+
+
 @pytest.mark.parametrize(
     ("graph", "l2_bytes"),
     [
