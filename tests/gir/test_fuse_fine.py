@@ -85,6 +85,31 @@ def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
     assert right(build)
 
 
+@pytest.mark.parametrize(("axis", "count"), [(1, 1), (0, 2)], ids=["the same axis", "another one"])
+def test_nests_that_fold_alike_are_one(axis: int, count: int) -> None:
+    def build(b: GraphBuilder) -> None:
+        first = b.op("Abs", b.input((ROWS, COLUMNS)))
+        total = b.op("ReduceSum", first, axes=[1], keep_dims=True)
+        second = b.op("Multiply", b.op("Exp", b.input((ROWS, COLUMNS))), first)
+        other = b.op("ReduceSum", second, axes=[axis], keep_dims=True)
+        b.op("Multiply", b.op("Add", second, other), b.op("Subtract", first, total))
+
+    found = nests(scheduled(build))
+    assert [n.ops[0].kind for n in found] == ["Abs", "Exp"][:count]
+    assert right(build)
+
+
+def test_the_gradient_of_src_of_a_layer_norm_is_one_nest() -> None:
+    def build(b: GraphBuilder) -> None:
+        src, dst, mean, variance, gamma, beta = (b.input(shape) for shape in (*[(ROWS, COLUMNS)] * 2, *[(ROWS,)] * 2, *[(COLUMNS,)] * 2))
+        b.outs("LayerNormBackward", src, dst, mean, variance, gamma, beta, dtypes=(DType.f32,) * 3)
+
+    found = [n for n in nests(scheduled(build)) if any(op.kind == "ReduceMean" for op in n.ops)]
+    assert [op.kind for n in found for op in n.ops].count("ReduceMean") == 2
+    assert len(found) == 1
+    assert right(build)
+
+
 def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> None:
     def build(b: GraphBuilder) -> None:
         first = b.op("Exp", b.input((ROWS, COLUMNS)))

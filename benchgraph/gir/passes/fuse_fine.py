@@ -7,7 +7,8 @@
 
 A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once. Then a nest of pointwise ops,
 begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element, where all of their memory
-lies alike: so do what is done to a residual and its addition to a product.
+lies alike: so do what is done to a residual and its addition to a product. Nests that fold the same axes of what is as large become one, if
+one reads what the other makes: LayerNormBackward then folds what it makes of two operands in one loop, and holds no differences meanwhile.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
     fused = [Fused(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
-    nodes = merged_in_pairs(g, with_borders(g, fused), lambda nodes, i, j: _continued(g, nodes, i, j, target))
-    return replace(g, nodes=in_order(nodes))
+    nodes = merged_in_pairs(
+        g, with_borders(g, fused), lambda nodes, i, j: _continued(g, nodes, i, j, target) or _folded_alike(g, nodes, i, j, target)
+    )
+    place = {op: n for n, op in enumerate(g.nodes)}
+    return replace(g, nodes=in_order(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
 
 
 def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
@@ -85,6 +89,24 @@ def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> 
     others = {v for k, n in enumerate(nodes) if k not in (i, j) for v in n.ins}
     if not _run_along_memory(g, ops, domain, others.union(g.outs), target):
         return None
+    return replace(nodes[j], stages=(Stage(tuple(ops), (Anchor.rows,) * len(ops)),))
+
+
+def _folded_alike(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
+    """Nests i and j, which reads a result of i, as one where both fold the same axes of as large a domain; None where they do not."""
+    (first,), (second,) = nodes[i].stages, nodes[j].stages
+    if not set(nodes[i].outs) & set(nodes[j].ins):
+        return None
+    domain, other = trace(g, first.ops), trace(g, second.ops)
+    if domain is None or other is None or not domain.reduced or (domain.extents, domain.reduced) != (other.extents, other.reduced):
+        return None
+    ops = [*first.ops]
+    for op in second.ops:
+        joint = _joined(g, ops, domain, op, target)
+        if isinstance(joint, str):
+            return None
+        domain = joint
+        ops.append(op)
     return replace(nodes[j], stages=(Stage(tuple(ops), (Anchor.rows,) * len(ops)),))
 
 
