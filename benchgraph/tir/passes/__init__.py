@@ -11,6 +11,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func, Module
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
+from benchgraph.tir.passes.fetch_rows import fetch_rows
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.jam_rows import jam_rows
@@ -67,6 +68,7 @@ PIPELINE: tuple[Pass[Module], ...] = (
     Pass("join-rows", _each(join_rows), needs=_FLAT | {"planned"}, switch="join"),
     Pass("simplify", _each(simplify)),
     Pass("attach-post-ops", _each(attach_post_ops), needs=_FLAT | {"planned"}, switch="attach"),
+    Pass("fetch-rows", _each(fetch_rows), needs=_FLAT | {"planned"}, switch="fetch"),
     Pass("stream-stores", _each(stream_stores), needs=_FLAT, switch="stream"),
 )
 

@@ -1,0 +1,130 @@
+"""fetch-rows: of rows that lie in memory and go through several loops the next one is fetched, all of it and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import LINE_BYTES, PAGE_BYTES
+from benchgraph.tir.affine import linear
+from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Module, Prefetch, Scope, Slice, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.passes import run
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import children, statements, substitute, walk
+from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
+
+SMALL = replace(TARGET, l2_bytes=32 << 10)
+COLUMNS = PAGE_BYTES // 4
+
+
+def fetched(f: Func) -> list[For]:
+    """The loops in which something is fetched, once it is in vectors."""
+    after = run(Module(f), SMALL).main
+    assert_same(after, f)
+    return [s for s in walk(after.body) if isinstance(s, For) and any(isinstance(c, Prefetch) for c in statements(s.body))]
+
+
+def largest(src: Tensor, acc: Tensor, op: UnOp | None, columns: int) -> Stmt:
+    return seq(put(acc, value=f32(0.0)), loop(j, columns, put(acc, value=binary(BinOp.max, at(acc), of(op, src)))))
+
+
+def of(op: UnOp | None, src: Tensor) -> Expr:
+    value = cast(at(src, i, j), DType.f32)
+    return binary(BinOp.mul, value, value) if op is None else unary(op, value)
+
+
+def scaled(
+    columns: int = COLUMNS, rows: int = 16, dtype: DType = DType.f32, largest_of: UnOp | None = None, then: UnOp | None = None
+) -> Func:
+    """y[i, j] = then(x[i, j]) * the largest square of x[i, :] * the largest of largest_of(x[i, :])."""
+    x, y = param("x", rows, columns, dtype=dtype), param("y", rows, columns)
+    accs = [tensor(name, DType.f32, (), Scope.register) for name in ("a", "b")]
+    value = binary(BinOp.mul, of(then, x), binary(BinOp.mul, *map(at, accs)))
+    folds = [largest(x, acc, op, columns) for acc, op in zip(accs, (None, largest_of), strict=True)]
+    return Func("scaled", (x, y), parallel(i, rows, *map(Alloc, accs), *folds, loop(j, columns, put(y, i, j, value=value))))
+
+
+def test_the_next_row_is_fetched_meanwhile(golden) -> None:
+    golden(print_tir(run(Module(scaled()), SMALL).main))
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.u8])
+@pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
+@pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
+def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
+    (host,) = fetched(scaled(columns, dtype=dtype, largest_of=largest_of))
+    (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
+    nbytes = dtype.nbytes(columns)
+    lines = set[int]()
+    for n in range(constant(host.extent) or 0):
+        form = linear(substitute(fetch.index[0], {host.var.name: Const(n)}))
+        assert list(form.terms.values()) == [columns], "from row to row"
+        first = dtype.nbytes(form.constant)
+        assert first + (fetch.lines - 1) * LINE_BYTES < 2 * nbytes
+        lines |= {first // LINE_BYTES + line for line in range(fetch.lines)}
+    assert lines == set(range(nbytes // LINE_BYTES, 2 * nbytes // LINE_BYTES))
+
+
+@pytest.mark.parametrize(("largest_of", "then", "host"), [(None, None, 2), (UnOp.exp, None, 1), (UnOp.exp, UnOp.exp, 2)])
+def test_the_loop_that_works_longest_fetches(largest_of: UnOp | None, then: UnOp | None, host: int) -> None:
+    f = scaled(largest_of=largest_of, then=then)
+    (found,) = fetched(f)
+    rows = run(Module(f), SMALL).main.body
+    loops = [s for s in walk(rows) if isinstance(s, For) and s is not rows]
+    assert len(loops) == 3
+    assert loops.index(found) == host
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(COLUMNS - 64, 16), (COLUMNS, 8)], ids=["shorter than a page", "what L2 holds"])
+def test_short_rows_and_what_a_cache_holds_are_not_fetched(columns: int, rows: int) -> None:
+    assert fetched(scaled(columns, rows)) == []
+
+
+def test_one_loop_fetches_for_itself() -> None:
+    x, y = param("x", 16, COLUMNS), param("y", 16, COLUMNS)
+    assert fetched(Func("one", (x, y), parallel(i, 16, loop(j, COLUMNS, put(y, i, j, value=of(UnOp.exp, x)))))) == []
+
+
+def test_what_every_row_reads_is_not_fetched() -> None:
+    x, y, weights = param("x", 16, COLUMNS), param("y", 16, COLUMNS), param("w", 16 * COLUMNS)
+    acc = tensor("a", DType.f32, (), Scope.register)
+    value = binary(BinOp.mul, at(weights, j), at(acc))
+    (host,) = fetched(
+        Func("f", (x, y, weights), parallel(i, 16, Alloc(acc), largest(x, acc, None, COLUMNS), loop(j, COLUMNS, put(y, i, j, value=value))))
+    )
+    assert [c.tensor.name for c in children(host.body) if isinstance(c, Prefetch)] == ["x"]
+
+
+def test_rows_in_blocks_are_fetched_in_their_own_loop() -> None:
+    """The rows of the next block follow those of this one."""
+    x, y, z, acc = param("x", 12, COLUMNS), param("y", 12, COLUMNS), param("z", 4, COLUMNS), tensor("a", DType.f32, (), Scope.register)
+    row = add(mul(i, 3), k)
+    folds = loop(j, COLUMNS, put(acc, value=binary(BinOp.max, at(acc), at(x, row, j))))
+    products = loop(j, COLUMNS, put(y, row, j, value=binary(BinOp.mul, at(x, row, j), at(acc))))
+    before = loop(j, COLUMNS, put(z, i, j, value=f32(0.0)))
+    (host,) = fetched(Func("f", (x, y, z), parallel(i, 4, before, loop(k, 3, Alloc(acc), put(acc, value=f32(0.0)), folds, products))))
+    (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
+    assert sorted(linear(fetch.index[0]).terms.values()) == [16, COLUMNS, 3 * COLUMNS]
+
+
+@pytest.mark.parametrize("column", [mul(j, 32), add(mul(j, 16), mul(p, COLUMNS))], ids=["half of it", "by turns"])
+def test_rows_that_are_not_read_from_end_to_end_are_not_fetched(column: Expr) -> None:
+    x, y, acc = param("x", 16, 8 * COLUMNS), param("y", 16, COLUMNS), tensor("a", DType.f32, (), Scope.register)
+    part = at(x, i, add(column, k))
+    folds = put(acc, value=binary(BinOp.max, at(acc), part))
+    products = put(y, i, add(mul(j, 16), k), value=binary(BinOp.mul, part, at(acc)))
+    body = (loop(j, COLUMNS // 16, loop(p, 4, loop(k, 16, s))) for s in (folds, products))
+    assert fetched(Func("f", (x, y), parallel(i, 16, Alloc(acc), put(acc, value=f32(0.0)), *body))) == []
+
+
+def test_beside_a_product_nothing_is_fetched() -> None:
+    f, w, z = scaled(), param("w", COLUMNS, 16), param("z", 16, 16)
+    assert isinstance(f.body, For)
+    product = Brgemm(
+        Slice(f.params[0], (i, ZERO), ROWS_COLS), Slice(w, (ZERO, ZERO), ROWS_COLS), Slice(z, (i, ZERO), ROWS_COLS), 1, 16, COLUMNS
+    )
+    assert fetched(f) != []
+    assert fetched(replace(f, params=(*f.params, w, z), body=replace(f.body, body=seq(product, f.body.body)))) == []
