@@ -14,8 +14,9 @@ from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
+from benchgraph.gir.idle import IDLE, idle
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import F32_BYTES, IDLE, MOST_ROWS_OF_PIECES, SQUARE_ROWS, idle
+from benchgraph.gir.schedule import F32_BYTES, MOST_ROWS_OF_PIECES, SQUARE_ROWS
 from benchgraph.gir.space import row_blocks
 
 ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call

@@ -13,6 +13,7 @@ from math import ceil, prod
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
+from benchgraph.gir.idle import IDLE, idle_of_groups
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, is_given_for_rows, operand_axes, product
 from benchgraph.ops import spec
@@ -258,29 +259,11 @@ MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 # How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
 # 10 GB/s; converting one element 0.1 to 0.2 ns.
 MOST_TIMES = 4
-IDLE = 0.05  # share of the cores' time that may be lost to tasks that do not come out even
 
 
 def times_converted(m: int, target: Target) -> int:
     """Blocks of rows of a nest of several products."""
     return max(ceil(m / MOST_ROWS), min(target.cores, m))
-
-
-def idle(tasks: int, cores: int) -> float:
-    """Share of the cores' time that so many equal tasks leave unused."""
-    return 1 - tasks / (ceil(tasks / cores) * cores)
-
-
-def idle_of_groups(entries: int, panels: int, width: int, cores: int) -> float:
-    """The same where the tasks are panels by so many, group after group, each for all batch entries; the last group may have fewer.
-
-    >>> round(idle_of_groups(32, 16, 3, cores=2), 2), idle_of_groups(32, 16, 2, cores=2)
-    (0.11, 0.0)
-    """
-    whole, rest = divmod(panels, width)
-    most = ceil(entries * ceil(panels / width) / cores)  # the first core has most: its groups are whole
-    found = min(most, entries * whole) * width + max(most - entries * whole, 0) * rest
-    return 1 - entries * panels / (found * cores)
 
 
 def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:

@@ -36,7 +36,8 @@ def check_kernels() -> None:
     import numpy as np
 
     from benchgraph.core.config import override
-    from tests.codegen.test_microkernel import BF16, U8_S8, dense, operands, run, twin
+    from tests.codegen.test_amx import BF16, U8_S8
+    from tests.codegen.test_microkernel import dense, operands, run, twin
     from tests.fence import fenced
 
     with override(isa="avx512_core_amx"):

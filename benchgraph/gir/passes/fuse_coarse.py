@@ -22,10 +22,11 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
+from benchgraph.gir.idle import idle
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.product import Index, K, M, N, columns_of_src, group_of, product, root_index
-from benchgraph.gir.schedule import few_rows_for_all_weights, idle
+from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
 
