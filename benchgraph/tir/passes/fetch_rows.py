@@ -42,11 +42,10 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     within, stmts = inside(s, ranges), list(_in_turn(s.body))
     loops = [c for c in stmts if isinstance(c, For)]
     has_product = any(isinstance(c, Brgemm) for c in stmts)  # its calls fetch what is worth it
-    if len(loops) > 1 and not has_product:
-        rows = dict.fromkeys(row for loop in loops for row in _rows_read(loop, s, within))
-        if far := [row for row in rows if row.nbytes >= PAGE_BYTES and row.tensor.nbytes > target.l2_bytes]:
-            host = max(reversed(loops[1:]), key=lambda loop: nanoseconds(loop, target))
-            return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in far]))
+    read = [] if has_product or len(loops) < 2 else [row for loop in loops for row in _rows_read(loop, s, within, target)]
+    if read:
+        host = max(reversed(loops[1:]), key=lambda loop: nanoseconds(loop, target))
+        return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in dict.fromkeys(read)]))
     return map_children(s, lambda c: _stmt(c, within, target))
 
 
@@ -74,12 +73,14 @@ def _in_turn(s: Stmt) -> Iterator[Stmt]:
         yield s
 
 
-def _rows_read(loop: For, rows: For, ranges: Ranges) -> Iterator[_Row]:
-    """What a loop reads from end to end of each row that the loop around it goes to, in the next one."""
+def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[_Row]:
+    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: of memory, and of a page at least."""
     read = dict[_Row, dict[int, int]]()  # lanes, by where they lie in what one iteration reads
     names, extent = bound_names(loop), constant(loop.extent) or 0
     for load in loads(loop.body):
-        if load.tensor.scope is not Scope.param or not isinstance(at := load.index[0], Ramp) or at.stride != 1:
+        if load.tensor.scope is not Scope.param or load.tensor.nbytes <= target.l2_bytes:
+            continue
+        if not isinstance(at := load.index[0], Ramp) or at.stride != 1:
             continue
         form = linear(at.base)
         by, step = form.terms.get(loop.var, 0), form.terms.get(rows.var, 0)
@@ -89,7 +90,7 @@ def _rows_read(loop: For, rows: For, ranges: Ranges) -> Iterator[_Row]:
             begin = to_expr(replace(others, constant=form.constant - place + step), ranges)
             read.setdefault(_Row(load.tensor, begin, load.tensor.dtype.nbytes(by * extent)), {})[place] = at.lanes
     for row, lanes in read.items():
-        if row.tensor.dtype.nbytes(sum(lanes.values()) * extent) >= row.nbytes:
+        if row.tensor.dtype.nbytes(sum(lanes.values()) * extent) >= row.nbytes >= PAGE_BYTES:
             yield row
 
 
