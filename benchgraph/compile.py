@@ -34,7 +34,8 @@ from benchgraph.runtime.jit import binding
 from benchgraph.runtime.stored import from_bytes, to_bytes
 from benchgraph.runtime.warm import Slot
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Module
+from benchgraph.tir.ir import Func
+from benchgraph.tir.module import Module
 from benchgraph.tir.text import print_tir
 
 _ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)
@@ -140,10 +141,17 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     off = partition.options.off
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
     lowered = lower(fused)
-    observe("tir", lambda: print_tir(lowered.module), 0.0)
-    module = _keeping_constants(partition, lowered, tir_passes.run(lowered.module, target, observe, off=off))
-    units = all_kept(_seen(emit(module, target), observe), target.isa)
-    return Unlinked(units, module, _signature(partition, lowered), lowered.layouts, target.isa)
+    done = list[Func]()
+
+    def functions() -> Iterator[Func]:
+        """main first: LLVM is at it while the passes are at init."""
+        for func in lowered.module.functions:
+            observe("tir", partial(print_tir, func), 0.0)
+            done.append(_keeping_constants(partition, lowered, tir_passes.run(func, target, observe, off=off)))
+            yield done[-1]
+
+    units = all_kept(_seen(emit(functions(), target), observe), target.isa)
+    return Unlinked(units, Module(*done), _signature(partition, lowered), lowered.layouts, target.isa)
 
 
 def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
@@ -211,11 +219,10 @@ def _check_strides(partition: Partition) -> None:
             reach += (dim - 1) * stride
 
 
-def _keeping_constants(partition: Partition, lowered: Lowered, module: Module) -> Module:
+def _keeping_constants(partition: Partition, lowered: Lowered, func: Func) -> Func:
     """Outputs may lie over inputs that vary alone: constants, the user's and ours, are read again by later executions."""
     variable = {v.name for v, t in zip(lowered.inputs, partition.inputs, strict=True) if not t.is_constant}
-    main = replace(module.main, inplace=tuple(o for o in module.main.inplace if o.src in variable))
-    return Module(main, None if module.init is None else replace(module.init, inplace=()))
+    return replace(func, inplace=tuple(o for o in func.inplace if o.src in variable))
 
 
 def _signature(partition: Partition, lowered: Lowered) -> Signature:

@@ -7,7 +7,7 @@ explain(partition) -> Explanation     products with their parameters, nests with
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchgraph.compile import check_compilable, compile_anew
@@ -20,7 +20,7 @@ from benchgraph.gir.product import product
 from benchgraph.graph.ir import Op as ApiOp
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.executable import Executable
-from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, temporary_bytes
 
 
@@ -146,12 +146,9 @@ def explain(partition: Partition, target: Target | None = None, *, with_tuning: 
         partition = replace(partition, options=tuned(partition.options, target))
     with recorded() as record:
         executable = compile_anew(partition, target, (), time.perf_counter())
-    graphs = [s for s in record.steps if isinstance(s.ir, Graph)]
-    modules = [s for s in record.steps if isinstance(s.ir, Module)]
-    scheduled, planned, full = graphs[-1].ir, modules[-1].ir, modules[0].ir
-    assert isinstance(scheduled, Graph)
-    assert isinstance(planned, Module)
-    assert isinstance(full, Module)
+    graphs = [(s, s.ir) for s in record.steps if isinstance(s.ir, Graph)]
+    mains, inits = ([(s, s.ir) for s in record.steps if isinstance(s.ir, Func) and s.ir.runs_once is once] for once in (False, True))
+    (_, scheduled), (_, full), (_, planned) = graphs[-1], mains[0], mains[-1]
     return Explanation(
         partition.kind,
         tuple(map(_label, partition.ops)),
@@ -159,9 +156,9 @@ def explain(partition: Partition, target: Target | None = None, *, with_tuning: 
         executable.code.threads,
         executable.compile_s,
         tuple(_nests(scheduled, record)),
-        tuple(_steps([*graphs, *modules])),
-        tuple(_buffers(full.main, planned.main)),
-        tuple(_arenas(f, executable.code.threads) for f in (planned.main, planned.init) if f is not None),
+        (*_graph_steps(s for s, _ in graphs), *_loop_steps(mains, [s for s, _ in inits])),
+        tuple(_buffers(full, planned)),
+        tuple(_arenas(f, executable.code.threads) for f in (planned, *(f for _, f in inits[-1:]))),
         tuple(_constants(executable)),
         tuple((partition.inputs[i].id, partition.outputs[o].id) for i, o in sorted(executable.inplace)),
     )
@@ -226,12 +223,17 @@ def _value(g: Graph, id: int) -> str:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _steps(steps: Sequence[Step]) -> Iterator[PassStep]:
+def _graph_steps(steps: Iterable[Step]) -> Iterator[PassStep]:
     for s in steps:
-        name = s.name or ("lower" if isinstance(s.ir, Module) else "")
-        if name:
-            held = temporary_bytes(s.ir.main) if isinstance(s.ir, Module) else (None, None)
-            yield PassStep(name, s.seconds, s.is_changed, s.is_off, *held)
+        if s.name:
+            yield PassStep(s.name, s.seconds, s.is_changed, s.is_off)
+
+
+def _loop_steps(mains: Sequence[tuple[Step, Func]], inits: Sequence[Step]) -> Iterator[PassStep]:
+    """Of both functions, which go through the same passes, or of main alone."""
+    for (s, main), *other in zip(mains, inits, strict=True) if inits else zip(mains, strict=True):
+        both = s, *other
+        yield PassStep(s.name or "lower", sum(b.seconds for b in both), any(b.is_changed for b in both), s.is_off, *temporary_bytes(main))
 
 
 def _buffers(full: Func, planned: Func) -> Iterator[Buffer]:

@@ -31,7 +31,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import index, regions, work
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import add, mul
-from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Module, Scope, Seq, Store, Var, tensor
+from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
@@ -69,8 +69,8 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
     assert long <= 2.2 * short
 
 
-def shrunk(g: Graph) -> Module:
-    return tir_passes.run(lower(g).module, host(), lambda *_: None, before("interleave-rows"))
+def shrunk(g: Graph) -> Func:
+    return tir_passes.run(lower(g).module.main, host(), lambda *_: None, before("interleave-rows"))
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:

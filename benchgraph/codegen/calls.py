@@ -6,7 +6,7 @@ written first, because what they are follows from the statements alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from benchgraph.codegen import amx, ir, microkernel, pack, tile_plan, turn
@@ -39,18 +39,19 @@ def products(func: Func, target: Target) -> dict[int, Product]:
     return found
 
 
-def kernels(wanted: Iterable[Kernel], name: str, target: Target) -> Iterator[ir.Module]:
-    """Modules that define them, each as soon as it is written. Those that share their loops (`Kernel.loops`) are in one."""
+def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mapping[str, ir.Function]) -> Iterator[ir.Module]:
+    """Modules that define them but for those of `defined`, each as soon as it is written. Those that share their loops (`Kernel.loops`) are
+    in one."""
     alike = dict[str, list[Kernel]]()
     for kernel in wanted:
         alike.setdefault(kernel.loops, []).append(kernel)
-    module = ir.Module(name)
+    module = ir.Module(name, defined)
     for family in alike.values():
         for kernel in family:
             microkernel.define(module, kernel, target)
         if module.instructions >= FULL:
             yield module
-            module = ir.Module(name)
+            module = ir.Module(name, defined)
     if module.functions:
         yield module
 
@@ -64,9 +65,9 @@ def tasks(s: Stmt) -> Iterator[For]:
             yield from tasks(inner)
 
 
-def packings(module: ir.Module, func: Func, target: Target, *, runs_once: bool) -> Calls:
-    """What the packings of func call, defined in the module. runs_once: as in `pack.define`."""
-    return {id(s): tuple(_packing(module, s, target, runs_once=runs_once)) for s in walk(func.body) if isinstance(s, Pack)}
+def packings(module: ir.Module, func: Func, target: Target) -> Calls:
+    """What the packings of func call, defined in the module."""
+    return {id(s): tuple(_packing(module, s, target, runs_once=func.runs_once)) for s in walk(func.body) if isinstance(s, Pack)}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Module, Pack, Prefetch, Scope, Seq, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Prefetch, Scope, Seq, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 from benchgraph.tir.work import pays_in_parallel
 
@@ -36,47 +36,47 @@ PARALLEL = "benchgraph_parallel"
 SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
 
 
-def emit(module: Module, target: Target) -> Iterator[str]:
-    """LLVM modules as text, each as soon as it is written: what products call and what packings call, if there are any, then main and init.
+def emit(functions: Iterable[Func], target: Target) -> Iterator[str]:
+    """LLVM modules as text, each as soon as it is written: of each function what its products call and what its packings call, if there are
+    any, then the function. Later ones call what is defined for earlier ones.
 
     Raises Unimplemented for a dtype that has no code generation yet.
     """
-    name = module.main.name
-    functions = [(func, func is module.init) for func in (module.main, module.init) if func is not None]
-    found, defined = [products(func, target) for func, _ in functions], dict[str, ir.Function]()
-    for out in kernels((product.kernel for each in found for product in each.values()), f"{name}.kernels", target):
-        defined |= out.functions
-        yield str(out)
-    packing = ir.Module(f"{name}.packing")
-    called: list[Calls] = [{i: (product.called(defined[product.kernel.name]),) for i, product in each.items()} for each in found]
-    for calls, (func, runs_once) in zip(called, functions, strict=True):
-        calls.update(packings(packing, func, target, runs_once=runs_once))
-    if packing.functions:
-        yield str(packing)
-    for calls, (func, runs_once) in zip(called, functions, strict=True):
-        out = ir.Module(name=func.name)
-        _function(out, func, target, calls, runs_once=runs_once)
-        yield str(out)
+    defined = dict[str, ir.Function]()
+    for func in functions:
+        found = products(func, target)
+        for module in kernels((product.kernel for product in found.values()), f"{func.name}.kernels", target, defined):
+            defined |= module.functions
+            yield str(module)
+        calls: Calls = {i: (product.called(defined[product.kernel.name]),) for i, product in found.items()}
+        packing = ir.Module(f"{func.name}.packing", defined)
+        calls.update(packings(packing, func, target))
+        if packing.functions:
+            defined |= packing.functions
+            yield str(packing)
+        yield str(_module(func, target, calls))
 
 
-def _function(out: ir.Module, func: Func, target: Target, calls: Calls, *, runs_once: bool) -> None:
-    function = ir.Function(out, ir.FunctionType(VOID, [PTR]), func.name)
-    function.attributes.update(_attributes(runs_once=runs_once))
+def _module(func: Func, target: Target, calls: Calls) -> ir.Module:
+    module = ir.Module(func.name)
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR]), func.name)
+    function.attributes.update(_attributes(func))
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    frame = Frame(builder, func, target, memories(out, func), function.args[0], calls, is_task=False, runs_once=runs_once)
+    frame = Frame(builder, func, target, memories(module, func), function.args[0], calls, is_task=False)
     frame.load_bases(I64(0), func.body)
     _statement(frame, func.body)
     frame.finish()
+    return module
 
 
-def _attributes(*, runs_once: bool) -> tuple[str, ...]:
-    """Of a function. LLVM takes a fifth of the time for one that it is not to optimise, and what that would gain is soon told.
+def _attributes(func: Func) -> tuple[str, ...]:
+    """Of func and its tasks. LLVM takes a fifth of the time for one that it is not to optimise, and what that would gain is soon told.
 
     On one thread of a Zen 4: init of MLP_2 in int8 takes 0.2 ms and 45 of the 105 ms that all its code takes LLVM, with `optnone` 20 of 80.
     As code of main, which it is not used for: GELU 1.26 times as slow, softmax 1.15, ReLU and Add alike. Packing and products are functions
     of their own, without it.
     """
-    return ("nounwind", "noinline", "optnone") if runs_once else ("nounwind",)
+    return ("nounwind", "noinline", "optnone") if func.runs_once else ("nounwind",)
 
 
 def _statement(f: Frame, s: Stmt) -> None:
@@ -216,11 +216,11 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     name = module.get_unique_name(f"{f.func.name}.{s.var.name}")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), name)
     function.linkage = "internal"
-    function.attributes.update(_attributes(runs_once=f.runs_once))
+    function.attributes.update(_attributes(f.func))
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, runs_once=f.runs_once, ranges=f.ranges)
+    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, ranges=f.ranges)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)

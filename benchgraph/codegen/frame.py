@@ -95,8 +95,8 @@ class Frame:
 
     argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. ranges: where
     those lie. registers: their allocas. bases: parameter or arena name -> pointer. memories: parameter, arena or register name -> what
-    accesses to it touch. is_task: inside a parallel loop, where a further parallel loop runs serially. runs_once: in the life of an
-    executable, so that shorter code is better than fast code. is_streaming: whether something it stores goes past the caches.
+    accesses to it touch. is_task: inside a parallel loop, where a further parallel loop runs serially. is_streaming: whether something it
+    stores goes past the caches.
     """
 
     builder: ir.IRBuilder
@@ -106,7 +106,6 @@ class Frame:
     argv: ir.Value
     calls: Calls
     is_task: bool
-    runs_once: bool = False
     variables: dict[str, ir.Value] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
     registers: dict[str, ir.Value] = field(default_factory=dict)

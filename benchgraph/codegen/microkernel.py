@@ -125,7 +125,7 @@ MOST_LINES = 4  # of a stream in one step of the K loop
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (`Kernel.arguments`) for this kernel, defined in the module on first use."""
     kernel, target = canonical(kernel), target.narrowed(kernel.n)
-    known = module.functions.get(kernel.name)
+    known = module.find(kernel.name)
     if known is not None:
         return known
     function, builder = _begun(module, kernel.name, kernel)
@@ -175,7 +175,7 @@ def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     else:
         how = "".join(f"{panels.vectors}{'p' * _streams(kernel, panels, target)}" for panels in _panels(kernel, target))
     name = f"{replace(kernel, batch=kernel.batch[1:]).name}_bn_{how}"
-    known = module.functions.get(name)
+    known = module.find(name)
     if known is not None:
         return known
     function, builder = _begun(module, name, kernel, I64, I64, I64)

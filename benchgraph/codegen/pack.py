@@ -106,7 +106,7 @@ class _Functions:
         p = self.packing
         own = "_".join((what, *(() if are_arguments else map(str, sizes))))
         name = f"pack_{p.src.value}_{p.dst.value}_{p.n}_d{p.dst_row_stride}_{own}".replace("-", "m")
-        known = self.module.functions.get(name)
+        known = self.module.find(name)
         if known is not None:
             return known
         given = [I64] * len(sizes) if are_arguments else []

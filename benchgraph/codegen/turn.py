@@ -42,7 +42,7 @@ def define(module: ir.Module, turning: Turning, target: Target) -> ir.Function:
     """The function void (src, dst), defined in the module on first use."""
     t = turning
     name = f"turn_{t.src.value}_{t.dst.value}_{t.k}x{t.n}_s{t.src_col_stride}_d{t.dst_row_stride}".replace("-", "m")
-    known = module.functions.get(name)
+    known = module.find(name)
     if known is not None:
         return known
     function, builder = begun(module, name, [PTR, PTR], ("src", "dst"))

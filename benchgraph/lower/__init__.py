@@ -25,7 +25,8 @@ from benchgraph.lower.online import OnlineNest
 from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Alloc, Func, Module, Stmt, Tensor
+from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
+from benchgraph.tir.module import Module
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def lower(g: Graph) -> Lowered:
     constants = (*literal, *kept)
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in once))
     main = _function("main", g, always, (*g.ins, *g.outs, *constants))
-    init = _function("init", g, once, (*(g.ins[i] for i in init_inputs), *constants)) if once else None
+    init = _function("init", g, once, (*(g.ins[i] for i in init_inputs), *constants), runs_once=True) if once else None
     storage = Storage(g)
     return Lowered(
         Module(main, init),
@@ -75,12 +76,12 @@ def _is_table(g: Graph, id: int) -> bool:
     return v.literal is not None and v.type.elements > 1
 
 
-def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...]) -> Func:
+def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...], *, runs_once: bool = False) -> Func:
     storage = Storage(g)
     tensors = tuple(storage.declare(v) for v in params)
     nests: list[Stmt] = [_nest(storage, node) for node in nodes]
     allocs = (Alloc(t) for t in storage.temporaries.values())
-    return Func(name, tensors, seq(*allocs, *nests))
+    return Func(name, tensors, seq(*allocs, *nests), runs_once)
 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:

@@ -23,7 +23,8 @@ from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, 
 from benchgraph.runtime.code import Code, Unit, load
 from benchgraph.runtime.constants import Constants, constant_tensors
 from benchgraph.runtime.memory import Allocator, Use, allocate
-from benchgraph.tir.ir import Func, Module, Tensor
+from benchgraph.tir.ir import Func, Tensor
+from benchgraph.tir.module import Module
 
 Array = NDArray[np.generic]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -24,7 +24,8 @@ from benchgraph.core.target import Target
 from benchgraph.runtime.executable import Executable, Signature, Unlinked
 from benchgraph.runtime.jit import Unit, bind
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Func, Module, Overwrite, Scope, Tensor
+from benchgraph.tir.ir import Func, Overwrite, Scope, Tensor
+from benchgraph.tir.module import Module
 
 Json: TypeAlias = Mapping[str, Any]
 _LENGTH_BYTES = 4

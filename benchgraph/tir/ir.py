@@ -381,20 +381,14 @@ class Overwrite:
 class Func:
     """One compiled function.
 
-    params: in call order; separate memory, but for the pairs in `inplace`. shared_bytes, thread_bytes: what plan-buffers laid out (else 0).
+    params: in call order; separate memory, but for the pairs in `inplace`. runs_once: in the life of an executable, so that shorter code is
+    better than fast code. shared_bytes, thread_bytes: what plan-buffers laid out (else 0).
     """
 
     name: str
     params: tuple[Tensor, ...]
     body: Stmt
+    runs_once: bool = False
     shared_bytes: int = 0
     thread_bytes: int = 0
     inplace: tuple[Overwrite, ...] = ()
-
-
-@dataclass(frozen=True)
-class Module:
-    """main runs on every execution; init runs once, before the first, and fills the cached constants (None: there are none)."""
-
-    main: Func
-    init: Func | None = None

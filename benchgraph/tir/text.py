@@ -35,7 +35,6 @@ from benchgraph.tir.ir import (
     If,
     Lane,
     Load,
-    Module,
     Pack,
     PostOps,
     Prefetch,
@@ -63,11 +62,9 @@ _UNARY = 6
 _ATOM = 7
 
 
-def print_tir(node: Module | Func | Stmt | Expr) -> str:
-    """The text of a module, function, statement or expression, without a final newline."""
+def print_tir(node: Func | Stmt | Expr) -> str:
+    """The text of a function, statement or expression, without a final newline."""
     match node:
-        case Module():
-            return "\n\n".join(print_tir(f) for f in (node.init, node.main) if f is not None)
         case Func():
             return "\n".join(_func(node))
         case For() | If() | Seq() | Alloc() | Store() | Brgemm() | Pack() | Prefetch():

@@ -31,7 +31,6 @@ from benchgraph.tir.ir import (
     Lane,
     Load,
     LoopKind,
-    Module,
     Pack,
     PostOps,
     Prefetch,
@@ -61,15 +60,8 @@ _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and sele
 _STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}  # load, cast, select and store; compute in f32
 
 
-def verify(node: Module | Func) -> None:
-    """Raise VerifyError, naming the statement and the rule, unless the function (or each of the module's) is well formed."""
-    functions = (node,) if isinstance(node, Func) else (node.main, node.init)
-    for f in functions:
-        if f is not None:
-            _func(f)
-
-
-def _func(f: Func) -> None:
+def verify(f: Func) -> None:
+    """Raise VerifyError, naming the statement and the rule, unless the function is well formed."""
     _unique_buffers(f)
     scope = Visible(f, {}, {})
     for p in f.params:

@@ -18,7 +18,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import mul, seq
-from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Module, Ramp, Scope, Stmt, Store, Tensor, Var, tensor
+from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Ramp, Scope, Stmt, Store, Tensor, Var, tensor
 from tests.fence import fenced
 
 GUARD = 64  # bytes of 0xA5 on each side of an output
@@ -109,7 +109,7 @@ def _run(
     func: Func, ins: Sequence[Array], *, isa: Isa | None = None, threads: int = 1, runtime: str = "seq", shift: int = 0
 ) -> list[Array]:
     target = replace(host(), isa=isa or host().isa, cores=threads)
-    code = jit(emit(Module(func), target), target, runtime)
+    code = jit(emit([func], target), target, runtime)
     outs = func.params[len(ins) :]
     buffers = [np.full(GUARD * 2 + shift + t.nbytes, 0xA5, np.uint8) for t in outs]
     for t, raw in zip(outs, buffers, strict=True):

@@ -18,7 +18,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.groups import DTypes
-from benchgraph.tir.ir import Brgemm, Const, Flat, For, Func, LoopKind, Module, Scope, Stmt, Tensor, Var, tensor
+from benchgraph.tir.ir import Brgemm, Const, Flat, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
 from tests.table import all_hold
 
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
@@ -111,7 +111,7 @@ def task(*products: tuple[int, int, int]) -> str:
         pieces = Flat(src, Const(0), (k * entries, 1, k)), Flat(wei, Const(0), (32, 1, k * 16)), Flat(acc, Const(0), (16, 1))
         statements.append(Brgemm(*pieces, m, 16, k, (entries,)))
     body = For(i, Const(2), seq(*statements), LoopKind.parallel)
-    return "".join(emit(Module(Func("main", tuple(params), body)), Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 2)))
+    return "".join(emit([Func("main", tuple(params), body)], Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 2)))
 
 
 def shapes_set(text: str) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import cycle
 
@@ -35,7 +35,6 @@ from benchgraph.tir.ir import (
     Lane,
     Load,
     LoopKind,
-    Module,
     Overwrite,
     Pack,
     PostOps,
@@ -175,7 +174,7 @@ def test_registers_hold_vectors_and_scalars(run: Run, same: Same) -> None:
     x = np.arange(rows * cols, dtype=np.float32)
     func = Func("main", (src, dst), body)
     same(run(func, [x])[0], x.reshape(rows, cols).sum(1))
-    assert "alloca" not in jit(emit(Module(func), host()), host()).optimized_ir()
+    assert "alloca" not in jit(emit([func], host()), host()).optimized_ir()
 
 
 def test_a_masked_register_store_keeps_the_other_lanes(run: Run, same: Same) -> None:
@@ -264,7 +263,7 @@ def test_each_thread_counts_in_an_arena_of_its_own(runtime: str) -> None:
     count = Store(seen, (Const(0),), add(Load(seen, (Const(0),)), 1))
     func = Func("main", (), For(VAR_I, Const(tasks), count, LoopKind.parallel), shared_bytes=16, thread_bytes=16)
     target = replace(host(), cores=threads, shares_all=True)
-    code = jit(emit(Module(func), target), target, runtime)
+    code = jit(emit([func], target), target, runtime)
     shared, private = np.zeros(2, np.int64), np.zeros((threads, thread_stride(func) // 8), np.int64)
     argv = (ctypes.c_void_p * 2)(shared.ctypes.data, private.ctypes.data)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("main"))(ctypes.addressof(argv))
@@ -296,14 +295,33 @@ def test_a_register_of_an_earlier_loop_stays_a_register() -> None:
     dst, acc = param("dst", S64, 8), tensor("acc", S64, (), Scope.register)
     serial = For(VAR_I, Const(8), seq(Alloc(acc), Store(acc, (), VAR_I), Store(dst, (VAR_I,), Load(acc, ()))))
     parallel = For(VAR_I, Const(8), seq(Alloc(acc), Store(acc, (), VAR_I), Store(dst, (VAR_I,), Load(acc, ()))), LoopKind.parallel)
-    assert "alloca" not in jit(emit(Module(Func("main", (dst,), seq(serial, parallel))), host()), host()).optimized_ir()
+    assert "alloca" not in jit(emit([Func("main", (dst,), seq(serial, parallel))], host()), host()).optimized_ir()
 
 
 def test_init_is_emitted_beside_main() -> None:
     dst = param("dst", S64, 1)
     main, init = (Func(name, (dst,), Store(dst, (Const(0),), Const(v))) for name, v in (("main", 1), ("init", 2)))
-    code = jit(emit(Module(main, init), host()), host())
+    code = jit(emit([main, init], host()), host())
     assert code.address("main") != code.address("init")
+
+
+def test_functions_share_what_they_call() -> None:
+    """It is defined once, beside the first of them; and that one is there before the next one is asked for."""
+    src, wei, acc, panels = (param(name, F32, 64) for name in ("src", "wei", "acc", "panels"))
+    product = Brgemm(*(Flat(t, Const(0), (8, 1)) for t in (src, wei, acc)), 8, 8, 8)
+    packed = Pack(Flat(src, Const(0), (8, 1)), Flat(panels, Const(0), (8, 1)), k=8, n=8)
+    asked = list[str]()
+
+    def functions() -> Iterator[Func]:
+        for name in ("main", "init"):
+            asked.append(name)
+            yield Func(name, (src, wei, acc, panels), seq(product, packed))
+
+    found = [(text, len(asked)) for text in emit(functions(), host())]
+    defined = [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text, _ in found]
+    assert defined == [["brgemm"], ["pack"], ["main"], ["init"]]
+    assert [count for _, count in found] == [1, 1, 1, 2]
+    jit((text for text, _ in found), host())
 
 
 def test_what_runs_once_is_not_optimised() -> None:
@@ -311,7 +329,8 @@ def test_what_runs_once_is_not_optimised() -> None:
     dst, wei, panels = param("dst", S64, 1 << 20), param("wei", F32, 64 * 64), param("panels", F32, 64 * 64)
     loop = For(VAR_I, Const(1 << 20), Store(dst, (VAR_I,), VAR_I), LoopKind.parallel)
     pack = Pack(Flat(wei, Const(0), (64, 1)), Flat(panels, Const(0), (64, 1)), k=64, n=64)
-    text = "".join(emit(Module(Func("main", (dst,), loop), Func("init", (dst, wei, panels), seq(loop, pack))), replace(host(), cores=2)))
+    init = Func("init", (dst, wei, panels), seq(loop, pack), runs_once=True)
+    text = "".join(emit([Func("main", (dst,), loop), init], replace(host(), cores=2)))
     functions = re.findall(r"^define .*@\"?([\w.]+).*\)(.*) \{", text, re.MULTILINE)
     assert {name.split("_")[0]: "optnone" in attributes for name, attributes in functions} == {
         "main": False,
@@ -326,7 +345,7 @@ def test_stores_to_one_parameter_do_not_make_loads_of_another_repeat() -> None:
     """The bias load leaves the loop: alias scopes work."""
     bia, dst = param("bia", F32, 1), param("dst", F32, 4096)
     body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), unary(UnOp.neg, Load(bia, (Const(0),)))))
-    text = jit(emit(Module(Func("main", (bia, dst), body)), host()), host()).optimized_ir()
+    text = jit(emit([Func("main", (bia, dst), body)], host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" not in loop[: loop.index("br i1")]
 
@@ -336,7 +355,7 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
     bia, dst = param("bia", F32, 4096), param("dst", F32, 4096)
     body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), unary(UnOp.neg, Load(bia, (Const(0),)))))
     f = Func("main", (bia, dst), body, inplace=(Overwrite("dst", "bia"),))
-    text = jit(emit(Module(f), host()), host()).optimized_ir()
+    text = jit(emit([f], host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" in loop[: loop.index("br i1")]
 
@@ -344,7 +363,7 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
 def test_a_loop_that_may_have_no_iteration_reads_nothing_in_front_of_it() -> None:
     bia, dst, n = param("bia", F32, 1), param("dst", F32, 4096), param("n", S64, 1)
     inner = For(VAR_J, Load(n, (Const(0),)), Store(dst, (VAR_J,), unary(UnOp.neg, Load(bia, (Const(0),)))))
-    text = "".join(emit(Module(Func("main", (bia, dst, n), For(VAR_I, Const(7), inner))), host()))
+    text = "".join(emit([Func("main", (bia, dst, n), For(VAR_I, Const(7), inner))], host()))
     assert text.index("load i64") < text.index('"i.body":') < text.index('"j.body":') < text.index("load float")
 
 
@@ -352,7 +371,7 @@ def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
     dst = param("dst", F32, 4096)
     value = cast(floordiv(VAR_I, 7), F32)
     inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
-    text = "".join(emit(Module(Func("main", (dst,), For(VAR_I, Const(64), inner))), host()))
+    text = "".join(emit([Func("main", (dst,), For(VAR_I, Const(64), inner))], host()))
     assert text.index('"i.body":') < text.index("udiv") < text.index('"j.body":')
 
 
@@ -363,7 +382,7 @@ def test_what_lies_from_zero_to_2_to_the_31st_is_divided_in_32_bits(kind: LoopKi
     def divided(extent: int, moved: int) -> str:
         dst = param("dst", F32, 4096)
         value = cast(add(floordiv(add(VAR_I, moved), 7), mod(add(VAR_I, moved), 5)), F32)
-        return "".join(emit(Module(Func("main", (dst,), For(VAR_I, Const(extent), Store(dst, (Const(0),), value), kind))), host()))
+        return "".join(emit([Func("main", (dst,), For(VAR_I, Const(extent), Store(dst, (Const(0),), value), kind))], host()))
 
     for within in (divided(4096, 0), divided(1 << 31, 0), divided(1 << 30, 1 << 30)):
         assert "udiv i32" in within
@@ -379,7 +398,7 @@ def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
     dst, reg = param("dst", F32, 4096), Tensor("reg", F32, (), (), Scope.register, lanes=4)
     inner = For(VAR_J, Const(64), Store(dst, (Ramp(add(mul(VAR_I, 64), VAR_J), 1, 16),), Broadcast(Lane(Load(reg, ()), 1), 16)))
     body = seq(Alloc(reg), For(VAR_I, Const(63), seq(Store(reg, (), Broadcast(cast(VAR_I, F32), 4)), inner)))
-    text = "".join(emit(Module(Func("main", (dst,), body)), host()))
+    text = "".join(emit([Func("main", (dst,), body)], host()))
     assert text.index('"i.body":') < text.index("extractelement") < text.index("<16 x i32>") < text.index('"j.body":')
 
 
@@ -387,7 +406,7 @@ def test_a_lane_of_memory_stays_where_it_is_read() -> None:
     src, dst = param("src", F32, 8), param("dst", F32, 80)
     lane = Lane(Load(src, (Ramp(VAR_I, 1, 4),)), 1)
     body = For(VAR_I, Const(5), Store(dst, (Ramp(mul(VAR_I, 16), 1, 16),), Broadcast(lane, 16)))
-    text = "".join(emit(Module(Func("main", (src, dst), body)), host()))
+    text = "".join(emit([Func("main", (src, dst), body)], host()))
     assert text.index('"i.body":') < text.index("extractelement")
 
 
@@ -396,7 +415,7 @@ def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:
     src, tmp, dst = (param(name, F32, 16) for name in ("src", "tmp", "dst"))
     at, mask = (Ramp(Const(0), 1, 16),), Binary(BinOp.lt, Ramp(Const(0), 1, 16), Broadcast(Const(13), 16))
     body = seq(Store(tmp, at, Load(src, at, mask), mask), Store(dst, at, Load(tmp, at, mask), mask))
-    text = "".join(emit(Module(Func("main", (src, tmp, dst), body)), host()))
+    text = "".join(emit([Func("main", (src, tmp, dst), body)], host()))
     assert (text.count('call <16 x float> @"llvm.masked.load'), text.count('call void @"llvm.masked.store')) == (1, 2)
 
 
@@ -408,7 +427,7 @@ def test_what_goes_past_the_caches_arrives_wherever_memory_begins(run: Run, isa:
     x = values(5, 64)
     for shift in range(0, LINE_BYTES, 4):
         np.testing.assert_array_equal(run(func, [x], isa=isa, threads=2, runtime="threadpool", shift=shift)[0], x)
-    text = assembly("".join(emit(Module(func), replace(host(), isa=isa))), isa)
+    text = assembly("".join(emit([func], replace(host(), isa=isa))), isa)
     body = text[text.index("main.i:") :]
     assert body.index("movnt") < body.index("sfence") < body.index("ret")
 
@@ -426,8 +445,8 @@ def test_levels_that_products_alone_tell_apart_make_the_same_code() -> None:
         for at, on in ((ramp, ()), (rest, (mask,)))
         for op, src, dst in zip(cycle((UnOp.exp, UnOp.sqrt, UnOp.round)), srcs, (*dsts[1:], dsts[0]), strict=False)
     ]
-    module = Module(Func("main", (*srcs, *dsts), seq(*stores)))
-    assemblies = {isa.name: assembly("".join(emit(module, replace(host(), isa=isa))), isa) for isa in ISAS.values() if not missing(isa)}
+    func = Func("main", (*srcs, *dsts), seq(*stores))
+    assemblies = {isa.name: assembly("".join(emit([func], replace(host(), isa=isa))), isa) for isa in ISAS.values() if not missing(isa)}
     for name in assemblies.keys() - levels():
         same = [level for level in levels() if assemblies[level] == assemblies[name]]
         assert same, f"{name} makes code of its own"
@@ -469,7 +488,7 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
 def test_products_in_groups_mean_what_the_interpreter_says(program: Callable[[], Func], isa: Isa, run: Run) -> None:
     f = program()
     args = [np.ascontiguousarray(a) for a in arguments(f)]
-    (got,) = run(run_passes(Module(f), replace(host(), isa=isa)).main, args[:-1], isa=isa)
+    (got,) = run(run_passes(f, replace(host(), isa=isa)), args[:-1], isa=isa)
     interpret(f, args)
     np.testing.assert_allclose(got, args[-1].ravel(), rtol=1e-5, atol=1e-5)
 
@@ -477,7 +496,7 @@ def test_products_in_groups_mean_what_the_interpreter_says(program: Callable[[],
 def test_post_ops_in_registers_mean_what_the_interpreter_says(isa: Isa, run: Run) -> None:
     def check(f: Func) -> None:
         got, want = arguments(f), arguments(f)
-        whole = run_passes(Module(f), replace(host(), isa=isa)).main
+        whole = run_passes(f, replace(host(), isa=isa))
         assert any(isinstance(s, Brgemm) and s.post_ops is not None for s in walk(whole.body))
         run(whole, got, isa=isa)
         interpret(f, want)
@@ -501,7 +520,7 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
             operands = Flat(src, Const(0), (16, 1)), Flat(wei, Const(0), (16, 1)), Flat(acc, Const(0), (16, 1))
             stmts.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
             params += [src, wei, y]
-        text = "".join(emit(Module(Func("main", tuple(params), seq(*stmts), shared_bytes=2048)), replace(host(), isa=ISAS["avx512_core"])))
+        text = "".join(emit([Func("main", tuple(params), seq(*stmts), shared_bytes=2048)], replace(host(), isa=ISAS["avx512_core"])))
         assert len(re.findall(r"^define .*brgemm", text, re.MULTILINE)) == count
 
 
@@ -510,9 +529,9 @@ def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> 
     src, wei, acc, half = param("src", F32, 16), param("wei", F32, 16), param("acc", F32, 16), param("half", DType.s4, 2)
     product = Brgemm(*(Flat(t, Const(0), (4, 1)) for t in (src, wei, acc)), 4, 4, 4)
     packed = Pack(Flat(src, Const(0), (4, 1)), Flat(wei, Const(0), (4, 1)), k=4, n=4)
-    units = emit(Module(Func("main", (src, wei, acc), seq(packed, product))), host())
+    units = emit([Func("main", (src, wei, acc), seq(packed, product))], host())
     assert [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text in units] == [["brgemm"], ["pack"], ["main"]]
-    refused = emit(Module(Func("main", (src, wei, acc, half), seq(product, Store(half, (Const(0),), Load(half, (Const(0),)))))), host())
+    refused = emit([Func("main", (src, wei, acc, half), seq(product, Store(half, (Const(0),), Load(half, (Const(0),)))))], host())
     assert "@main" not in next(refused)
     with pytest.raises(Unimplemented):
         next(refused)
@@ -526,8 +545,8 @@ def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch
     places = Flat(src, Const(0), (48, 1, 16)), Flat(wei, Const(0), (64, 1, 1088))
     batches = [Brgemm(*places, Flat(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]
     single = Brgemm(Flat(src, Const(0), (32, 1)), Flat(wei, Const(0), (64, 1)), Flat(acc, Const(0), (64, 1)), 30, 64, 16)
-    module = Module(Func("main", (src, wei, acc), seq(batches[0], single, batches[1])))
-    defined = [re.findall(r"^define .*@\"?([a-z_]+)", text, re.MULTILINE) for text in emit(module, host())]
+    func = Func("main", (src, wei, acc), seq(batches[0], single, batches[1]))
+    defined = [re.findall(r"^define .*@\"?([a-z_]+)", text, re.MULTILINE) for text in emit([func], host())]
     assert [len(names) for names in defined] == counts
     assert defined[-1] == ["main"]
 
@@ -536,7 +555,7 @@ def test_a_slice_that_was_not_flattened_is_our_bug() -> None:
     x = param("x", F32, 4)
     piece = Slice(x, (Const(0),), ((0, 1), (0, 1)))
     with pytest.raises(TypeError, match="flatten-index"):
-        "".join(emit(Module(Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))), host()))
+        "".join(emit([Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))], host()))
 
 
 def test_floordiv_indices_address_what_they_say(run: Run, same: Same) -> None:

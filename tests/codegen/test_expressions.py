@@ -28,7 +28,6 @@ from benchgraph.tir.ir import (
     Func,
     Lane,
     Load,
-    Module,
     Ramp,
     ReduceLanes,
     Scope,
@@ -199,7 +198,7 @@ def test_a_product_and_a_sum_become_one_fma_where_the_isa_has_it(isa: Isa) -> No
     x = Load(src, (Ramp(Const(0), 1, 16),))
     body = Store(dst, (Ramp(Const(0), 1, 16),), Binary(BinOp.add, Binary(BinOp.mul, x, x), x))
     target = replace(host(), isa=isa)
-    text = assembly("".join(emit(Module(Func("main", (src, dst), body)), target)), isa)
+    text = assembly("".join(emit([Func("main", (src, dst), body)], target)), isa)
     assert ("vfm" in text) == ("fma" not in isa.without)
     assert ("zmm" in text) == (isa.lanes == 16)
     assert ("ymm" in text) == (isa.lanes == 8)
@@ -211,7 +210,7 @@ def test_an_extreme_is_stored_as_a_whole(op: BinOp, isa: Isa) -> None:
     src, acc = param("src", F32, 8 * isa.lanes), param("acc", F32, isa.lanes)
     here = Ramp(Const(0), 1, isa.lanes)
     row = Store(acc, (here,), Binary(op, Load(acc, (here,)), Load(src, (Ramp(mul(VAR_I, isa.lanes), 1, isa.lanes),))))
-    text = assembly("".join(emit(Module(Func("main", (src, acc), For(VAR_I, Const(8), row))), replace(host(), isa=isa))), isa)
+    text = assembly("".join(emit([Func("main", (src, acc), For(VAR_I, Const(8), row))], replace(host(), isa=isa))), isa)
     assert f"{op.name}ps" in text
     assert "maskmov" not in text
     assert "{%k" not in text
@@ -280,7 +279,7 @@ def test_four_rows_are_folded_in_thirteen_instructions() -> None:
     src, dst, target = param("src", F32, 64), param("dst", F32, 4), replace(host(), isa=ISAS["avx512_core"])
     first, *more = vectors_of(src, 4, 16)
     body = Store(dst, (Ramp(Const(0), 1, 4),), ReduceLanes(BinOp.add, first, tuple(more)))
-    text = assembly("".join(emit(Module(Func("main", (src, dst), body)), target)), target.isa)
+    text = assembly("".join(emit([Func("main", (src, dst), body)], target)), target.isa)
     counted = {name: len(re.findall(rf"\t{name}", text)) for name in ("vunpck", "vextract", "vaddps", "vperm", "vshuf", "vinsert")}
     assert counted == {"vunpck": 6, "vextract": 2, "vaddps": 5, "vperm": 0, "vshuf": 0, "vinsert": 0}
 

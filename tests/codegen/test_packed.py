@@ -27,7 +27,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     Load,
-    Module,
     Ramp,
     Scope,
     Select,
@@ -145,7 +144,7 @@ def test_lanes_that_are_off_are_zero_and_read_nothing(dtype: DType, lanes: int, 
 def test_a_vector_of_neighbours_is_half_as_many_bytes_in_one_load_where_the_parity_is_known(step: int, loads: int) -> None:
     src, dst = tensor("src", DType.u4, (100,), Scope.param), tensor("dst", DType.u8, (64,), Scope.param)
     func = Func("main", (src, dst), Access(0, 1, step, rounds=4).statement(src, dst, 16))
-    optimized = jit(emit(Module(func), host()), host(), "seq").optimized_ir()
+    optimized = jit(emit([func], host()), host(), "seq").optimized_ir()
     assert len(re.findall(r"load <8 x i8>", optimized)) == loads * optimized.count("store <16 x i8>")
 
 

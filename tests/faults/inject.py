@@ -6,9 +6,9 @@ function of code generation or of the runtime. Everything else is the product: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.results import Result
 from benchgraph.harness.run import run_case
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.ir import Func
 
 T = TypeVar("T")
 
@@ -78,9 +78,8 @@ def in_loops(case: str, after: str, *, options: tuple[str, ...] = ()) -> Callabl
     """Register a rewrite of the Tensor IR of `main`, as the pass `after` leaves it."""
 
     def register(rewrite: Callable[[Func], Func]) -> None:
-        def on_main(module: Module) -> Module:
-            main = rewrite(module.main)
-            return module if main is module.main else replace(module, main=main)
+        def on_main(f: Func) -> Func:
+            return f if f.runs_once else rewrite(f)
 
         def install(patch: pytest.MonkeyPatch, traces: Traces) -> None:
             pipeline = _with_fault(tir_passes.PIPELINE, after, on_main, traces)
@@ -125,8 +124,8 @@ def _with_fault(pipeline: tuple[Pass[T], ...], after: str, rewrite: Callable[[T]
 def _traced(fault: Fault | None) -> Iterator[Traces]:
     traces, emit = Traces(), compiler.emit
 
-    def noted(module: Module, target: Target) -> Iterator[str]:
-        for text in emit(module, target):
+    def noted(functions: Iterable[Func], target: Target) -> Iterator[str]:
+        for text in emit(functions, target):
             traces.programs.append(text)
             yield text
 

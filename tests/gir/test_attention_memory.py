@@ -90,8 +90,8 @@ def held(graph: Graph, isa: str, off: Collection[str] = ()) -> tuple[int, int]:
         g = from_partition(partition)
         for p in PIPELINE:
             g = g if p.switch in off else p.fn(g, target(isa))
-        module = tir_passes.run(lower(g).module, target(isa), pipeline=before("interleave-rows"), off=off)
-        found.append(temporary_bytes(module.main))
+        main = tir_passes.run(lower(g).module.main, target(isa), pipeline=before("interleave-rows"), off=off)
+        found.append(temporary_bytes(main))
     shared, thread = zip(*found, strict=True)
     return max(shared), max(thread)
 

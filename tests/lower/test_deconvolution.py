@@ -50,8 +50,8 @@ def before_flattening(graph: Graph) -> Func:
     (p,) = partitions(graph, Policy.fused)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
-        module = lowered(p).module
-    return passes.run(module, TARGET, pipeline=before("merge-parallel")).main
+        main = lowered(p).module.main
+    return passes.run(main, TARGET, pipeline=before("merge-parallel"))
 
 
 @pytest.mark.parametrize(

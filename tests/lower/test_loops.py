@@ -27,7 +27,7 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
     b = GraphBuilder()
     b.op("Add", b.op("Exp", b.input(shape)), b.input(shape))
     (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module, TARGET).main
+    main = passes.run(lowered(p).module.main, TARGET)
     stores = [Load(s.tensor, s.index) for s in walk(main.body) if isinstance(s, Store)]
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
@@ -71,7 +71,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=before("merge-blocks")).main
+    main = passes.run(lowered(p).module.main, TARGET, pipeline=before("merge-blocks"))
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 
@@ -123,7 +123,7 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET, pipeline=before("merge-blocks")).main
+    main = passes.run(lowered(p).module.main, TARGET, pipeline=before("merge-blocks"))
     *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]) == order
 
@@ -202,10 +202,10 @@ def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: 
     b = GraphBuilder()
     b.op("SoftMax", b.input((8, 100, 32, 32), dtype), axis=1)
     (p,) = partitions(b.graph(), Policy.fused)
-    module = passes.run(lowered(p).module, TARGET)
-    spread = [s for s in walk(module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    main = passes.run(lowered(p).module.main, TARGET)
+    spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 8 * 32 * 32 // columns
-    assert module.main.thread_bytes <= (held + 3 * columns) * 4
+    assert main.thread_bytes <= (held + 3 * columns) * 4
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folde
         b.op(kind, x, axis=2)
     graph = b.graph() if kind == "ReduceL2" else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET).main
+    main = passes.run(lowered(p).module.main, TARGET)
     read = [type_of(x)[1] for x in loads(main.body)]
     assert 1 not in read
     assert is_right(graph, p)
@@ -258,12 +258,12 @@ def test_pieces_of_rows_across_are_tasks() -> None:
     strides = (300 * 4096, 1, 300)
     b.op("SoftMax", b.input((2, 300, 4096), strides=strides), axis=2)
     (p,) = partitions(with_strides(b.graph(), t1=strides), Policy.fused)
-    module = passes.run(lowered(p).module, TARGET)
-    spread = [s for s in walk(module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    main = passes.run(lowered(p).module.main, TARGET)
+    spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 2 * -(-300 // 16), (
         "of 4096 folded elements a piece has one vector"
     )
-    assert module.main.thread_bytes <= 4096 * 16 * 4 + 1024
+    assert main.thread_bytes <= 4096 * 16 * 4 + 1024
 
 
 @pytest.mark.parametrize(("kept", "extents"), [(False, ["945"]), (True, ["3", "5", "63"])])
@@ -298,7 +298,7 @@ def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     b = GraphBuilder()
     b.op("GenIndex", b.input((5, 7, 48)), axis=axis)
     (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module, TARGET).main
+    main = passes.run(lowered(p).module.main, TARGET)
     stores = [s for s in walk(main.body) if isinstance(s, Store)]
     assert stores
     assert all(type_of(s.value) == (DType.s32, TARGET.lanes) for s in stores)
@@ -311,7 +311,7 @@ def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() 
     b.op("StaticTranspose", b.op("ReduceSum", b.input((5, 48, 64)), axes=(0,), keep_dims=False), order=(1, 0))
     graph = b.graph()
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module, TARGET).main
+    main = passes.run(lowered(p).module.main, TARGET)
     assert [s.tensor.scope for s in walk(main.body) if isinstance(s, Store)].count(Scope.param) == 1
     assert {type_of(x)[1] for x in loads(main.body) if x.tensor.name == "v0"} == {TARGET.lanes}
     assert is_right(graph, p)

@@ -229,7 +229,7 @@ def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abr
 def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
     """And no microkernel is called, whose vectors would hold one column."""
     g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
-    main = tir_passes.run(lower(g).module, AVX512).main
+    main = tir_passes.run(lower(g).module.main, AVX512)
     assert not any(isinstance(s, Brgemm) for s in walk(main.body))
     src = main.params[0].name
     read = [load for s in walk(main.body) for e in exprs(s) for load in loads_of(e) if load.tensor.name == src]

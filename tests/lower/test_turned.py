@@ -14,7 +14,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
-from benchgraph.tir.ir import Module, Pack, Ramp, Stmt, Store
+from benchgraph.tir.ir import Func, Pack, Ramp, Stmt, Store
 from benchgraph.tir.visit import walk
 from benchgraph.tir.widen import CLOSE
 from tests.lower.test_meaning import TARGET, is_right, lowered
@@ -68,10 +68,10 @@ def built(name: str) -> tuple[Graph, Partition]:
     return b.graph(), p
 
 
-def written_apart(module: Module) -> Iterator[Stmt]:
+def written_apart(f: Func) -> Iterator[Stmt]:
     """Stores of single elements to the result, or of vectors whose elements lie far apart."""
-    (result,) = (t for t in module.main.params if t.name in {s.tensor.name for s in walk(module.main.body) if isinstance(s, Store)})
-    for s in walk(module.main.body):
+    (result,) = (t for t in f.params if t.name in {s.tensor.name for s in walk(f.body) if isinstance(s, Store)})
+    for s in walk(f.body):
         if isinstance(s, Store) and s.tensor.name == result.name and not (isinstance(s.index[0], Ramp) and s.index[0].stride <= CLOSE):
             yield s
 
@@ -84,7 +84,7 @@ def test_it_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_is_stored_in_vectors(name: str) -> None:
     _, p = built(name)
-    assert [*written_apart(passes.run(lowered(p).module, TARGET))] == []
+    assert [*written_apart(passes.run(lowered(p).module.main, TARGET))] == []
 
 
 def test_a_product_alone_is_turned_into_its_place() -> None:
@@ -94,5 +94,5 @@ def test_a_product_alone_is_turned_into_its_place() -> None:
     graph = replace(b.graph(), ops=(replace(op, outputs=(replace(dst, strides=(1, 33)),)),))
     (p,) = partitions(graph, Policy.fused)
     low = lowered(p)
-    turns = [s for s in walk(passes.run(low.module, TARGET).main.body) if isinstance(s, Pack)]
+    turns = [s for s in walk(passes.run(low.module.main, TARGET).body) if isinstance(s, Pack)]
     assert {turn.dst.tensor.name for turn in turns} == {low.outputs[0].name}

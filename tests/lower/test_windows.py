@@ -23,7 +23,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import For, LoopKind, Module
+from benchgraph.tir.ir import For, Func, LoopKind
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.lower.graphs import GRAPHS, POOL
@@ -40,8 +40,8 @@ def fused(graph: ApiGraph) -> Graph:
     return run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
 
 
-def tir(graph: ApiGraph, pipeline: tuple[Pass[Module], ...] = tir_passes.PIPELINE) -> Module:
-    return tir_passes.run(lower(fused(graph)).module, TARGET, observe=lambda *_: None, pipeline=pipeline)
+def tir(graph: ApiGraph, pipeline: tuple[Pass[Func], ...] = tir_passes.PIPELINE) -> Func:
+    return tir_passes.run(lower(fused(graph)).module.main, TARGET, observe=lambda *_: None, pipeline=pipeline)
 
 
 def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:
@@ -53,21 +53,21 @@ def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 def test_nest(data_format: str, golden: Callable[[str], None]) -> None:
     shape = (2, 8, 8, 32) if data_format == "NXC" else (2, 3, 8, 70)
-    golden(print_tir(tir(pool(shape, data_format), before("merge-parallel")).main))
+    golden(print_tir(tir(pool(shape, data_format), before("merge-parallel"))))
 
 
 def test_rows_of_even_and_odd_elements(golden: Callable[[str], None]) -> None:
     """x // 4 and x % 4 of 2x - 1 move evenly from every second x to the next: two rows, each with weights of its own."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 40)), mode="linear", sizes=(80,), data_format="NCX")
-    golden(print_tir(tir(b.graph(), before("merge-parallel")).main))
+    golden(print_tir(tir(b.graph(), before("merge-parallel"))))
 
 
 def test_rows_that_would_be_gathered_anyway_have_no_interior() -> None:
     """17 elements to 21: what x reads moves evenly from every 42nd x to the next. One vector, or two, are all of the row."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 17)), mode="linear", sizes=(21,), data_format="NCX")
-    rows = [constant(s.extent) for s in walk(tir(b.graph(), before("merge-parallel")).main.body) if isinstance(s, For)]
+    rows = [constant(s.extent) for s in walk(tir(b.graph(), before("merge-parallel")).body) if isinstance(s, For)]
     assert rows == [2, 3, 21]
 
 
@@ -85,7 +85,7 @@ def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict
     """With x a spatial axis: no loop is left whose index is divided, and every long one is a vector's."""
     b = GraphBuilder()
     b.op(kind, *map(b.input, shapes), data_format="NCX", **attrs)
-    main = tir(b.graph()).main
+    main = tir(b.graph())
     assert ":+16" in print_tir(main)
     loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial and not s.var.name.endswith("_v")]
     innermost = [s for s in loops if not any(isinstance(inner, For) for inner in walk(s.body))]
@@ -108,9 +108,9 @@ def test_post_ops_share_the_nest_and_nothing_else_does(name: str, nests: list[li
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 def test_there_is_one_parallel_loop_and_the_interior_runs_in_vectors(data_format: str) -> None:
     """On the interior nine vectors meet in one expression, without a condition or a temporary in memory."""
-    module = tir(pool((2, 30, 30, 64) if data_format == "NXC" else (2, 8, 60, 80), data_format))
-    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(module.main.body)) == 1
-    (line,) = {line.strip() for line in print_tir(module.main).splitlines() if line.count(":+16") == 9 and "_v*" in line}
+    main = tir(pool((2, 30, 30, 64) if data_format == "NXC" else (2, 8, 60, 80), data_format))
+    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(main.body)) == 1
+    (line,) = {line.strip() for line in print_tir(main).splitlines() if line.count(":+16") == 9 and "_v*" in line}
     assert line.count("max(") == 8
     assert re.match(r"\w+ = max", line), "the value goes on in a register"
 
@@ -121,9 +121,9 @@ def test_channels_last_in_memory_run_along_the_channels() -> None:
     *others, last = graph.ops
     (dst,) = last.outputs
     permuted = replace(last, outputs=(replace(dst, strides=(64 * 16, 1, 4 * 64, 64)),))
-    vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*others, permuted))).main))
+    vectors = re.findall(r":\+16[*\d]*", print_tir(tir(ApiGraph((*others, permuted)))))
     assert set(vectors) == {":+16"}, "no strided vector"
-    assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX")).main), "which there would be otherwise"
+    assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX"))), "which there would be otherwise"
 
 
 def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None:
@@ -132,6 +132,6 @@ def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None
     src, diff_dst = b.input((2, 16, 48, 60), strides=channels_last), b.input((2, 16, 24, 30), strides=(24 * 30 * 16, 1, 30 * 16, 16))
     b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
     graph = with_strides(b.graph(), t2=channels_last)
-    assert set(re.findall(r":\+16[*\d]*", print_tir(tir(graph).main))) == {":+16"}
+    assert set(re.findall(r":\+16[*\d]*", print_tir(tir(graph)))) == {":+16"}
     (p,) = partitions(graph, Policy.fused)
     assert is_right(graph, p)

@@ -13,7 +13,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
-from benchgraph.tir.ir import Brgemm, For, Module, Ramp, Store
+from benchgraph.tir.ir import Brgemm, For, Func, Ramp, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.lower.test_meaning import TARGET, is_right, lowered
@@ -90,9 +90,9 @@ def built(make: Callable[[GraphBuilder], None]) -> tuple[Graph, Partition]:
     return b.graph(), p
 
 
-def stores_of_result(module: Module) -> list[Store]:
-    params = {t.name for t in module.main.params}
-    return [s for s in walk(module.main.body) if isinstance(s, Store) and s.tensor.name in params]
+def stores_of_result(f: Func) -> list[Store]:
+    params = {t.name for t in f.params}
+    return [s for s in walk(f.body) if isinstance(s, Store) and s.tensor.name in params]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -103,7 +103,7 @@ def test_it_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_rows_are_stored_from_end_to_end(name: str) -> None:
     _, p = built(GRAPHS[name])
-    stores = stores_of_result(passes.run(lowered(p).module, TARGET))
+    stores = stores_of_result(passes.run(lowered(p).module.main, TARGET))
     assert stores
     assert {s.index[0].stride if isinstance(s.index[0], Ramp) else 0 for s in stores} == {1}
 
@@ -116,7 +116,7 @@ def test_a_block_of_each_phase_at_a_time(golden) -> None:
 def test_each_phase_meets_its_taps_alone() -> None:
     """Of 3x3 taps, four phases meet 1, 2, 2 and 4."""
     _, p = built(alone)
-    body = passes.run(lowered(p).module, TARGET).main.body
+    body = passes.run(lowered(p).module.main, TARGET).body
     assert {s.batch for s in walk(body) if isinstance(s, Brgemm)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
 

@@ -31,7 +31,8 @@ from benchgraph.runtime.executable import Executable, Signature
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import seq
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Const, Expr, For, Func, Load, Module, Scope, Store, Var, tensor
+from benchgraph.tir.ir import Const, Expr, For, Func, Load, Scope, Store, Var, tensor
+from benchgraph.tir.module import Module
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.share import share
@@ -98,8 +99,8 @@ def test_the_lowering_compiled_gives_the_published_words(widened: bool) -> None:
 
 def _executable(f: Func) -> Executable:
     """One input, one output, no constants."""
-    module, signature = Module(f), Signature(f.params[:1], f.params[1:], (), (), ())
-    return Executable(jit(emit(module, host()), host()), module, signature, 0.0)
+    signature = Signature(f.params[:1], f.params[1:], (), (), ())
+    return Executable(jit(emit([f], host()), host()), Module(f), signature, 0.0)
 
 
 # ---- which element takes which word ----------------------------------------------------------------------------------

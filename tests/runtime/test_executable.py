@@ -28,7 +28,6 @@ from benchgraph.tir.ir import (
     Func,
     Load,
     LoopKind,
-    Module,
     Overwrite,
     Scope,
     Store,
@@ -37,6 +36,7 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
+from benchgraph.tir.module import Module
 
 F32, S64 = DType.f32, DType.s64
 VAR_I, VAR_J = Var("i"), Var("j")
@@ -55,7 +55,7 @@ def flat(t: Tensor) -> Tensor:
 
 def executable(main: Func, signature: Signature, init: Func | None = None) -> Executable:
     module = Module(main, init)
-    return Executable(jit(emit(module, host()), host(), "threadpool"), module, signature, compile_s=0.25)
+    return Executable(jit(emit(module.functions, host()), host(), "threadpool"), module, signature, compile_s=0.25)
 
 
 def scaled() -> Executable:

@@ -25,7 +25,6 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
-    Module,
     Pack,
     Prefetch,
     Scope,
@@ -42,7 +41,7 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.passes import PIPELINE
 
 
-def before(name: str) -> tuple[Pass[Module], ...]:
+def before(name: str) -> tuple[Pass[Func], ...]:
     """The passes of the pipeline in front of the one of this name."""
     return PIPELINE[: [p.name for p in PIPELINE].index(name)]
 

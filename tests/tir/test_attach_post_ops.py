@@ -18,7 +18,6 @@ from benchgraph.tir.ir import (
     Flat,
     Func,
     Load,
-    Module,
     Overwrite,
     PostOps,
     Ramp,
@@ -81,7 +80,7 @@ def product(
 
 
 def lowered(f: Func) -> Func:
-    return run(Module(f), TARGET, pipeline=BEFORE).main
+    return run(f, TARGET, pipeline=BEFORE)
 
 
 def post_ops(f: Func) -> list[PostOps]:

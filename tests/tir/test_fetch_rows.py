@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Module, Prefetch, Scope, Slice, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, statements, substitute, walk
@@ -22,7 +22,7 @@ COLUMNS = PAGE_BYTES // 4
 
 def fetched(f: Func) -> list[For]:
     """The loops in which something is fetched, once it is in vectors."""
-    after = run(Module(f), SMALL).main
+    after = run(f, SMALL)
     assert_same(after, f)
     return [s for s in walk(after.body) if isinstance(s, For) and any(isinstance(c, Prefetch) for c in statements(s.body))]
 
@@ -48,7 +48,7 @@ def scaled(
 
 
 def test_the_next_row_is_fetched_meanwhile(golden) -> None:
-    golden(print_tir(run(Module(scaled()), SMALL).main))
+    golden(print_tir(run(scaled(), SMALL)))
 
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.u8])
@@ -72,7 +72,7 @@ def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp
 def test_the_loop_that_works_longest_fetches(largest_of: UnOp | None, then: UnOp | None, host: int) -> None:
     f = scaled(largest_of=largest_of, then=then)
     (found,) = fetched(f)
-    rows = run(Module(f), SMALL).main.body
+    rows = run(f, SMALL).body
     loops = [s for s in walk(rows) if isinstance(s, For) and s is not rows]
     assert len(loops) == 3
     assert loops.index(found) == host

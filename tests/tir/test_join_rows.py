@@ -19,7 +19,6 @@ from benchgraph.tir.ir import (
     Func,
     Lane,
     Load,
-    Module,
     Ramp,
     ReduceLanes,
     Scope,
@@ -87,8 +86,8 @@ def widths(f: Func) -> list[int]:
 
 def test_softmax(golden) -> None:
     original = softmax(2 * ROWS, 20)
-    after = run(Module(original), TARGET, pipeline=PIPELINE)
-    assert_same(after.main, original)
+    after = run(original, TARGET, pipeline=PIPELINE)
+    assert_same(after, original)
     golden(print_tir(after))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, Module, Overwrite, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, Overwrite, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
@@ -148,10 +148,10 @@ def test_results_over_marked_memory_are_the_same(case: str) -> None:
 
 def assert_marks_hold(f: Func) -> None:
     """After the whole pipeline: vectors and arenas keep what was proven of loops."""
-    module = run(Module(f), TARGET)
-    flat = run(Module(f), TARGET, pipeline=before("merge-blocks")).main
-    for over in module.main.inplace:
-        assert is_same_over(module.main, over, flat), print_tir(module)
+    after = run(f, TARGET)
+    flat = run(f, TARGET, pipeline=before("merge-blocks"))
+    for over in after.inplace:
+        assert is_same_over(after, over, flat), print_tir(after)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -167,7 +167,7 @@ def test_random_programs_are_the_same_in_place(f: Func) -> None:
 
 def test_some_random_programs_have_marks() -> None:
     """The property above is about something."""
-    assert marks(run(Module(PROGRAMS[0]()), TARGET, pipeline=before("merge-blocks")).main) == "y over x"
+    assert marks(run(PROGRAMS[0](), TARGET, pipeline=before("merge-blocks"))) == "y over x"
 
 
 # ---- the field -------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_the_text_shows_marks() -> None:
 
 
 def test_marks_stay_when_loops_have_become_vectors() -> None:
-    once = run(Module(PROGRAMS[0]()), TARGET).main
+    once = run(PROGRAMS[0](), TARGET)
     assert once.inplace == (Overwrite("y", "x"),)
     assert mark_inplace(once, TARGET) is once
 

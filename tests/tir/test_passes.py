@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.passes import check_order
-from benchgraph.tir.ir import Module
 from benchgraph.tir.passes import PIPELINE, run
 from benchgraph.tir.verify import verify
 from tests.tir.programs import PROGRAMS, TARGET, assert_same, before
@@ -15,16 +14,16 @@ from tests.tir.programs import PROGRAMS, TARGET, assert_same, before
 def test_every_pass_preserves_meaning(program) -> None:
     original = program()
     verify(original)
-    module = Module(original)
+    f = original
     for p in PIPELINE:
-        module = run(module, TARGET, pipeline=(p,))
-        assert_same(module.main, original)
+        f = run(f, TARGET, pipeline=(p,))
+        assert_same(f, original)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_passes_that_ran_change_nothing_more(program) -> None:
-    module = run(Module(program()), TARGET)
-    assert all(p.fn(module, TARGET) is module for p in PIPELINE)
+    f = run(program(), TARGET)
+    assert all(p.fn(f, TARGET) is f for p in PIPELINE)
 
 
 def test_order_is_sound() -> None:
@@ -34,9 +33,3 @@ def test_order_is_sound() -> None:
 def test_vectorize_before_flatten_index_is_refused() -> None:
     with pytest.raises(ValueError, match="vectorize needs"):
         check_order(before("flatten-index") + tuple(p for p in PIPELINE if p.name in ("vectorize", "join-rows")))
-
-
-def test_init_is_optimised_like_main() -> None:
-    init, main = PROGRAMS[0](), PROGRAMS[1]()
-    module = run(Module(main, init), TARGET)
-    assert module.init == run(Module(init), TARGET).main

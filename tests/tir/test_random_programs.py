@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchgraph.core.config import override
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub, unary
-from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, Func, If, LoopKind, Module, Stmt, Tensor, UnOp, Var, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, Func, If, LoopKind, Stmt, Tensor, UnOp, Var, tensor
 from benchgraph.tir.passes import PIPELINE, run
 from tests.tir.programs import F32, TARGET, assert_same, at, loop, param, put
 
@@ -104,10 +104,10 @@ def functions(draw: st.DrawFn) -> Func:
 @given(functions(), st.sampled_from(list(ISAS.values())), st.sampled_from([1, 4, 64]))
 def test_pipeline_preserves_meaning(original: Func, isa, cores: int) -> None:
     target = replace(TARGET, isa=isa, cores=cores)
-    module = Module(original)
+    f = original
     with override(verify=2):
         for p in PIPELINE:
-            after = run(module, target, pipeline=(p,))
-            if after is not module:
-                assert_same(after.main, original)
-            module = after
+            after = run(f, target, pipeline=(p,))
+            if after is not f:
+                assert_same(after, original)
+            f = after

@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq
-from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Module, Stmt, Store, Tensor
+from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.text import print_tir
@@ -22,7 +22,7 @@ SMALL = replace(TARGET, llc_bytes=2 * 64 * 32 * 4)  # what two matrices of 64 by
 
 def streamed(f: Func, target: Target = SMALL) -> int:
     """How many stores go past the caches, once it is in vectors."""
-    after = run(Module(f), target).main
+    after = run(f, target)
     assert_same(after, f)
     return sum(isinstance(s, Store) and s.past_caches for s in walk(after.body))
 
@@ -38,7 +38,7 @@ def doubled(*more: Expr, rows: int = 64, columns: int = 32, dtype: DType = DType
 
 
 def test_what_exceeds_the_caches_goes_past_them(golden) -> None:
-    golden(print_tir(run(Module(doubled()), SMALL).main))
+    golden(print_tir(run(doubled(), SMALL)))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from benchgraph.tir.ir import (
     For,
     Lane,
     Load,
-    Module,
     Prefetch,
     Ramp,
     ReduceLanes,
@@ -33,7 +32,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.text import print_tir
-from tests.tir.programs import attention, matmul_bf16, matmul_relu, packed_matmul, relu
+from tests.tir.programs import attention, matmul_bf16, matmul_relu, packed_matmul
 
 i, j = Var("i"), Var("j")
 X = tensor("x", DType.f32, (8,))
@@ -104,8 +103,3 @@ def test_block_inside_a_loop_shows_its_braces() -> None:
     lines = print_tir(For(i, Const(2), Seq((block, block)))).splitlines()
     assert lines[:4] == ["for i in 2 {", "  {", "    alloc r: f32 register", "    r = x[i]"]
     assert lines.count("  }") == 2
-
-
-def test_module_prints_init_before_main() -> None:
-    f = relu()
-    assert print_tir(Module(f, f)) == print_tir(f) + "\n\n" + print_tir(f)

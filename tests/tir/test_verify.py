@@ -23,7 +23,6 @@ from benchgraph.tir.ir import (
     If,
     Lane,
     Load,
-    Module,
     Pack,
     Prefetch,
     Ramp,
@@ -40,7 +39,7 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
-from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put, relu
+from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
 V, H, P = param("v", 64), param("h", 8, dtype=DType.bf16), param("p", 8, dtype=DType.s4)
@@ -190,11 +189,6 @@ def test_products_in_groups_are_accepted(k: int, wei: Flat | None) -> None:
 @pytest.mark.parametrize("axes", [ROWS_COLS, ((1, 1), (0, 1))], ids=["rows", "columns"])
 def test_packings_are_accepted_whichever_way_src_lies(axes: tuple[Axis, Axis]) -> None:
     verify(func(pack(Slice(B, (ZERO, ZERO), axes))))
-
-
-def test_module_verifies_init_too() -> None:
-    with pytest.raises(VerifyError):
-        verify(Module(relu(), func(BAD["rank"][0])))
 
 
 def test_index_that_may_stay_inside_is_accepted() -> None:

@@ -11,7 +11,7 @@ from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, current
 from benchgraph.tir.build import f32
-from benchgraph.tir.ir import Const, For, Func, LoopKind, Module, Scope, Store, Tensor, Var
+from benchgraph.tir.ir import Const, For, Func, LoopKind, Scope, Store, Tensor, Var
 from benchgraph.tir.work import REGION_NS, STEP_NS, nanoseconds, pays_in_parallel
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
@@ -46,5 +46,5 @@ def test_tests_share_out_everything() -> None:
 
 @pytest.mark.parametrize(("extent", "calls"), [(8, 0), (2 * EVEN, 1)])
 def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, calls: int) -> None:
-    text = "".join(emit(Module(Func("main", (filled(extent),), loop(extent))), TARGET))
+    text = "".join(emit([Func("main", (filled(extent),), loop(extent))], TARGET))
     assert text.count(f'call void @"{PARALLEL}"(') == calls

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 
 from benchgraph.codegen.ir.values import ANYWHERE, PTR, Argument, Constant, FunctionType, Memory, Metadata, Type, Value, quoted
 
 
 class Module:
-    """Functions and variables by name, and metadata."""
+    """Functions and variables by name, and metadata. known: functions of other modules, which are called rather than defined again."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self, name: str = "", known: Mapping[str, Function] = MappingProxyType({})) -> None:
+        self.name, self._known = name, known
         self.functions, self.variables = dict[str, Function](), dict[str, GlobalVariable]()
         self._foreign = dict[str, Function]()
         self._metadata = dict[str, Metadata]()
@@ -26,6 +27,10 @@ class Module:
         """A function of another module is declared in this one."""
         if function.module is not self:
             self._foreign[function.name] = function
+
+    def find(self, name: str) -> Function | None:
+        """The function of this name that this module has or knows."""
+        return self.functions.get(name) or self._known.get(name)
 
     def get_unique_name(self, name: str) -> str:
         """The name, with a number if a function has it already."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
 
 from benchgraph.core import passes as core
 from benchgraph.core.passes import Observer, Pass, print_stage
 from benchgraph.core.target import Target
-from benchgraph.tir.ir import Func, Module
+from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.fetch_rows import fetch_rows
@@ -35,50 +34,39 @@ from benchgraph.tir.verify import verify
 __all__ = ["PIPELINE", "PlanReport", "plan_report", "run"]
 
 
-def _each(fn: Callable[[Func, Target], Func]) -> Callable[[Module, Target], Module]:
-    """The pass on modules that runs fn on every function."""
-
-    def on_module(module: Module, target: Target) -> Module:
-        main = fn(module.main, target)
-        init = None if module.init is None else fn(module.init, target)
-        return module if main is module.main and init is module.init else replace(module, main=main, init=init)
-
-    return on_module
-
-
 _CANONICAL, _FLAT, _ONE_LEVEL = frozenset({"canonical-indices"}), frozenset({"flat"}), frozenset({"one-parallel-level"})
 
-PIPELINE: tuple[Pass[Module], ...] = (
-    Pass("simplify", _each(simplify), gives=_CANONICAL),
-    Pass("merge-parallel", _each(merge_parallel), needs=_CANONICAL, switch="coarse"),
-    Pass("collapse-parallel", _each(collapse_parallel), needs=_CANONICAL, gives=_ONE_LEVEL),
-    Pass("make-private", _each(make_private), needs=_CANONICAL | _ONE_LEVEL, switch="private"),
-    Pass("shrink-tensors", _each(shrink_tensors), needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
-    Pass("interleave-rows", _each(interleave_rows), needs=_CANONICAL | {"shrunk"}, switch="interleave"),
-    Pass("jam-rows", _each(jam_rows), needs=_CANONICAL | {"shrunk"}, switch="jam"),
-    Pass("pad-rows", _each(pad_rows), needs=_CANONICAL | {"shrunk"}, switch="pad"),
-    Pass("flatten-index", _each(flatten_index), needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
-    Pass("merge-blocks", _each(merge_blocks), needs=_FLAT | _ONE_LEVEL, switch="coarse"),
-    Pass("mark-inplace", _each(mark_inplace), needs=_CANONICAL | _FLAT, switch="inplace"),
-    Pass("turn-reads", _each(turn_reads), needs=_FLAT, switch="turn"),
-    Pass("plan-buffers", _each(plan_buffers), needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
-    Pass("turn-copies", _each(turn_copies), needs=_FLAT | {"planned"}, switch="turn"),
-    Pass("unroll-digits", _each(unroll_digits), needs=_FLAT | {"planned"}, switch="unroll"),
-    Pass("vectorize", _each(vectorize), needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
-    Pass("join-rows", _each(join_rows), needs=_FLAT | {"planned"}, switch="join"),
-    Pass("simplify", _each(simplify)),
-    Pass("attach-post-ops", _each(attach_post_ops), needs=_FLAT | {"planned"}, switch="attach"),
-    Pass("fetch-rows", _each(fetch_rows), needs=_FLAT | {"planned"}, switch="fetch"),
-    Pass("stream-stores", _each(stream_stores), needs=_FLAT, switch="stream"),
+PIPELINE: tuple[Pass[Func], ...] = (
+    Pass("simplify", simplify, gives=_CANONICAL),
+    Pass("merge-parallel", merge_parallel, needs=_CANONICAL, switch="coarse"),
+    Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
+    Pass("make-private", make_private, needs=_CANONICAL | _ONE_LEVEL, switch="private"),
+    Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
+    Pass("interleave-rows", interleave_rows, needs=_CANONICAL | {"shrunk"}, switch="interleave"),
+    Pass("jam-rows", jam_rows, needs=_CANONICAL | {"shrunk"}, switch="jam"),
+    Pass("pad-rows", pad_rows, needs=_CANONICAL | {"shrunk"}, switch="pad"),
+    Pass("flatten-index", flatten_index, needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
+    Pass("merge-blocks", merge_blocks, needs=_FLAT | _ONE_LEVEL, switch="coarse"),
+    Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
+    Pass("turn-reads", turn_reads, needs=_FLAT, switch="turn"),
+    Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
+    Pass("turn-copies", turn_copies, needs=_FLAT | {"planned"}, switch="turn"),
+    Pass("unroll-digits", unroll_digits, needs=_FLAT | {"planned"}, switch="unroll"),
+    Pass("vectorize", vectorize, needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
+    Pass("join-rows", join_rows, needs=_FLAT | {"planned"}, switch="join"),
+    Pass("simplify", simplify),
+    Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
+    Pass("fetch-rows", fetch_rows, needs=_FLAT | {"planned"}, switch="fetch"),
+    Pass("stream-stores", stream_stores, needs=_FLAT, switch="stream"),
 )
 
 
 def run(
-    module: Module,
+    func: Func,
     target: Target,
     observe: Observer = print_stage,
-    pipeline: tuple[Pass[Module], ...] = PIPELINE,
+    pipeline: tuple[Pass[Func], ...] = PIPELINE,
     off: Collection[str] = (),
-) -> Module:
-    """The module after the pipeline, or after a slice of it. off: switches of passes to leave out."""
-    return core.run(pipeline, module, target, show=print_tir, verify=verify, observe=observe, off=off)
+) -> Func:
+    """The function after the pipeline, or after a slice of it. off: switches of passes to leave out."""
+    return core.run(pipeline, func, target, show=print_tir, verify=verify, observe=observe, off=off)
