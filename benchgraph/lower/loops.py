@@ -20,7 +20,7 @@ from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Loop, Merged, Region, Span, nest
-from benchgraph.lower.runs import crossed, folded_runs, holds, inner_axis, inside, is_even, kept_run, reads_closely, run
+from benchgraph.lower.runs import Runs, is_even
 from benchgraph.tir.build import add, in_blocks, mul, one_block, piece
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
@@ -51,6 +51,7 @@ def lower_loops(storage: Storage, node: Fused) -> Stmt:
 class _LoopNest:
     def __init__(self, storage: Storage, node: Fused, domain: Domain) -> None:
         self.storage, self.node, self.domain, self.g = storage, node, domain, storage.g
+        self.runs = Runs(storage.g, domain, node)
         work = prod(domain.extents)
         is_part = any(self.g.value(v).type.elements > work for v in node.outs)
         self.kind = LoopKind.parallel if work > (SMALL_PART if is_part else SMALL) else LoopKind.serial
@@ -66,23 +67,23 @@ class _LoopNest:
         if block and not self.domain.reduced:
             return self._by_blocks(block)
         if is_even(self.domain, self.node.ops):
-            outer, chunks = run(self.g, self.domain, self.node)
-            across = crossed(self.g, self.domain, self.node, outer, chunks)
+            outer, chunks = self.runs.even()
+            across = self.runs.crossed(outer, chunks)
             return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
         if self.domain.reduced and not block:
             return self._folds()
-        inner = inner_axis(self.g, self.domain, self.node, ()) if self.domain.reduced else len(extents) - 1
+        inner = self.runs.inner_axis(()) if self.domain.reduced else len(extents) - 1
         outer = self._outer(inner)
         return self._nest(outer, {}, inner) if block or self._size(outer) > 1 else self._by_columns(outer, inner, ())
 
     def _folds(self) -> Stmt:
-        merged, last = folded_runs(self.g, self.domain, self.node), len(self.domain.extents) - 1
-        inner = inner_axis(self.g, self.domain, self.node, merged)
-        kept = () if inner in self.domain.reduced else kept_run(self.g, self.domain, self.node, inner)
+        merged, last = self.runs.folded(), len(self.domain.extents) - 1
+        inner = self.runs.inner_axis(merged)
+        kept = () if inner in self.domain.reduced else self.runs.kept(inner)
         across = kept if len(kept) > 1 or inner < last else ()
         by = cut(self.domain, inner, merged, is_shared=self._is_shared())
         if by is not None:
-            return lower_parts(self.storage, self.node, self.domain, by, across, inside(self.g, self.node))
+            return lower_parts(self.storage, self.node, self.domain, by, across, self.runs.inside)
         outer = self._outer(inner, *kept)
         if across or self._is_large(outer, kept):
             return self._in_pieces(outer, kept, self._columns(outer, kept), merged)
@@ -112,16 +113,16 @@ class _LoopNest:
     def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
         """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
         loops = {a: self.storage.var("t") for a in outer}
-        spans, own = self._spans(loops, given, merged), inside(self.g, self.node)
-        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=own)
+        spans = self._spans(loops, given, merged)
+        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=self.runs.inside)
         return nest(self._around(loops), region.emit(self.node.ops), self.kind)
 
     def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
         """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
         loops = {a: self.storage.var("t") for a in outer}
         merged += (run,) if len(run) > 1 else ()
-        own, number = inside(self.g, self.node), self.storage.var("c")
-        most = CONVERSION if reads_closely(self.g, self.domain, self.node, run[-1]) else 0
+        own, number = self.runs.inside, self.storage.var("c")
+        most = CONVERSION if self.runs.reads_closely(run[-1]) else 0
 
         def part(no: Expr, count: int) -> Stmt:
             spans = self._spans(loops, {run[-1]: Span(Const(count), no, size)}, merged)
@@ -154,7 +155,7 @@ class _LoopNest:
     def _is_large(self, outer: tuple[int, ...], kept: tuple[int, ...]) -> bool:
         """Whether what rows across are held in for another pass is more than a piece of them may have."""
         total = self._size((*kept, *self.domain.reduced))
-        return bool(outer) and bool(kept) and holds(self.g, self.domain, self.node) and total > MOST_ACROSS * LANES
+        return bool(outer) and bool(kept) and self.runs.holds and total > MOST_ACROSS * LANES
 
     def _columns(self, outer: tuple[int, ...], run: tuple[int, ...]) -> int:
         """How many elements of rows across a piece has: alike in all pieces if that can be, and few enough for tasks."""
@@ -162,7 +163,7 @@ class _LoopNest:
         _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
         held = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_BYTES * 8 // widest)
         each = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
-        most = max(min(held if holds(self.g, self.domain, self.node) else MOST_FOLDED, each, total), 1)
+        most = max(min(held if self.runs.holds else MOST_FOLDED, each, total), 1)
         return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
 
     def _around(self, loops: dict[int, Var]) -> list[Loop]:
