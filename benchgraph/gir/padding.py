@@ -67,11 +67,12 @@ def _met(g: Graph, op: Op, axis: int, tap: int) -> list[list[int]] | None:
     """For each index along an axis of dst, which of the reduced axis number `tap` meet more than zeros; None if it is all for all."""
     p, around = product(g, op), zeros_around(g, op.ins[0])
     at, over = p.at[axis], p.over[tap]
-    dims = [dim for dim, i in enumerate(p.operands[0]) if {at, over} & {*linear(i).terms}]
-    if len(dims) != 1 or not any(around[dims[0]]) or linear(p.operands[0][dims[0]]).terms.keys() != {at, over}:
+    forms = [(dim, form) for dim, i in enumerate(p.operands[0]) if {at, over} & (form := linear(i)).terms.keys()]
+    if len(forms) != 1 or not any(around[forms[0][0]]) or forms[0][1].terms.keys() != {at, over}:
         return None
-    form, (low, high) = linear(p.operands[0][dims[0]]), around[dims[0]]
-    inside = range(low, p.call.ins[0].shape[dims[0]] - high)
+    ((dim, form),) = forms
+    low, high = around[dim]
+    inside = range(low, p.call.ins[0].shape[dim] - high)
     first = [form.constant + form.terms[at] * i for i in range(p.call.outs[0].shape[axis])]
     met = [[t for t in range(p.reduced[tap]) if begin + form.terms[over] * t in inside] for begin in first]
     return met if any(len(found) < p.reduced[tap] for found in met) else None

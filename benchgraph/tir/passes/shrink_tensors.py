@@ -121,7 +121,7 @@ def _uses(s: Stmt, t: Tensor) -> bool:
 
 def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
     """s, which holds all uses of t, with t declared in the innermost block that does."""
-    stmts = s.stmts if isinstance(s, Seq) else (s,)
+    stmts = statements(s)
     users = [k for k, c in enumerate(stmts) if _uses(c, t)]
     if not users:
         return s
@@ -144,7 +144,7 @@ def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
     other = _renamed(t, place)
     before = _declare(t, Seq(stmts[:at]), place)
     after = _declare(other, map_tensors(Seq(stmts[at:]), {t.name: other}), place)
-    return Seq(tuple(c for half in (before, after) for c in (half.stmts if isinstance(half, Seq) else (half,))))
+    return Seq((*statements(before), *statements(after)))
 
 
 def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
