@@ -15,8 +15,9 @@ from math import ceil, prod
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
 from benchgraph.gir.idle import IDLE, idle
+from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import F32_BYTES, MOST_ROWS_OF_PIECES, SQUARE_ROWS
+from benchgraph.gir.schedule import F32_BYTES, SQUARE_ROWS
 from benchgraph.gir.space import row_blocks
 
 ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call

@@ -15,7 +15,7 @@ from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.idle import IDLE, idle_of_groups
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.product import Product, is_given_for_rows, operand_axes, product
+from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
@@ -204,92 +204,11 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
     return Rows(ceil(m / min(tasks, m)), why)
 
 
-# Rows and columns of a piece of wei that is made before the microkernel reads it, for up to so many rows of dst and for more. Long rows
-# are fetched ahead as they lie in memory; short sums cost loads and stores of dst. Measured on one thread of a Cascade Lake core that
-# others use too, weights in memory, minima of 9 in ms:
-#
-#     rows of dst, weights           16x256  8x512  16x512  4x1024  16x1024  8x2048  16x2048  4x4096
-#     1, f16 4096 x 14336              58.7   35.7    37.5    30.4     33.3    28.0     24.3    27.6
-#     1, s8 per channel, the same      86.2   68.9    68.7    56.9     64.8    41.2     38.4    46.7
-#     1, s4 by 32 rows: 32x512 44.9, 32x1024 38.5, 32x2048 28.1, 32x4096 25.0
-#
-#     rows of dst, weights          128x256  256x256  64x512  128x512  32x1024  64x1024
-#     12, f16 4096 x 4096              24.7     18.9    16.0     15.8     15.4     15.2
-#     64, f16, the same                57.3     49.0    47.9     42.8     47.1     48.2
-#     12, s8 per channel               18.4     20.3    15.2     17.6     15.1     13.6
-#     64, s8 per channel               56.9     52.1    56.6     49.8     61.2     52.4
-FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
-# The same of weights that lie by rows, and are read as they lie: so many rows go through the columns side by side, since the more of them,
-# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. Up to two rows of dst that take half of L1 are
-# summed there, so that weights are read from end to end. And the rows of dst up to which all that pays, of weights beyond L2 and of those
-# beyond all caches. One Zen 4 core, weights in memory, minima in ms:
-#
-#     rows of dst, weights        panels   8x2048  8x4096  8x16384  16x2048  16x16384  32x16384
-#     1, f32 4096 x 14336           19.2     11.0    10.5      7.9     10.7       9.8      16.2
-#     4, f32, the same              19.9     12.8    12.3     10.3     13.6      15.4      18.3
-#     1, bf16, the same             11.6      7.0     6.7      4.7      7.7       7.7       8.9
-#     6, 8, 12, f32 4096 x 4096     6.5, 6.3, 8.4    3.9, 5.1, 6.7 (8x4096)
-#     1, 2, 4, 6, f32 1024 x 1024   0.073, 0.072, 0.077, 0.113    0.050, 0.055, 0.086, 0.130 (8x1024)
-#
-#     weights, rows side by side         1      2      4      8     16
-#     1, bf16 4096 x 14336             9.5    6.8           4.7
-#     1, bf16 4096 x 4096             0.91   1.73          1.31
-#     1, bf16 64 times 2048 x 512      5.4   11.1   15.2   11.7   11.1
-#     1, bf16 64 times 8192 x 128      4.2    4.5    4.3    4.0    4.0
-#     4, f32 8192 x 1024              2.47                 1.48
-SIDE_BY_SIDE, WIDEST_IN_TURN, SUMMED_IN_L1 = 8, 16384, 2
-ROWS_IN_TURN = 2, 8
 # Columns of weights that lie by columns whose sums go on side by side: each of their streams is fetched ahead, and they share what they
 # read of src. One Zen 4 core, the same weights by columns, with 1, 2, 4, 8, minima in ms: bf16, 1 row 6.3, 6.8, 5.5, 4.7, 4 rows 15.7,
 # 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0. Columns of a page at most are read one after
 # the other, from end to end: bf16, 64 times 512 x 2048, with 1, 2, 4, 8: 5.3, 11.0, 13.0, 11.5; 64 times 128 x 8192: 4.4, 12.7, 11.4, 5.6.
 MOST_ABREAST = 8
-# Of weights in several panels that are packed from rows: a few rows of all panels at a time (SIDE_BY_SIDE), which hardware fetches ahead,
-# if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:
-#
-#                                    512x64  64x1024  64x2048  128x2048  256x2048
-#     16, bf16 4096 x 14336            26.0     15.1     13.9      13.4      13.0
-#     64, bf16, the same               49.9     44.3     42.6      40.7      39.0
-#     16, f32, the same (not packed 34.2)       28.4     28.3      28.1      28.2
-#     16, bf16 2048 x 2048             0.98                                  0.80
-#     16, bf16 1024 x 1024            0.190                                 0.192
-PACKED_BY_ROWS, TIMES_L2_PACKED = (256, 2048), 4
-PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
-MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
-# How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
-# 10 GB/s; converting one element 0.1 to 0.2 ns.
-MOST_TIMES = 4
-
-
-def times_converted(m: int, target: Target) -> int:
-    """Blocks of rows of a nest of several products."""
-    return max(ceil(m / MOST_ROWS), min(target.cores, m))
-
-
-def piece(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:
-    """Rows and columns of a piece of wei, at most so many; unit: of what its rows are a multiple, if they are not all of k.
-
-    cores: those that share one matrix.
-    """
-    longest, widest = most
-    ks = min(k, max(longest // unit, 1) * unit)
-    panels = ceil(n / nb)
-    widths = range(max(min(widest // nb, panels), 1), 0, -1)
-    even = (w for w in widths if panels >= (1 - IDLE) * cores * ceil(ceil(panels / w) / cores) * w)
-    return ks, nb * ceil(panels / ceil(panels / next(even, 1)))  # no wider than as many pieces need, so that they come out even
-
-
-def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
-    """Whether weights that lie by rows, of several panels, come from beyond L2 for few rows of src."""
-    nbytes, p = g.value(op.ins[1]).type.nbytes, product(g, op)
-    if nbytes <= target.cores * target.l2_bytes or p.columns <= column_block(p, target):
-        return False
-    return is_given_for_rows(g, op, op.ins[1], ROWS_IN_TURN[target.is_far(nbytes)]) and operand_axes(g, op, 1) is not None
-
-
-def rows_read_in_turn(rows: int, n: int, target: Target) -> tuple[int, int]:
-    """Rows, and columns at most, of a piece of weights that lie by rows of n, for so many rows of src."""
-    return (1 if rows <= SUMMED_IN_L1 and F32_BYTES * rows * n <= target.l1_bytes // 2 else SIDE_BY_SIDE), WIDEST_IN_TURN
 
 
 def columns_abreast(rows: int, nbytes: int, target: Target) -> int:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Cut, Stage
+from benchgraph.gir.pieces import SIDE_BY_SIDE
 from benchgraph.gir.product import product
-from benchgraph.gir.schedule import SIDE_BY_SIDE
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span

@@ -10,7 +10,8 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, PAGE_BYTES, Target
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.schedule import SIDE_BY_SIDE, columns_abreast, rows_read_in_turn
+from benchgraph.gir.pieces import SIDE_BY_SIDE, rows_read_in_turn
+from benchgraph.gir.schedule import columns_abreast
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Stage
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import MOST_ROWS_OF_PIECES, PIECES, piece
+from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES, PIECES, piece
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder

@@ -22,8 +22,9 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
+from benchgraph.gir.pieces import MOST_TIMES, PANEL_ROWS, times_converted
 from benchgraph.gir.product import columns_of_src, product, thin
-from benchgraph.gir.schedule import MOST_TIMES, PANEL_ROWS, columns_per_call, times_converted
+from benchgraph.gir.schedule import columns_per_call
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 

@@ -29,8 +29,9 @@ from math import prod
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Op
+from benchgraph.gir.pieces import MOST_TIMES, times_converted
 from benchgraph.gir.product import product
-from benchgraph.gir.schedule import F32_BYTES, MOST_TIMES, times_converted
+from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Elementwise, Movement

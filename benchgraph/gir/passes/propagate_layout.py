@@ -21,8 +21,9 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.narrow import kept, pack
+from benchgraph.gir.pieces import rows_in_turn
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
-from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block, rows_in_turn
+from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block
 from benchgraph.ops import spec
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 

@@ -17,16 +17,12 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import Thin, group_of, has_rows, product, thin
+from benchgraph.gir.pieces import piece_of
+from benchgraph.gir.product import Thin, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
-    FEW_ROWS,
     MOST_ROWS_WORKED_ON,
-    PACKED_BY_ROWS,
-    PANEL_ROWS,
-    PIECES,
     ROWS_FOR_A_PANEL,
-    TIMES_L2_PACKED,
     Rows,
     Step,
     columns_abreast,
@@ -38,15 +34,11 @@ from benchgraph.gir.schedule import (
     goes_by_panels,
     has_one_matrix,
     held_columns,
-    piece,
-    rows_in_turn,
     rows_per_task,
-    rows_read_in_turn,
     wait_for_weights,
 )
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
-from benchgraph.tir.groups import PACKED_FROM
 
 GIVEN = "given from outside"
 
@@ -182,32 +174,6 @@ def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, colum
     return replace(node, next_entry=tuple(v.id for v in entry) if fits else (), next_rows=tuple(next_rows))
 
 
-def _piece(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:
-    """Rows and columns of a piece of wei, in whole blocks of src and whole groups of what makes the piece; 0, 0 where wei is whole."""
-    makers, op = panels_of(node, stage), stage.ops[0]
-    if not makers and not rows_in_turn(g, op, target):
-        return 0, 0
-    p, wei = product(g, op), g.value(op.ins[1])
-    k, n = p.reduced[-1], p.columns
-    units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
-    unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
-    if not makers:
-        most = rows_read_in_turn(rows, n, target)
-    elif not wei.layout.blocks:
-        most = PIECES[rows > FEW_ROWS]
-    else:
-        is_large = wei.type.nbytes > TIMES_L2_PACKED * target.l2_bytes
-        most = PACKED_BY_ROWS if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
-    return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
-
-
-def _packs_rows(g: Graph, maker: Stage) -> bool:
-    """Whether all that is done for a piece is to pack it, from rows."""
-    src, dst = g.value(maker.ops[0].ins[0]), g.value(maker.ops[-1].outs[0])
-    is_packing = len(maker.ops) == 1 and src.dtype in PACKED_FROM.get(dst.dtype, ())
-    return is_packing and has_rows(g, src.id) and not g.value(g.root(src.id)).layout.blocks
-
-
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
     """Whether panels of packed weights come from beyond L2, one after the other, and rows enough are multiplied by each to fetch the next
     meanwhile."""
@@ -233,7 +199,7 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     )
     at = choose_anchors(g, stage.ops, rows.mb, nb, target)
     why += (Reason("anchor", at.why),) if at.why else ()
-    ks, ns = _piece(g, node, stage, rows.mb, nb, kb, target)
+    ks, ns = piece_of(g, node, stage, rows.mb, nb, kb, target)
     is_made = bool(panels_of(node, stage))
     fetched = f"pieces of {ks} x {ns} stay in cache until they are read" if is_made else f"{ks} rows side by side are fetched ahead best"
     why += (Reason("ks", fetched),) if ks else ()
