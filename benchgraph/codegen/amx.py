@@ -183,14 +183,14 @@ class Tiles(Reduction):
             else:
                 self.do("tilestored64", I8(register), advanced(self.builder, self.results[0], register * TILE_ROWS, ROW), I64(ROW_BYTES))
         if self.per_step is not None:
-            return [*carried[: len(kernel.ahead)], I64(0), row, column]
+            return [*carried[: kernel.streamed], I64(0), row, column]
         if self.after is not None:
             self.finish(block, I64(0), row, column)
         return carried
 
     def meanwhile(self, block: Block, carried: list[ir.Value], *, finishes: bool) -> list[ir.Value]:
         """What else is done in a step of k: streams are fetched, and rows of the block before finished, if it is one that finishes some."""
-        streams, left = carried[: len(self.kernel.ahead)], carried[len(self.kernel.ahead) :]
+        streams, left = carried[: self.kernel.streamed], carried[self.kernel.streamed :]
         streams = self.fetched(streams)
         if self.per_step is None or not finishes:
             return [*streams, *left]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from benchgraph.codegen import amx, ir, microkernel, pack, tile_plan, turn
 from benchgraph.codegen.frame import Call, Calls
-from benchgraph.codegen.kernel import Ahead, Kernel, canonical
+from benchgraph.codegen.kernel import Kernel, canonical
 from benchgraph.codegen.post_ops import Given, taken_out
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
@@ -110,8 +110,8 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
     if s.post_ops is not None:
         post_ops, given = taken_out(s, func.inplace)
         kernel = replace(kernel, post_ops=post_ops)
-    streams = [(p, paced) for p in s.ahead if (paced := microkernel.pace(kernel, p.lines, target))]
-    kernel = replace(kernel, ahead=tuple(Ahead(paced, p.is_store) for p, paced in streams))
+    streams = [(p, ahead) for p in s.ahead if (ahead := microkernel.stream(kernel, p, target)) is not None]
+    kernel = replace(kernel, ahead=tuple(ahead for _, ahead in streams))
     places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
     return Product(canonical(kernel), places, given)
 

@@ -18,14 +18,24 @@ F32 = DType.f32, DType.f32, DType.f32
 
 @dataclass(frozen=True)
 class Ahead:
-    """A stream of memory that is fetched into the second-level cache, so many bytes in each step of the K loop."""
+    """A stream of memory that is fetched into the second-level cache, so many bytes in each step of the K loop.
+
+    steps: after which `gap` bytes are skipped; 0 where the stream is one run.
+    """
 
     pace: int
     is_store: bool = False
+    steps: int = 0
+    gap: int = 0
 
     @property
     def name(self) -> str:
-        return f"_{'w' if self.is_store else 'r'}{self.pace}"
+        return f"_{'w' if self.is_store else 'r'}{self.pace}" + f"x{self.steps}_{self.gap}" * bool(self.steps)
+
+    @property
+    def values(self) -> int:
+        """How many values say where the stream is."""
+        return 2 if self.steps else 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,11 @@ class Kernel:
             "_more" * self.has_more,
         )
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
+
+    @property
+    def streamed(self) -> int:
+        """How many values say where all streams are."""
+        return sum(a.values for a in self.ahead)
 
     @property
     def loops(self) -> str:

@@ -110,13 +110,14 @@ from benchgraph.codegen.blocks import FIRST_LEVEL, begun, load_first, loop, pref
 from benchgraph.codegen.convert import cast, memory_type
 from benchgraph.codegen.dot import dot, lane_type, takes_apart
 from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
-from benchgraph.codegen.kernel import Kernel, canonical
+from benchgraph.codegen.kernel import Ahead, Kernel, canonical
 from benchgraph.codegen.post_ops import Writer
 from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fills_half_of_l1
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.groups import is_widened
+from benchgraph.tir.ir import Prefetch
 
 AHEAD = 8  # rows of wei that are fetched ahead
 MOST_LINES = 4  # of a stream in one step of the K loop
@@ -141,12 +142,17 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
     return amx.Tiles if amx.takes(kernel, target) else _Vectors
 
 
-def pace(kernel: Kernel, lines: int, target: Target) -> int:
-    """Bytes of a stream of so many cache lines for each step of the K loop, 0 where the loop is too short for them."""
-    kernel = canonical(kernel)
-    at_hand = steps(kernel, target)
+def stream(kernel: Kernel, wanted: Prefetch, target: Target) -> Ahead | None:
+    """How a kernel fetches what is wanted meanwhile, None where its K loop is too short for that."""
+    kernel, runs = canonical(kernel), wanted.runs
+    at_hand = steps(kernel, target) // runs
     most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
-    return ceil(lines * LINE_BYTES / at_hand) if 0 < lines <= at_hand * most else 0
+    if not 0 < wanted.lines <= at_hand * most:
+        return None
+    pace = ceil(wanted.lines * LINE_BYTES / at_hand)
+    if runs == 1:
+        return Ahead(pace, wanted.is_store)
+    return Ahead(pace, wanted.is_store, at_hand, wanted.tensor.dtype.nbytes(wanted.pitch) - pace * at_hand)
 
 
 def steps(kernel: Kernel, target: Target) -> int:
@@ -269,7 +275,7 @@ class _Vectors(Reduction):
         kernel, group = self.kernel, self.kernel.group
         groups, rest = divmod(kernel.k, group)
         streams = _streams(kernel, panels, self.target)
-        streams_at = len(kernel.ahead)
+        streams_at = kernel.streamed
         unroll = _unrolled(kernel, panels, self.target)
 
         def steps(sizes: Sequence[int], i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil, prod
 from typing import Self, TypeAlias
 
@@ -41,7 +42,9 @@ class Reduction:
     def opened(self, arguments: Sequence[ir.Value]) -> tuple[Self, Sequence[ir.Value], list[ir.Value]]:
         """The same with post-ops that know what they are given; src, wei and acc; the streams. arguments: those of the kernel."""
         kernel, streams_end = self.kernel, 3 + len(self.kernel.ahead)
-        operands, streams, given = arguments[:3], [*arguments[3:streams_end]], arguments[streams_end:]
+        operands, given = arguments[:3], arguments[streams_end:]
+        begins = zip(kernel.ahead, arguments[3:streams_end], strict=True)
+        streams = [value for a, begin in begins for value in (begin, I64(a.steps))[: a.values]]
         if kernel.post_ops is None:
             return self, operands, streams
         return replace(self, after=Writer(self.builder, kernel.post_ops, self.target, given)), operands, streams
@@ -60,14 +63,23 @@ class Reduction:
 
     def fetched(self, streams: Sequence[ir.Value]) -> list[ir.Value]:
         """One step of each stream; where they are then. What lies beyond their ends is harmless."""
-        return [self._fetched(*stream) for stream in zip(self.kernel.ahead, streams, strict=True)]
+        values = iter(streams)
+        return [v for a in self.kernel.ahead for v in self._fetched(a, *islice(values, a.values))]
 
-    def _fetched(self, ahead: Ahead, at: ir.Value) -> ir.Value:
+    def _fetched(self, ahead: Ahead, at: ir.Value, left: ir.Value | None = None) -> list[ir.Value]:
+        """left: steps to the end of a run."""
+        b = self.builder
         lines = ceil(ahead.pace / LINE_BYTES)
         for line in range(lines):
-            where = self.builder.gep(at, [I64(line * ahead.pace // lines)], source_etype=I8)
-            prefetch(self.builder, where, SECOND_LEVEL, is_store=ahead.is_store)
-        return self.builder.gep(at, [I64(ahead.pace)], source_etype=I8)
+            where = b.gep(at, [I64(line * ahead.pace // lines)], source_etype=I8)
+            prefetch(b, where, SECOND_LEVEL, is_store=ahead.is_store)
+        following = b.gep(at, [I64(ahead.pace)], source_etype=I8)
+        if left is None:
+            return [following]
+        left = b.sub(left, I64(1))
+        is_over = b.icmp_unsigned("==", left, I64(0))
+        behind = b.gep(at, [I64(ahead.pace + ahead.gap)], source_etype=I8)
+        return [b.select(is_over, behind, following), b.select(is_over, I64(ahead.steps), left)]
 
     def affine(self, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:
         return affine(self.builder, index, scale, offset)

@@ -34,7 +34,7 @@ class Parameters:
 
     ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/panels.py); ns is
                         whole panels. With panels_first, ns is the columns of a task, and ks 0. 0: there are none, and a task has one panel
-    ahead               whether the next panel of packed weights is fetched while one is multiplied
+    ahead               whether the next panel of packed weights, or what the next piece is packed from, is fetched while one is multiplied
     abreast             columns whose sums run along k side by side, where weights lie by columns and meet few rows; 0: microkernels do it
     step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
 

@@ -311,21 +311,22 @@ class GemmNest:
         p = product(self.g, op)
         taps = taps or p.whole
         src_layout = self.g.value(op.ins[0]).layout
-        ahead = (*self._next_entry(op, no, nb), *self._next_rows(op, no, nb), *self._next_panel(op, no, nb)) if part is None else ()
-        part = part or Part(ZERO, 0, p.reduced[-1], adds=False)
+        if part is None:
+            ahead = (*self._next_entry(op, no, nb), *self._next_rows(op, no, nb), *self._next_panel(op, no, nb))
+            part = Part(ZERO, 0, p.reduced[-1], adds=False, ahead=ahead)
         k = part.size
         kb = min(src_layout.blocks[0][1], k) if src_layout.blocks else k
         start, first = self.start(no, nb), part.begins_in(kb)
         if (held := self.packed.get(op)) is not None:
             wei = self.operand(op, p, 1, start, first)
-            return held.reduce(wei, acc, start, rows, width, first, k, adds=part.adds, ahead=ahead)
+            return held.reduce(wei, acc, start, rows, width, first, k, adds=part.adds, ahead=part.ahead)
         a, b = (self.operand(op, p, port, start, first, tuple(Const(begin) for begin, _ in taps)) for port in (0, 1))
         extents = tuple(end - begin for (begin, end), whole in zip(taps, p.reduced, strict=False) if whole != 1)
         if kb < k:
             (k_dim, step), blocks = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a, b = replace(a, axes=(*a.axes, (blocks, 1))), replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(self.g, op))))
             extents = (*extents, k // kb)
-        return Brgemm(a, b, acc, rows, width, kb, extents, part.adds, ahead)
+        return Brgemm(a, b, acc, rows, width, kb, extents, part.adds, part.ahead)
 
     def operand(self, op: Op, p: Product, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Slice:
         """The slice of src (0) or wei (1) for the columns and rows of dst that begin at `start`. k: where k begins, and how it is split.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
@@ -15,7 +17,7 @@ from benchgraph.ops.quantised_product import RECENTRE
 from benchgraph.ops.spec import Movement
 from benchgraph.tir.build import in_blocks
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
-from benchgraph.tir.ir import Const, Expr, For, LoopKind, Pack, Slice, Stmt, Var
+from benchgraph.tir.ir import Const, Expr, For, LoopKind, Pack, Prefetch, Slice, Stmt, Tensor, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 FIRST = Coord(ZERO)
@@ -37,10 +39,26 @@ class Packing:
         """The no-th panel, of so many columns, of the matrix at these coordinates. k, size: of its rows, those that are wanted; all."""
         rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
         at = (*batch, k, Coord(ZERO, no, block))
-        away = _source(self.storage.g, self.op, tuple(c.value for c in at))
-        src, index = self.storage.place(self.op.ins[0], tuple(map(Coord, away)))
+        src, index = self._read(at)
         dst, place = self.storage.place(self.dst.id, at)
         return Pack(Slice(src, index, self.axes), Slice(dst, place, ((rank - 1, 1), (rank, 1))), size or self.dst.shape[-2], columns)
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether elements of one row of the matrix lie side by side where they are read."""
+        return has_unit_stride(self.storage.g, self.op.ins[0], self.axes[1])
+
+    def ahead(self, k: Coord, column: Coord, rows: int, columns: int) -> Prefetch:
+        """What is read of so many rows and columns of the only matrix, from these on, to be fetched ahead."""
+        src, index = self._read((*(FIRST for _ in self.dst.shape[:-2]), k, column))
+        by_row, by_column = (src.strides[dim] * step for dim, step in self.axes)
+        length, runs, pitch = (columns, rows, by_row) if self.reads_rows else (rows, columns, by_column)
+        return Prefetch(src, index, ceil(src.dtype.nbytes(length) / LINE_BYTES), runs=runs, pitch=pitch)
+
+    def _read(self, at: tuple[Coord, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+        """Where the element at these coordinates is packed from."""
+        away = _source(self.storage.g, self.op, tuple(c.value for c in at))
+        return self.storage.place(self.op.ins[0], tuple(map(Coord, away)))
 
     def nest(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
         """All panels of the matrix at these coordinates; of every matrix, in loops of this kind, when there are none."""

@@ -6,14 +6,17 @@ for so in N / ns:
     [panel anchor: make wei[ko*ks:+ks, so*ns:+ns]]
     for no in ns / nb:
       acc[mo, no] += brgemm(src[mo, ko*ks:+ks], wei[ko*ks:+ks, no])       the first one begins the sum
+                     [meanwhile a part is fetched of what the next piece is packed from]
   for no in ns / nb:
     [tile anchor]
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, TypeAlias
 
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Cut, Stage
@@ -22,21 +25,24 @@ from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
-from benchgraph.tir.build import add, in_blocks, mul, seq
-from benchgraph.tir.ir import Const, Expr, For, Stmt
+from benchgraph.tir.build import add, in_blocks, mul, seq, sub
+from benchgraph.tir.ir import Const, Expr, For, Prefetch, Stmt
 
 if TYPE_CHECKING:
     from benchgraph.lower.gemm import ColumnBody, GemmNest
 
+At: TypeAlias = tuple[Expr, Expr]  # (ko, so) of a piece
+
 
 @dataclass(frozen=True)
 class Part:
-    """So many steps of k, from outer * step on. adds: to the sum over what comes before them."""
+    """So many steps of k, from outer * step on. adds: to the sum over what comes before them. ahead: what is fetched meanwhile."""
 
     outer: Expr
     step: int
     size: int
     adds: bool
+    ahead: tuple[Prefetch, ...] = ()
 
     def begins_in(self, kb: int) -> Coord:
         """Where it begins, counted in blocks of kb if it begins with a whole one."""
@@ -54,36 +60,52 @@ class Pieces:
         self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
         *_, self.n = nest.g.value(self.op.outs[0]).shape
         self.k = product(nest.g, self.op).reduced[-1]
+        self.fetched = packing(nest.storage, makers[0].ops) if stage.parameters.ahead else None
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The result, piece by piece. then: what is done with each panel of it that is there."""
         return self.nest.by_columns(self.n, self.ns, lambda so, width: self._columns(so, width, then))
 
     def _columns(self, so: Expr, width: int, then: ColumnBody) -> Stmt:
-        full, tail = divmod(self.k, self.ks)
-        parts = [self._piece(ZERO, self.ks, so, width, adds=False)]
-        if full > 1:
+        last, behind = ceil(self.k / self.ks) - 1, (ZERO, add(so, 1))
+        rest = self.k - last * self.ks
+        is_apart = last > 0 and (rest < self.ks or self.fetched is not None)  # the piece behind the last one is of other columns
+        parts = [self._piece((ZERO, so), self.ks, width, (Const(1), so) if last else behind)]
+        if last > is_apart:
             ko = self.nest.storage.var("ko")
-            parts.append(For(ko, Const(full - 1), self._piece(add(ko, 1), self.ks, so, width, adds=True)))
-        if tail:
-            parts.append(self._piece(Const(full), tail, so, width, adds=True))
+            parts.append(For(ko, Const(last - is_apart), self._piece((add(ko, 1), so), self.ks, width, (add(ko, 2), so), adds=True)))
+        if is_apart:
+            parts.append(self._piece((Const(last), so), rest, width, behind, adds=True))
         return seq(*parts, self._by_panels(so, width, lambda no, columns: seq(self._brought(no, columns), then(no, columns))))
 
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         """The panels of a piece of so many columns."""
         return self.nest.by_panels(so, width, self.ns, self.nb, body)
 
-    def _piece(self, ko: Expr, size: int, so: Expr, width: int, *, adds: bool) -> Stmt:
-        nest, op, ks = self.nest, self.op, self.ks
+    def _piece(self, at: At, size: int, width: int, following: At, *, adds: bool = False) -> Stmt:
+        """What is done with a piece of `size` rows and so many columns; following: the piece that comes after it."""
+        nest, op, ks, (ko, so) = self.nest, self.op, self.ks, at
 
         def summed(no: Expr, columns: int, nb: int) -> Stmt:
             acc, _ = nest.target(op, no, nb, self.acc)
-            return nest.for_rows(lambda rows: nest.call(op, no, columns, nb, rows, acc, Part(ko, ks, size, adds)))
+            part = Part(ko, ks, size, adds, tuple(self._ahead(following, sub(no, mul(so, self.ns // nb)))))
+            return nest.for_rows(lambda rows: nest.call(op, no, columns, nb, rows, acc, part))
 
         if not self.makers:
             return summed(so, width, self.ns)
         made = (self._made(maker, ko, size, so, width) for maker in self.makers)
         return seq(*made, self._by_panels(so, width, lambda no, columns: summed(no, columns, self.nb)))
+
+    def _ahead(self, following: At, call: Expr) -> Iterator[Prefetch]:
+        """The part that a call fetches of what the following piece is packed from. All calls of a piece fetch all of it."""
+        ko, so = following
+        if self.fetched is None:
+            return
+        if self.fetched.reads_rows:
+            each = ceil(self.ks * self.nb / self.ns)
+            yield self.fetched.ahead(Coord(mul(call, each), ko, self.ks), Coord(ZERO, so, self.ns), each, self.ns)
+        else:
+            yield self.fetched.ahead(Coord(ZERO, ko, self.ks), Coord(mul(call, self.nb), so, self.ns), self.ks, self.nb)
 
     def _brought(self, no: Expr, columns: int) -> Stmt:
         _, copied = self.nest.target(self.op, no, self.nb, self.acc)

@@ -288,12 +288,15 @@ class Flat:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint, without meaning: `lines` cache lines of a parameter from index on will soon be read, or written. index may lie beyond it."""
+    """A hint, without meaning: `lines` cache lines of a parameter from index on, perhaps beyond its end, will soon be read, or written, and
+    as many in each of `runs` places, `pitch` elements apart."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     lines: int
     is_store: bool = False
+    runs: int = 1
+    pitch: int = 0
 
 
 @dataclass(frozen=True)

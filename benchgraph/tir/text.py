@@ -152,7 +152,8 @@ def _rows(p: PostOps) -> str:
 
 
 def _prefetch(s: Prefetch) -> str:
-    return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.is_store else ''}"
+    runs = f" {s.runs} times by {s.pitch}" if s.runs > 1 else ""
+    return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.is_store else ''}"
 
 
 def _slice(o: Operand) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
 from benchgraph.codegen.kernel import F32, Ahead, Kernel
-from benchgraph.codegen.microkernel import MOST_LINES, define, pace, steps
+from benchgraph.codegen.microkernel import MOST_LINES, define, steps, stream
 from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
@@ -27,7 +28,7 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
-from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Scope, tensor
+from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Prefetch, Scope, tensor
 from tests.fence import fenced
 from tests.table import all_hold
 
@@ -286,34 +287,75 @@ def test_a_stream_is_fetched_line_by_line_from_end_to_end(dtypes: DTypes, is_sto
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 13, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
     for kernel, share in itertools.product(made, (0.01, 0.4, 1, 2.7)):
         lines = max(int(steps(kernel, target) * share), 1)
-        fetching = replace(kernel, ahead=(Ahead(pace(kernel, lines, target), is_store),) * 2)
+        ahead = stream(kernel, wanted(lines, is_store), target)
+        assert ahead is not None
         given = operands(kernel)
         streams = np.split(np.empty(2 * (lines + APART) * LINE_BYTES, np.uint8), 2)
-        fetched: list[int] = []
-
-        @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
-        def fetch(at: int, writes: int, locality: int, _: int, fetched: list[int] = fetched) -> None:
-            if locality == SECOND_LEVEL:
-                assert writes == is_store
-                fetched.append(at)
-
-        text = text_of(fetching, target).replace("llvm.prefetch.p0", "fetch").replace("i32 immarg", "i32")
-        code = load(text, target.isa, {"fetch": ctypes.cast(fetch, ctypes.c_void_p).value or 0})
-        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address(ENTRY))(*(a.ctypes.data for a in (*given, *streams)))
+        fetched = fetched_by(replace(kernel, ahead=(ahead,) * 2), target, [*given, *streams], is_store=is_store)
         np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
-        for stream, ahead in zip(streams, fetching.ahead, strict=True):
-            begin, end = stream.ctypes.data, stream.ctypes.data + lines * LINE_BYTES
-            own = [at for at in fetched if begin <= at < begin + stream.nbytes]
+        for begin in (s.ctypes.data for s in streams):
+            end = begin + lines * LINE_BYTES
+            own = [at for at in fetched if begin <= at < end + APART * LINE_BYTES]
             assert own[-1] < end + ahead.pace + steps(kernel, target), "paces are whole bytes"
             assert own == sorted(own), kernel
             touched = {at // LINE_BYTES for at in own}
             assert touched >= set(range(begin // LINE_BYTES, end // LINE_BYTES)), (kernel, lines)
 
 
+@all_dtypes
+def test_runs_of_a_stream_are_fetched_one_after_the_other(dtypes: DTypes) -> None:
+    """Each from end to end and no further than a step, be they as many as the call has steps; beside a stream of one run."""
+    target = host()
+    made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 67, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
+    for kernel, lines, share in itertools.product(made, (1, 3, 16), (0.2, 1)):
+        runs = max(int(steps(kernel, target) / ceil(lines / MOST_LINES) * share), 2)
+        ahead = stream(kernel, wanted(lines, runs=runs, pitch=(lines + APART) * LINE_BYTES), target)
+        other = stream(kernel, wanted(1), target)
+        assert ahead is not None
+        assert other is not None
+        given, size = operands(kernel), runs * (lines + APART) * LINE_BYTES
+        memory, single = np.split(np.empty(size + (1 + APART) * LINE_BYTES, np.uint8), [size])
+        fetched = fetched_by(replace(kernel, ahead=(ahead, other)), target, [*given, memory, single])
+        np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
+        begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
+        own = [at for at in fetched if begin <= at < end]
+        assert own == sorted(own)
+        for run in range(runs):
+            first = begin + run * (lines + APART) * LINE_BYTES
+            here = [at for at in own if first <= at < first + (lines + APART) * LINE_BYTES]
+            assert here[-1] < first + lines * LINE_BYTES + ahead.steps, "paces are whole bytes"
+            assert {at // LINE_BYTES for at in here} >= set(range(first // LINE_BYTES, first // LINE_BYTES + lines)), (kernel, lines, run)
+        assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in fetched)
+
+
+def wanted(lines: int, is_store: bool = False, *, runs: int = 1, pitch: int = 0) -> Prefetch:
+    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, is_store, runs, pitch)
+
+
+def fetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, is_store: bool = False) -> list[int]:
+    """The addresses that a call fetches into the second level, in order."""
+    found: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
+    def fetch(at: int, writes: int, locality: int, _: int) -> None:
+        if locality == SECOND_LEVEL:
+            assert writes == is_store
+            found.append(at)
+
+    text = text_of(kernel, target).replace("llvm.prefetch.p0", "fetch").replace("i32 immarg", "i32")
+    code = load(text, target.isa, {"fetch": ctypes.cast(fetch, ctypes.c_void_p).value or 0})
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(code.address(ENTRY))(*(a.ctypes.data for a in arguments))
+    return found
+
+
 def test_a_stream_too_long_for_a_kernel_is_left_alone() -> None:
     kernel, target = dense(6, 64, 64), host()
     most = steps(kernel, target) * MOST_LINES
-    assert (pace(kernel, most, target), pace(kernel, most + 1, target), pace(kernel, 0, target)) == (MOST_LINES * LINE_BYTES, 0, 0)
+    assert stream(kernel, wanted(most), target) == Ahead(MOST_LINES * LINE_BYTES)
+    assert stream(kernel, wanted(most + 1), target) is None
+    assert stream(kernel, wanted(0), target) is None
+    of_runs = [stream(kernel, wanted(MOST_LINES, runs=steps(kernel, target) + more), target) for more in (0, 1)]
+    assert [ahead is None for ahead in of_runs] == [False, True]
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:

@@ -160,13 +160,40 @@ def test_columns_of_a_page_are_read_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("l2_bytes", "transposed", "wanted"), [(FAR // 8, False, (256, N)), (FAR // 2, False, (256, 64)), (FAR // 8, True, (256, 64))]
+    ("l2_bytes", "transposed", "wanted"), [(FAR // 8, False, (256, 256)), (FAR // 2, False, (256, 64)), (FAR // 8, True, (256, 64))]
 )
 def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed: bool, wanted: tuple[int, int]) -> None:
     """Several panels at a time; of smaller ones, and where columns lie together, one."""
     p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), replace(MULTIPLIES, l2_bytes=l2_bytes))).parameters
     assert p is not None
     assert (p.ks, p.ns) == wanted
+
+
+def made(b: GraphBuilder) -> None:
+    wei = b.op("SoftMax", b.input((N, K), DType.bf16), axis=-1)
+    b.op("MatMul", b.input((16, K), DType.bf16), wei, transpose_b=True)
+
+
+@pytest.mark.parametrize(
+    ("build", "l2_bytes", "wanted"),
+    [
+        (layer(16, DType.bf16), FAR // 2, True),
+        (layer(16, DType.bf16, transposed=True), FAR // 2, True),
+        (layer(16, DType.bf16), FAR, False),  # L2 has them
+        (layer(16, DType.f16), FAR // 2, False),  # converted
+        (made, FAR // 2, False),
+    ],
+    ids=["rows", "columns", "in_l2", "converted", "made"],
+)
+def test_given_weights_beyond_l2_are_fetched_before_they_are_packed(
+    build: Callable[[GraphBuilder], object], l2_bytes: int, wanted: bool
+) -> None:
+    *_, last = kernels(scheduled(build, replace(MULTIPLIES, l2_bytes=l2_bytes)))
+    p = last.parameters
+    assert p is not None
+    assert p.ks
+    assert p.ahead == wanted
+    assert p.ahead == any(r.parameter == "ahead" and "next piece" in r.text for r in p.why)
 
 
 @pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])

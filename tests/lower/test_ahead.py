@@ -6,6 +6,7 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -88,9 +89,10 @@ def calls(s: Stmt, at: dict[str, int]) -> Iterator[tuple[dict[str, int], Brgemm]
 def lines(p: Prefetch, at: Mapping[str, int]) -> Iterator[int]:
     """Numbers of the tensor's lines, if it begins at the begin of one."""
     first = sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True))
-    begin = p.tensor.dtype.nbytes(first)
-    assert begin % LINE_BYTES == 0
-    return iter(range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines))
+    for run in range(p.runs):
+        begin = p.tensor.dtype.nbytes(first + run * p.pitch)
+        assert begin % LINE_BYTES == 0
+        yield from range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines)
 
 
 def lines_per_entry(t: Tensor, batch: At) -> int:
@@ -175,6 +177,33 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
         assert list(lines(p, at)) == list(range((no + 1) * panel, (no + 2) * panel))
         seen += 1
     assert seen == 2 * 2 * 512 // 64
+
+
+@pytest.mark.parametrize(("k", "pieces"), [(512, 1), (1024, 2), (1280, 3)])
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed: bool, k: int, pieces: int) -> None:
+    """Behind the last piece of some columns the first one of the next columns, and nothing twice."""
+    n = 4096
+    b = GraphBuilder()
+    b.op("MatMul", b.input((32, k), dtype), b.input((n, k) if transposed else (k, n), dtype), transpose_b=transposed)
+    g = compiled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
+    (p,) = (s.parameters for n in g.nodes if isinstance(n, Fused) for s in n.stages if s.parameters is not None)
+    found = dict[At, Counter[int]]()
+    for at, call in calls(lower(g).module.main.body, {}):
+        (ahead,) = call.ahead
+        assert ahead.tensor.name == "v1"
+        piece = number(call.acc.index[-1], at) // p.ns, number(call.src.index[-1], at) // p.ks
+        found.setdefault(piece, Counter()).update(lines(ahead, at))
+    assert len(found) == pieces * n // p.ns
+    per_line = LINE_BYTES * 8 // dtype.bits
+    for (so, ko), fetched in found.items():
+        following, begin = (so, (ko + 1) * p.ks) if ko + 1 < pieces else (so + 1, 0)
+        rows, columns = range(begin, min(begin + p.ks, k)), range(following * p.ns, (following + 1) * p.ns)
+        places = ((c * k + r) if transposed else (r * n + c) for r in rows for c in columns)
+        assert set(fetched) >= {place // per_line for place in places}
+        assert set(fetched.values()) == {1}
+        assert len(fetched) == p.ks * p.ns // per_line
 
 
 def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:

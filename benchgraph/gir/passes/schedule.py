@@ -17,7 +17,7 @@ from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.pieces import piece_of
+from benchgraph.gir.pieces import are_fetched_ahead, piece_of
 from benchgraph.gir.product import Thin, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
@@ -203,10 +203,9 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     is_made = bool(panels_of(node, stage))
     fetched = f"pieces of {ks} x {ns} stay in cache until they are read" if is_made else f"{ks} rows side by side are fetched ahead best"
     why += (Reason("ks", fetched),) if ks else ()
-    ahead = not ks and _streams_panels(g, node, stage, rows.mb, nb, target)
-    why += (
-        (Reason("ahead", f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"),) if ahead else ()
-    )
+    ahead = are_fetched_ahead(g, node, stage, target) if ks else _streams_panels(g, node, stage, rows.mb, nb, target)
+    next_one, time = ("what the next piece is packed from", "") if ks else ("the next panel", f" and {rows.mb} rows leave the time for it")
+    why += (Reason("ahead", f"{next_one}, since L2 does not keep all weights{time}"),) if ahead else ()
     abreast = columns_abreast(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
     why += (Reason("abreast", f"weights lie by columns, and registers hold {abreast} sums of {m} rows"),) if abreast else ()
     chosen = Parameters(
