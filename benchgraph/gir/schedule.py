@@ -47,7 +47,12 @@ SQUARE_ROWS = 2 * TILE_ROWS
 #     rows of a task      8            16           24           32           40           64
 #     one core       0.84 (1.04)  0.87 (0.91)               0.79 (0.84)  0.87 (0.82)
 #     two cores      1.08 (1.09)  1.00 (1.06)  0.84 (0.92)  0.93 (0.98)  0.92 (0.97)  0.97 (0.99)
-ROWS_FOR_A_PANEL = 24
+#
+# The second number is for weights that come from memory, which hardware fetches well for fewer rows alone: one tile of 7 or 8 rows and
+# two vectors reads half of a panel's lines, then the others. Zen 4 cores, constant weights of 4096 x 14336, minima, one core (two), f32 and
+# bf16: 7 rows 0.67, 0.68 (0.77, 0.75), 8 0.63, 0.65 (0.54, 0.49), 9 0.91, 0.89 (0.89, 1.04), 12 0.97, 0.95 (0.85, 0.88), 16 0.96, 0.97
+# (0.93, 0.86), 20 0.94, 0.94 (0.92, 0.89). Calls of up to 6 rows are too short for it.
+ROWS_FOR_A_PANEL = 24, 7
 # Rows of a task that are enough for it to go through all weights of two products, when L2 does not keep them: with fewer, a nest for each
 # product, in which every core has its own part of the weights, fetches less. The same cores, two nests over one, medians (minima):
 #
@@ -306,7 +311,7 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
 
     few = mb(kernels, works_on_rows=any(has_folds))
     apart = [mb(own, works_on_rows=True) if folds else rows[-1] for own, folds in zip(products, has_folds, strict=True) if own]
-    enough = ROWS_FOR_A_PANEL if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if in_tiles else ROWS_FOR_ALL_WEIGHTS
+    enough = ROWS_FOR_A_PANEL[False] if any(has_folds) else ROWS_FOR_ALL_WEIGHTS_OF_TILES if in_tiles else ROWS_FOR_ALL_WEIGHTS
     return few if few < min(max(apart), enough) else 0
 
 

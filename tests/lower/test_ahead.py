@@ -179,6 +179,16 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
     assert seen == 2 * 2 * 512 // 64
 
 
+@pytest.mark.parametrize(
+    ("rows", "llc_bytes", "is_fetched"), [(7, 1 << 20, True), (6, 1 << 20, False), (7, 4 << 20, False), (24, 4 << 20, True)]
+)
+def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
+    """Two MiB are twice what half of a last-level cache of one has."""
+    g = compiled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
+    found = {bool(call.ahead) for _, call in calls(lower(g).module.main.body, {})}
+    assert found == {is_fetched}
+
+
 @pytest.mark.parametrize(("k", "pieces"), [(512, 1), (1024, 2), (1280, 3)])
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
 @pytest.mark.parametrize("transposed", [False, True])

@@ -180,7 +180,8 @@ def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, targe
     wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).is_contraction}
     own = wei[stage.ops[0].ins[1]]
     streamed = own.is_constant and bool(own.layout.blocks) and own.shape[-1] > nb
-    return streamed and mb >= ROWS_FOR_A_PANEL and sum(v.type.nbytes for v in wei.values()) > target.l2_bytes
+    nbytes = sum(v.type.nbytes for v in wei.values())
+    return streamed and mb >= ROWS_FOR_A_PANEL[target.is_far(nbytes)] and nbytes > target.l2_bytes
 
 
 def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Target) -> Stage:
