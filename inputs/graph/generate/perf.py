@@ -12,15 +12,16 @@ BATCHES = {
         ),
     ),
     "perf_graph_rows": (
-        "Speed with few rows, for weights that change: a language model that writes one word after the other, or reads a few",
+        "Speed with few rows, weights that change and constant ones: a language model that writes one word after the other, or reads a few",
         (
             *(
                 f"--reset --dt=f32,bf16,f16 --in-shapes=0:{rows}x4096+1:{wei} {options}.json"
                 for wei, options in (
                     ("4096x14336", "--tensor-property=1:variable --case=op/matmul"),
                     ("14336x4096", "--op-attrs=0:transpose_a:0 --case=op/matmul_transposed"),
+                    ("4096x14336", "--tensor-property=1:constant --case=op/matmul"),
                 )
-                for rows in (1, 4, 16, 64)
+                for rows in (1, 4, 8, 16, 64)
             ),
             "--reset --dt=bf16,f16 --in-shapes=0:1x4096+1:4096x14336+3:4096x14336+7:14336x4096"
             " --case=complex_fusion/gated_mlp_f16_weights_that_change.json",
