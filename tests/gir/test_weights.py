@@ -13,6 +13,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph, Stage
 from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.passes.low_precision import ROWS_KEPT
 from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES, PIECES, piece
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
@@ -129,8 +130,48 @@ CONSTANT = (constant_s4, constant_f16, constant_s8)
 
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
-def test_large_constant_weights_stay_narrow(build: Build, golden) -> None:
-    golden(print_gir(scheduled(build, SMALL)))
+def test_large_constant_weights_stay_narrow(build: Callable[..., None], golden) -> None:
+    rows = ROWS_KEPT + 1 if build is constant_f16 else 1
+    golden(print_gir(scheduled(lambda b: build(b, rows), SMALL)))
+
+
+def test_large_constant_weights_of_f16_are_widened_as_few_rows_load_them(golden) -> None:
+    golden(print_gir(scheduled(constant_f16, SMALL)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "target", "multiplied"),
+    [
+        (ROWS_KEPT, DType.f16, SMALL, (DType.f32, DType.f16)),
+        (ROWS_KEPT + 1, DType.f16, SMALL, (DType.f32, DType.f32)),
+        (1, DType.f16, TARGET, (DType.f32, DType.f32)),  # L2 holds them in f32
+        (1, DType.f16, replace(SMALL, isa=ISAS["portable"]), (DType.f32, DType.f32)),  # one by one
+        (1, DType.bf16, SMALL, (DType.f32, DType.bf16)),
+        (1, DType.bf16, replace(SMALL, isa=ISAS["portable"]), (DType.f32, DType.bf16)),
+        (1, DType.bf16, replace(SMALL, isa=ISAS["avx512_core_bf16"]), (DType.bf16, DType.bf16)),
+    ],
+)
+def test_which_constant_weights_are_widened_as_they_are_loaded(
+    rows: int, dtype: DType, target: Target, multiplied: tuple[DType, DType]
+) -> None:
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((rows, 256), dtype), b.constant((256, 1024), dtype))
+
+    g = scheduled(build, target)
+    (stage,) = kernels(g)
+    assert tuple(g.value(v).dtype for v in stage.ops[0].ins) == multiplied
+
+
+@pytest.mark.parametrize("batch", [(2,), ()])
+def test_constant_weights_of_f16_that_are_no_one_matrix_are_widened_by_init(batch: tuple[int, ...]) -> None:
+    """Each entry with its own, and a lone column."""
+
+    def build(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((*batch, 1, 1 << 15), DType.f16), b.constant((*batch, 1 << 15, 2 if batch else 1), DType.f16))
+
+    g = scheduled(build, SMALL)
+    (stage,) = kernels(g)
+    assert [g.value(v).dtype for v in stage.ops[0].ins] == [DType.f32, DType.f32]
 
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)

@@ -18,7 +18,8 @@ Measured on one thread of a Cascade Lake core that others use too, K = 4096, tim
     512, s8 per channel        1.51               1.65                 1.13
     512, s4 by 32 rows         1.45               1.32                 1.16
 
-Left alone: weights that anything else reads, and products with so many blocks of rows that convert-weights would not take the conversion.
+Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights that anything else reads, and products with so many
+blocks of rows that convert-weights would not take the conversion.
 """
 
 from __future__ import annotations

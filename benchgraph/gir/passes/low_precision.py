@@ -28,10 +28,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride
+from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
@@ -59,6 +60,16 @@ PACKED = 3
 #     4096 x 14336, by columns     0.48        0.77
 #     4096x4096, bf16 by columns                      1.27  1.41  3.61
 ROWS_WIDENED, ROWS_NOT_MULTIPLIED = 8, ((2, 2), (8, 4))
+# The same of constant weights that the cores' own caches would not hold in f32: init packs them as they are. f16, one Zen 4 core (two),
+# times over those that are converted piece by piece (keep-narrow), minima, rows of src:
+#
+#     K x N                      1            4            8           16           32           64
+#     4096 x 14336     0.26 (0.44)  0.32 (0.39)  0.51 (0.52)  0.62 (0.64)  0.78 (0.78)  0.89 (0.89)
+#     2048 x 2048      0.37 (0.37)  0.56 (0.56)  0.78 (0.79)  24: 0.85 (0.85)           0.88 (0.92)
+#     1024 x 1024      0.37 (0.39)               0.79 (0.77)  24: 0.87 (0.87)           0.95 (0.94)
+#
+# On a Cascade Lake core, where conversions take the multipliers' ports, 12 rows 0.87, 32 1.05 (docs/architecture.md).
+ROWS_KEPT = 32
 
 
 def low_precision(g: Graph, target: Target) -> Graph:
@@ -144,15 +155,27 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
 def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
     """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32. See ROWS_WIDENED."""
     v, p = g.value(id), product(g, op)
+    is_multiplied = v.dtype is DType.bf16 and target.multiplies(v.dtype)
+    if v.is_constant:
+        return not is_multiplied and _is_kept(v, p, target)
     down, across = (0 if (dim := _dim_behind(g, moves, axis)) is None else _step(g, id, dim) for axis in (-2, -1))
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
     if 1 not in (down, across) or not is_read_on(size, apart, v.dtype):
         return False
     most = rows_by_columns(p.reduced[-1]) if by_columns else ROWS_WIDENED
-    if v.dtype is DType.bf16 and target.multiplies(v.dtype):
+    if is_multiplied:
         most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
     return is_given_for_rows(g, op, id, most)
+
+
+def _is_kept(v: Value, p: Product, target: Target) -> bool:
+    """Likewise of constant weights: one large matrix. See ROWS_KEPT."""
+    *batch, m, n = p.call.outs[0].shape
+    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n > 1
+    is_large = F32_BYTES * v.type.elements > target.cores * target.l2_bytes
+    is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
+    return is_plain and is_large and m <= ROWS_KEPT and not is_slow
 
 
 def _comes_of_last(g: Graph, moves: Moves, axis: int) -> bool:
