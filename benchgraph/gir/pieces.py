@@ -47,9 +47,16 @@ FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 #     4, f32 8192 x 1024              2.47                 1.48
 SIDE_BY_SIDE, WIDEST_IN_TURN, SUMMED_IN_L1 = 8, 16384, 2
 ROWS_IN_TURN = 2, 8
-# Of weights in several panels that are packed from rows: a few rows of all panels of a piece at a time (SIDE_BY_SIDE), if weights are so
-# many times what L2 holds. Microkernel calls fetch what the next piece is packed from, for which both have to fit into L2: memory rested
-# while they multiplied, and hardware foresees no row of another piece. Two Zen 4 cores, weights in memory, minima in ms:
+# Of weights in several panels that are packed from rows: a few rows of all panels of a piece at once (SIDE_BY_SIDE), which hardware fetches
+# ahead, if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:
+#
+#                                    512x64  64x1024  64x2048  128x2048  256x2048
+#     16, bf16 4096 x 14336            26.0     15.1     13.9      13.4      13.0
+#     64, bf16, the same               49.9     44.3     42.6      40.7      39.0
+#     16, f32, the same (not packed 34.2)       28.4     28.3      28.1      28.2
+PACKED_BY_ROWS, TIMES_L2_PACKED = (256, 2048), 4
+# The same where microkernel calls fetch what the next piece is packed from, for which both have to fit into L2: memory rested while they
+# multiplied, and hardware foresees no row of another piece. Two Zen 4 cores, weights in memory, minima in ms:
 #
 #     rows of dst, weights        not fetched, 256x2048   512x64  512x128  512x256  1024x128  384x256
 #     16, f32 4096 x 14336                         16.1     11.1     10.9     11.6      11.9     11.1
@@ -60,7 +67,7 @@ ROWS_IN_TURN = 2, 8
 # Times over those not fetched, by rows f32, bf16, by columns f32, bf16: 12 (9) rows 0.72, 0.69, 0.75, 0.72; 16 0.85, 0.72, 0.72, 0.67;
 # 32 0.79, 0.81, 0.83, 0.79; 64 0.88, 0.88, 0.91, 0.88; 128 0.93, 0.92, 0.96, 0.94; of weights in L3, 48 by 1024 x 1024, 0.97 to 1.00. One
 # core alike. In pieces of one panel weights of four times L2 or less: by more 64 rows take 1.12 times as long for 768 x 3072.
-PACKED_BY_ROWS, TIMES_L2_PACKED = (512, 256), 4
+FETCHED_BY_ROWS = 512, 256
 PANEL_ROWS = 512  # of a piece of one panel, which is what a transposition makes
 MOST_ROWS_OF_PIECES = 256  # rows of a task that has each piece made for itself
 # How often the weights of a nest may be converted, once by each block of rows. One f32 more in memory and back costs a core 0.8 ns, at some
@@ -114,14 +121,15 @@ def piece_of(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, t
         most = PIECES[rows > FEW_ROWS]
     else:
         is_large = wei.type.nbytes > TIMES_L2_PACKED * target.l2_bytes
-        most = PACKED_BY_ROWS if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
+        by_rows = FETCHED_BY_ROWS if are_fetched_ahead(g, node, stage, target) else PACKED_BY_ROWS
+        most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
     return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
 
 
 def are_fetched_ahead(g: Graph, node: Fused, stage: Stage, target: Target) -> bool:
-    """Whether what pieces are packed from is given, and comes from beyond L2."""
+    """Whether what pieces are packed from is given, and comes from beyond L2. Tile registers multiply too fast to fetch it meanwhile."""
     makers = panels_of(node, stage)
-    if len(makers) != 1 or not _packs(g, makers[0]):
+    if len(makers) != 1 or not _packs(g, makers[0]) or target.in_tiles(g.value(stage.ops[0].ins[0]).dtype):
         return False
     src = g.value(makers[0].ops[0].ins[0])
     return g.root(src.id) in g.ins and src.type.nbytes > target.l2_bytes

@@ -160,11 +160,18 @@ def test_columns_of_a_page_are_read_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("l2_bytes", "transposed", "wanted"), [(FAR // 8, False, (256, 256)), (FAR // 2, False, (256, 64)), (FAR // 8, True, (256, 64))]
+    ("l2_bytes", "transposed", "isa", "wanted"),
+    [
+        (FAR // 8, False, "avx512_core_bf16", (256, 256)),
+        (FAR // 8, False, "avx512_core_amx", (256, N)),  # not fetched ahead
+        (FAR // 2, False, "avx512_core_bf16", (256, 64)),
+        (FAR // 8, True, "avx512_core_bf16", (256, 64)),
+    ],
 )
-def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed: bool, wanted: tuple[int, int]) -> None:
+def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed: bool, isa: str, wanted: tuple[int, int]) -> None:
     """Several panels at a time; of smaller ones, and where columns lie together, one."""
-    p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), replace(MULTIPLIES, l2_bytes=l2_bytes))).parameters
+    target = replace(MULTIPLIES, l2_bytes=l2_bytes, isa=ISAS[isa])
+    p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), target)).parameters
     assert p is not None
     assert (p.ks, p.ns) == wanted
 
