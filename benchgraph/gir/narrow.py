@@ -9,16 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
+from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
+from benchgraph.gir.product import Product
+from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 
 _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # what stands for a dtype of which nothing writes single elements
+
+
+def is_one_large_matrix(p: Product, target: Target) -> bool:
+    """Whether all rows of a product meet one matrix, no column, which in f32 the cores' own caches do not hold."""
+    *batch, _, n = p.call.outs[0].shape
+    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n > 1
+    return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, lcm, prod
 
 from benchgraph.core.target import Target
 from benchgraph.gir.idle import IDLE
-from benchgraph.gir.ir import Fused, Graph, Op, Stage
-from benchgraph.gir.panels import panels_of
+from benchgraph.gir.ir import Graph, Op, Stage
 from benchgraph.gir.product import group_of, has_rows, is_given_for_rows, operand_axes, product
 from benchgraph.gir.schedule import F32_BYTES, MOST_ROWS, column_block
 from benchgraph.tir.groups import PACKED_FROM
@@ -54,6 +54,8 @@ ROWS_IN_TURN = 2, 8
 #     16, bf16 4096 x 14336            26.0     15.1     13.9      13.4      13.0
 #     64, bf16, the same               49.9     44.3     42.6      40.7      39.0
 #     16, f32, the same (not packed 34.2)       28.4     28.3      28.1      28.2
+#     16, bf16 2048 x 2048             0.98                                  0.80
+#     16, bf16 1024 x 1024            0.190                                 0.192
 PACKED_BY_ROWS, TIMES_L2_PACKED = (256, 2048), 4
 # The same where microkernel calls fetch what the next piece is packed from, for which both have to fit into L2: memory rested while they
 # multiplied, and hardware foresees no row of another piece. Two Zen 4 cores, weights in memory, minima in ms:
@@ -106,9 +108,13 @@ def rows_read_in_turn(rows: int, n: int, target: Target) -> tuple[int, int]:
     return (1 if rows <= SUMMED_IN_L1 and F32_BYTES * rows * n <= target.l1_bytes // 2 else SIDE_BY_SIDE), WIDEST_IN_TURN
 
 
-def piece_of(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:
-    """Rows and columns of a piece of wei, in whole blocks of src and whole groups of what makes the piece; 0, 0 where wei is whole."""
-    makers, op = panels_of(node, stage), stage.ops[0]
+def piece_of(
+    g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target, *, are_fetched: bool
+) -> tuple[int, int]:
+    """Rows and columns of a piece of wei, in whole blocks of src and whole groups of what makes the piece; 0, 0 where wei is whole.
+
+    makers: the stages that make pieces; are_fetched: see `are_fetched_ahead`.
+    """
     if not makers and not rows_in_turn(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])
@@ -121,15 +127,15 @@ def piece_of(g: Graph, node: Fused, stage: Stage, rows: int, nb: int, kb: int, t
         most = PIECES[rows > FEW_ROWS]
     else:
         is_large = wei.type.nbytes > TIMES_L2_PACKED * target.l2_bytes
-        by_rows = FETCHED_BY_ROWS if are_fetched_ahead(g, node, stage, target) else PACKED_BY_ROWS
+        by_rows = FETCHED_BY_ROWS if are_fetched else PACKED_BY_ROWS
         most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
     return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
 
 
-def are_fetched_ahead(g: Graph, node: Fused, stage: Stage, target: Target) -> bool:
-    """Whether what pieces are packed from is given, and comes from beyond L2. Tile registers multiply too fast to fetch it meanwhile."""
-    makers = panels_of(node, stage)
-    if len(makers) != 1 or not _packs(g, makers[0]) or target.in_tiles(g.value(stage.ops[0].ins[0]).dtype):
+def are_fetched_ahead(g: Graph, op: Op, makers: Sequence[Stage], target: Target) -> bool:
+    """Whether what a product's pieces are packed from is given, and comes from beyond L2. Tile registers multiply too fast to fetch it
+    meanwhile."""
+    if len(makers) != 1 or not _packs(g, makers[0]) or target.in_tiles(g.value(op.ins[0]).dtype):
         return False
     src = g.value(makers[0].ops[0].ins[0])
     return g.root(src.id) in g.ins and src.type.nbytes > target.l2_bytes

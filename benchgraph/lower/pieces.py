@@ -54,13 +54,14 @@ class Pieces:
     """One product of a nest, and the stages that make its pieces, in order."""
 
     def __init__(self, nest: GemmNest, stage: Stage, makers: tuple[Stage, ...]) -> None:
-        self.nest, self.stage, self.makers, self.op = nest, stage, makers, stage.ops[0]
+        self.nest, self.stage, self.op = nest, stage, stage.ops[0]
+        self.makers = tuple((maker, packing(nest.storage, maker.ops)) for maker in makers)
         assert stage.parameters is not None
         self.acc = nest.scratch_of(self.op)
         self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
         *_, self.n = nest.g.value(self.op.outs[0]).shape
         self.k = product(nest.g, self.op).reduced[-1]
-        self.fetched = packing(nest.storage, makers[0].ops) if stage.parameters.ahead else None
+        self.fetched = self.makers[0][1] if stage.parameters.ahead else None
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The result, piece by piece. then: what is done with each panel of it that is there."""
@@ -93,7 +94,7 @@ class Pieces:
 
         if not self.makers:
             return summed(so, width, self.ns)
-        made = (self._made(maker, ko, size, so, width) for maker in self.makers)
+        made = (self._made(maker, whole, ko, size, so, width) for maker, whole in self.makers)
         return seq(*made, self._by_panels(so, width, lambda no, columns: summed(no, columns, self.nb)))
 
     def _ahead(self, following: At, call: Expr) -> Iterator[Prefetch]:
@@ -111,10 +112,9 @@ class Pieces:
         _, copied = self.nest.target(self.op, no, self.nb, self.acc)
         return self.nest.for_rows(lambda rows: copied(rows, columns))
 
-    def _made(self, maker: Stage, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
-        """What a stage makes for `size` rows from ko * ks on, in the columns of a piece."""
+    def _made(self, maker: Stage, whole: Packing | None, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
+        """What a stage makes for `size` rows from ko * ks on, in the columns of a piece; whole: the stage, if it packs."""
         nest = self.nest
-        whole = packing(nest.storage, maker.ops)
         if whole is not None:
             return self._packed(whole, ko, size, so, width)
         domain = trace(nest.g, maker.ops)

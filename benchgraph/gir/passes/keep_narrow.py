@@ -25,14 +25,13 @@ blocks of rows that convert-weights would not take the conversion.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Op
+from benchgraph.gir.narrow import is_one_large_matrix
 from benchgraph.gir.pieces import MOST_TIMES, times_converted
 from benchgraph.gir.product import product
-from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Elementwise, Movement
@@ -68,19 +67,11 @@ def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
 
 
 def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
-    """One matrix, no column, of constant f32 weights that the cores' own caches do not hold, and few rows."""
+    """One large matrix of constant f32 weights, and few rows."""
     p, wei = product(g, op), g.value(op.ins[1])
-    *batch, m, n = p.call.outs[0].shape
-    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and n > 1
-    is_large = wei.type.elements * F32_BYTES > target.cores * target.l2_bytes
-    return (
-        is_plain
-        and wei.is_constant
-        and wei.dtype is DType.f32
-        and is_large
-        and m <= MOST_KEPT_ROWS
-        and times_converted(m, target) <= MOST_TIMES
-    )
+    m = p.call.outs[0].shape[-2]
+    has_few_rows = m <= MOST_KEPT_ROWS and times_converted(m, target) <= MOST_TIMES
+    return wei.is_constant and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:

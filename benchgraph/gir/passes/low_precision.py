@@ -28,11 +28,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.narrow import is_one_large_matrix
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride
-from benchgraph.gir.schedule import F32_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
@@ -153,11 +153,13 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
 
 
 def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
-    """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32. See ROWS_WIDENED."""
+    """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32. See ROWS_WIDENED, ROWS_KEPT."""
     v, p = g.value(id), product(g, op)
     is_multiplied = v.dtype is DType.bf16 and target.multiplies(v.dtype)
     if v.is_constant:
-        return not is_multiplied and _is_kept(v, p, target)
+        is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
+        has_few_rows = p.call.outs[0].shape[-2] <= ROWS_KEPT
+        return has_few_rows and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
     down, across = (0 if (dim := _dim_behind(g, moves, axis)) is None else _step(g, id, dim) for axis in (-2, -1))
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
@@ -167,15 +169,6 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
     if is_multiplied:
         most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
     return is_given_for_rows(g, op, id, most)
-
-
-def _is_kept(v: Value, p: Product, target: Target) -> bool:
-    """Likewise of constant weights: one large matrix. See ROWS_KEPT."""
-    *batch, m, n = p.call.outs[0].shape
-    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n > 1
-    is_large = F32_BYTES * v.type.elements > target.cores * target.l2_bytes
-    is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
-    return is_plain and is_large and m <= ROWS_KEPT and not is_slow
 
 
 def _comes_of_last(g: Graph, moves: Moves, axis: int) -> bool:

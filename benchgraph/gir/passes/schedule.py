@@ -200,11 +200,12 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     )
     at = choose_anchors(g, stage.ops, rows.mb, nb, target)
     why += (Reason("anchor", at.why),) if at.why else ()
-    ks, ns = piece_of(g, node, stage, rows.mb, nb, kb, target)
-    is_made = bool(panels_of(node, stage))
-    fetched = f"pieces of {ks} x {ns} stay in cache until they are read" if is_made else f"{ks} rows side by side are fetched ahead best"
+    makers = panels_of(node, stage)
+    are_fetched = are_fetched_ahead(g, stage.ops[0], makers, target)
+    ks, ns = piece_of(g, stage.ops[0], makers, rows.mb, nb, kb, target, are_fetched=are_fetched)
+    fetched = f"pieces of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows side by side are fetched ahead best"
     why += (Reason("ks", fetched),) if ks else ()
-    ahead = are_fetched_ahead(g, node, stage, target) if ks else _streams_panels(g, node, stage, rows.mb, nb, target)
+    ahead = are_fetched if ks else _streams_panels(g, node, stage, rows.mb, nb, target)
     next_one, time = ("what the next piece is packed from", "") if ks else ("the next panel", f" and {rows.mb} rows leave the time for it")
     why += (Reason("ahead", f"{next_one}, since L2 does not keep all weights{time}"),) if ahead else ()
     abreast = columns_abreast(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
