@@ -17,8 +17,8 @@ from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition
+from benchgraph.runtime.memory import mapped
 
-ALIGNMENT = 64  # bytes: a cache line, and a full AVX-512 vector
 REFERENCE_BYTES = 8  # per element: float64
 CONSTANT_BYTE = 0x3F  # benchdnn's, for inputs that need no meaning: 0.747 in f32, 63 in s8
 NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritten element shows
@@ -26,23 +26,16 @@ NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritt
 Array: TypeAlias = NDArray[np.generic]
 
 
-def storage(nbytes: int) -> NDArray[np.uint8]:
-    """Raw aligned memory."""
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes]
-
-
 def allocate(tensor: LogicalTensor) -> Array:
     """An array for the tensor as libraries take it: s4 and u4 packed, two to a byte."""
-    return view(storage(tensor.nbytes), tensor)
+    return view(mapped(tensor.nbytes), tensor)
 
 
 def constant_inputs(graph: Graph) -> dict[int, Array]:
     """Buffers for the graph's inputs, every byte the same."""
     buffers = {}
     for tensor in graph.inputs:
-        memory = storage(tensor.nbytes)
+        memory = mapped(tensor.nbytes)
         memory.fill(1 if tensor.dtype is DType.boolean else CONSTANT_BYTE)
         buffers[tensor.id] = view(memory, tensor)
     return buffers

@@ -10,7 +10,7 @@ from benchgraph.core.arrays import view
 from benchgraph.core.errors import Unavailable
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array, allocate, plan, storage
+from benchgraph.harness.buffers import Array, allocate, plan
 from benchgraph.harness.cold import ColdCache
 from benchgraph.harness.contenders import Contender
 from benchgraph.harness.cut import compile_all
@@ -19,6 +19,7 @@ from benchgraph.harness.streams import Streams
 from benchgraph.library.compile_jobs import settle
 from benchgraph.library.protocol import Bound, Chain, Compiled, Library
 from benchgraph.partition.ir import Partition
+from benchgraph.runtime.memory import mapped
 
 Inputs: TypeAlias = dict[int, Array]  # tensor id -> buffer
 Data: TypeAlias = tuple[tuple[LogicalTensor, Array], ...]
@@ -71,7 +72,7 @@ def need_in_process(library: Library, cold: ColdCache, streams: int) -> None:
 def _bind(graph: Graph, partitions: Sequence[Partition], compiled: Sequence[Compiled], inputs: Inputs) -> list[tuple[Bound, Data]]:
     """The step of every partition, and its data."""
     layout = plan(graph, partitions)
-    slots = [storage(size) for size in layout.slots]
+    slots = [mapped(size) for size in layout.slots]
     arrays = dict(inputs)
     for t in (t for p in partitions for t in p.outputs):
         arrays[t.id] = view(slots[layout.slot[t.id]], t) if t.id in layout.slot else allocate(t)

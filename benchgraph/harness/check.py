@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchgraph.core.arrays import elements, view
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, storage, turn_bits
+from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, turn_bits
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import compile_all, cut, described
 from benchgraph.harness.differ import differences
@@ -27,6 +27,7 @@ from benchgraph.harness.results import Accuracy, Result, Status
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import Comparison, compare_output, domain, evaluate, fill, masked, tolerance, zero_limit
+from benchgraph.runtime.memory import mapped
 
 
 def initialise(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:
@@ -173,7 +174,7 @@ class _Run:
 
     @phase("execute")
     def __init__(self, partition: Partition, code: Compiled, live: dict[int, Array]) -> None:
-        self._memory = [storage(t.nbytes) for t in partition.outputs]
+        self._memory = [mapped(t.nbytes) for t in partition.outputs]
         self.tensors = partition.outputs
         self.outputs = {t.id: view(m, t) for m, t in zip(self._memory, partition.outputs, strict=True)}
         self._variable = [live[t.id] for t in partition.inputs if not t.is_constant]

@@ -23,7 +23,7 @@ from benchgraph.core.target import LINE_BYTES, Target, last_level_bytes
 from benchgraph.runtime.burst import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
-from benchgraph.runtime.memory import aligned
+from benchgraph.runtime.memory import aligned, mapped
 
 LOADS = 8  # vectors in flight: two loads per cycle, and each exclusive-or waits for the one before it in its chain
 MEMORY_FACTOR = 4  # STREAM's rule: a buffer of four last-level caches leaves nothing of one turn for the next
@@ -55,7 +55,7 @@ def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime
     rounded = sorted({-(-max(1, min(n, memory_bytes())) // step) * step for n in sizes})
     if not rounded:
         return []
-    code, buffer = _code(threads, target, runtime), aligned(rounded[-1])
+    code, buffer = _code(threads, target, runtime), mapped(rounded[-1])
     buffer.fill(1)
     return [BandwidthProbe(n, threads, code, buffer) for n in rounded]
 

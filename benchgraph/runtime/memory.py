@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM, pages
 from benchgraph.core.target import LINE_BYTES
-
-HUGE_BYTES = 2 << 20  # a huge page on x86-64
 
 
 @cache
@@ -40,13 +39,28 @@ def aligned(nbytes: int) -> NDArray[np.uint8]:
     try:
         raw = np.empty(size + alignment, np.uint8)
     except MemoryError as full:
-        raise OutOfMemory(f"cannot allocate {size} bytes", fix="use a smaller batch") from full
+        raise _out_of_memory(size) from full
     skip = -raw.ctypes.data % alignment
     buffer = raw[skip : skip + size]
     madvise = _madvise()
     if alignment == HUGE_BYTES and madvise is not None:
         madvise(buffer.ctypes.data, size // HUGE_BYTES * HUGE_BYTES, mmap.MADV_HUGEPAGE)  # advice: failure changes nothing
     return buffer
+
+
+def mapped(nbytes: int) -> NDArray[np.uint8]:
+    """nbytes on a cache line, large ones on pages of their own (core.pages): for what is measured, or kept. Raises OutOfMemory."""
+    if nbytes < HUGE_FROM:
+        return aligned(nbytes)
+    try:
+        mapping, start = pages(nbytes)
+    except OSError as full:
+        raise _out_of_memory(nbytes) from full
+    return np.frombuffer(mapping, np.uint8, nbytes, start)
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemory:
+    return OutOfMemory(f"cannot allocate {nbytes} bytes", fix="use a smaller batch")
 
 
 class Use(Enum):
@@ -70,7 +84,7 @@ def allocate(nbytes: int, use: Use, allocator: Allocator | None = None) -> NDArr
     malloc, free = (allocator.malloc, allocator.free) if allocator is not None else (None, None)
     if malloc is None or free is None:
         try:
-            return aligned(nbytes)
+            return mapped(nbytes) if use is Use.persistent else aligned(nbytes)
         except OutOfMemory as full:
             raise full.inside(use.value) from full
     address = malloc(max(nbytes, 1), LINE_BYTES)

@@ -5,9 +5,10 @@ import pytest
 
 from benchgraph.core.arrays import elements
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.buffers import ALIGNMENT, allocate, load_inputs, plan
+from benchgraph.harness.buffers import allocate, load_inputs, plan
 from benchgraph.partition.ir import Partition, Policy
 from tests.harness.fake_library import cut, partition
 
@@ -27,7 +28,7 @@ from tests.harness.fake_library import cut, partition
 def test_an_array_has_the_tensors_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> None:
     a = allocate(LogicalTensor(0, dtype, shape, strides))
     assert (a.shape, a.dtype) == (shape, dtype.numpy)
-    assert a.size == 0 or a.ctypes.data % ALIGNMENT == 0
+    assert a.size == 0 or a.ctypes.data % LINE_BYTES == 0
     assert tuple(s // a.itemsize for s in a.strides) == strides
     a[...] = 1
     assert np.all(a == 1)
@@ -42,7 +43,7 @@ def test_inputs_of_half_a_byte_are_packed(dtype: DType, numbers: tuple[int, ...]
     values = np.array(numbers, dtype.numpy)
     held = load_inputs(graph, {src.id: values, src.id + 1: np.ones(1)})[src.id]
     assert (held.dtype, held.shape) == (np.uint8, (2,))
-    assert held.ctypes.data % ALIGNMENT == 0
+    assert held.ctypes.data % LINE_BYTES == 0
     np.testing.assert_array_equal(elements(held, src), values)
 
 

@@ -7,11 +7,14 @@ from ctypes import c_int, c_int64, c_size_t, c_void_p
 
 import pytest
 
+from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
+from benchgraph.core.target import PAGE_BYTES
 from benchgraph.onednn import memory
 from benchgraph.onednn.messages import Compiled, Placed, Tensor
 from benchgraph.onednn.plan import Piece, plan
 from benchgraph.onednn.settle import settle
 from benchgraph.runtime.call_loop import machine_code
+from benchgraph.runtime.memory import mapped
 
 EXECUTE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
 WAIT = ctypes.CFUNCTYPE(c_int, c_void_p)
@@ -57,10 +60,10 @@ def test_the_first_bad_status_ends_the_loop() -> None:
     assert run(STEPS, 1, waited=4)[0] == 4
 
 
-def test_a_buffer_begins_on_a_page() -> None:
-    small, large = memory.Buffer(0), memory.Buffer(memory.HUGE_FROM + 1)
-    assert small.address % 4096 == 0
-    assert large.address % 4096 == 0
+def test_a_buffer_lies_as_tensors_of_benchgraph_do() -> None:
+    small, large = memory.Buffer(0), memory.Buffer(HUGE_FROM + 1)
+    assert small.address % PAGE_BYTES == 0
+    assert large.address % HUGE_BYTES == 0 == mapped(large.nbytes).ctypes.data % HUGE_BYTES
     ctypes.memset(large.address, 1, large.nbytes)
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from benchgraph.core.errors import OutOfMemory
-from benchgraph.runtime.memory import HUGE_BYTES, aligned
+from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
+from benchgraph.runtime.memory import Use, aligned, allocate, mapped
 
 
 @pytest.mark.parametrize("nbytes", [1, 63, 64, 65, 4096, 2 * HUGE_BYTES, 2 * HUGE_BYTES + 1])
@@ -14,11 +17,20 @@ def test_buffers_are_aligned_and_of_the_asked_size(nbytes: int) -> None:
     buffer[:1] = buffer[-1:] = 7
 
 
+@pytest.mark.parametrize("nbytes", [0, 1, 65, HUGE_FROM - 1, HUGE_FROM, HUGE_BYTES + 1])
+def test_what_is_measured_or_kept_has_pages_of_its_own(nbytes: int) -> None:
+    for buffer in (mapped(nbytes), allocate(nbytes, Use.persistent)):
+        assert buffer.nbytes == max(nbytes, 1)
+        assert buffer.ctypes.data % (HUGE_BYTES if nbytes >= HUGE_FROM else 64) == 0
+        buffer[:1] = buffer[-1:] = 7
+
+
 def test_an_empty_buffer_has_an_address_of_its_own() -> None:
     a, b = aligned(0), aligned(0)
     assert a.ctypes.data != b.ctypes.data
 
 
-def test_more_than_the_machine_has_is_out_of_memory() -> None:
+@pytest.mark.parametrize("of", [aligned, mapped])
+def test_more_than_the_machine_has_is_out_of_memory(of: Callable[[int], object]) -> None:
     with pytest.raises(OutOfMemory, match="cannot allocate"):
-        aligned(1 << 60)
+        of(1 << 60)
