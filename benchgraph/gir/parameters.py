@@ -23,17 +23,20 @@ class Parameters:
     cores     npc       threads that the tasks are for
     mb        MB        rows of one microkernel call, and of one task
     nb        NB        columns of one microkernel call, and the width of a packed weight panel
-    kb        KB        k of one block of src, where the product before has left it in column blocks; all of k where src is row-major
+    kb        KB        k of one block of src, where the product before has left it in column blocks; all of k, or of a part,
+                        where src is row-major
     split_n             whether each panel of columns, or piece of wei, is a task of its own
     panels_first        whether tasks of one panel follow each other, of all batch entries, instead of tasks of one row block
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
-    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made in pieces
+    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made or held in pieces
 
     ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/panels.py); ns is
                         whole panels. With panels_first, ns is the columns of a task, and ks 0. 0: there are none, and a task has one panel
+    parts, groups       with panels_first: parts of a panel, along the last reduced axis, of which L2 holds one while the batch entries of a
+                        task go past it; groups of entries that are such tasks. 1, 0: whole panels, and each entry is a task
     ahead               whether the next panel of packed weights, or what the next piece is packed from, is fetched while one is multiplied
     abreast             columns whose sums run along k side by side, where weights lie by columns and meet few rows; 0: microkernels do it
     step                columns of dst that a nest holds at a time which goes through them with running folds (gir/online.py); 0: all
@@ -54,6 +57,8 @@ class Parameters:
     step: int = 0
     ks: int = 0
     ns: int = 0
+    parts: int = 1
+    groups: int = 0
     ahead: bool = False
     abreast: int = 0
     why: tuple[Reason, ...] = ()
@@ -81,13 +86,13 @@ class Parameters:
 
     @property
     def bs(self) -> int:
-        return ceil((self.ks or self.k) / self.kb) if self.kb else 0
+        return ceil((self.ks or self.k) / (self.kb * self.parts)) if self.kb else 0
 
     @property
     def ksn(self) -> int:
-        return ceil(self.k / self.ks) if self.ks else 1
+        return ceil(self.k / self.ks) if self.ks else self.parts
 
     @property
     def tasks(self) -> int:
         """Iterations of the parallel loop."""
-        return self.batch * self.mpn * self.npn
+        return (self.groups or self.batch * self.mpn) * self.npn

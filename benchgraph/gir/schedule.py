@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import ceil, prod
+from operator import mul
 
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.idle import IDLE, idle_of_groups
+from benchgraph.gir.idle import IDLE, idle, idle_of_groups
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
@@ -79,6 +81,12 @@ ROWS_FOR_ALL_WEIGHTS_OF_TILES, SHARE_OF_L2 = 24, 0.25
 # convolutions of f32, times with panels of 0.75, 0.5, 0.3 of L2 over those with single ones (the first: with all weights past each row),
 # minima: 1024x14x14 to 2048 by a stride of 2 0.81, 0.76, 0.68; 2048x7x7 to 512 1.21, 1.07, 0.99; 512x7x7 to 2048 1.06, 0.96, 0.94.
 HELD, HELD_TOGETHER, FEWEST_VECTORS, FETCHED_LESS = 0.75, 0.3, 2, 4
+# Where L2 holds one part of a panel at a time: of how many terms of each tap at least. Zen 4 (L2 1 MiB, L3 32), convolutions padded to
+# keep their size, times over those of all weights past each row of windows, in turns, minima, one thread (two): 3x3, 1024 channels, f32, 8
+# images of 7x7 0.66 (0.58), 1 0.72 (0.66), 2 of 14x14 0.88 (0.88), 1 0.88 (0.88); bf16, 2048 channels to 512, 8 of 7x7 0.92 (0.93), to
+# 1024, 1 0.74 (0.57), to 128, 1 of 24x24 0.99 (1.01); 5x5, 512 channels, f32, 64 of 7x7, parts of 64 terms 0.74 (0.79); 7x7, 256 channels,
+# 1 of 16x16, parts of 32 terms 1.05 (1.08).
+LEAST_TERMS_OF_PART = 64
 # Columns without which the next product reads whole rows: each block is an entry of its batch, whose loop along k is as short as that. One
 # Zen 3 core, AVX2, times with whole rows over those with blocks of 16, minima at batch 32, 128, 512, the middle of three runs: MLP_1 f32
 # 1.00, 1.00, 1.00, int8 0.98, 0.99, 0.99; MLP_2 f32 0.99, 0.97, 0.96, int8 0.97, 0.95, 0.91.
@@ -152,6 +160,36 @@ def held_columns(p: Product, target: Target) -> int:
     held = int(HELD * target.l2_bytes) // max(p.call.ins[1].dtype.nbytes(prod(p.reduced)), 1) // target.lanes * target.lanes
     nb = min(held, panel(p.columns, target))
     return nb if nb >= FEWEST_VECTORS * target.lanes and goes_by_panels(p, nb, target) else 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How batch entries go past panels of weights that L2 does not hold: past one of `count` parts of each at a time, along the last
+    reduced axis, and in `groups` of entries, each a task of its own."""
+
+    count: int
+    groups: int
+
+
+def parts_held(p: Product, nb: int, target: Target) -> Parts | None:
+    """The fewest parts of a panel that L2 holds, and as few groups as keep the cores busy; None where less is fetched otherwise.
+
+    Of sums over taps: there an entry is a row of windows, and all entries together are few enough that their sums wait in L2 or L3.
+    """
+    *batch, m, n = p.call.outs[0].shape
+    src, wei = p.call.ins
+    panels, k = ceil(n / nb), p.reduced[-1]
+    if prod(p.reduced) == k or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei or wei.nbytes <= target.l2_bytes:
+        return None
+    least = ceil(wei.dtype.nbytes(prod(p.reduced) * nb) / (HELD * target.l2_bytes))
+    unit = LINE_BYTES * 8 // src.dtype.bits
+    most = k // max(unit, LEAST_TERMS_OF_PART)
+    count = next((c for c in range(max(least, 2), most + 1) if k % (c * unit) == 0), None)
+    groups = next((g for g in accumulate(batch, mul, initial=1) if idle(panels * g, target.cores) <= IDLE), None)
+    if count is None or groups is None or prod(batch) < FETCHED_LESS * groups:
+        return None
+    fetched = groups * wei.nbytes + panels * src.nbytes
+    return Parts(count, groups) if prod(batch) * wei.nbytes >= FETCHED_LESS * fetched else None
 
 
 def column_block(p: Product, target: Target) -> int:

@@ -47,9 +47,11 @@ def _task(node: Fused) -> str:
     p = node.parameters
     if p is None:
         return ""
-    columns = ", panel by panel" if p.panels_first else ", columns split too" if p.split_n else ""
+    parts = f" in {p.parts} parts" if p.parts > 1 else ""
+    columns = f", panel by panel{parts}" if p.panels_first else ", columns split too" if p.split_n else ""
+    tasks, rows = (p.groups, p.batch // p.groups * p.m) if p.groups else (p.batch * p.mpn, p.mb)
     step = f" step={p.step}" if p.step else ""
-    return f"  // mb={p.mb}{step}: {p.batch * p.mpn} tasks of {p.mb} rows over {p.cores} cores{columns}"
+    return f"  // mb={p.mb}{step}: {tasks} tasks of {rows} rows over {p.cores} cores{columns}"
 
 
 def _fused(g: Graph, node: Fused) -> list[str]:

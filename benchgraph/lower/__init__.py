@@ -3,6 +3,7 @@
 access.py   values -> tensor elements, through views and layouts
 region.py   fusible ops on a region          gemm.py     the GEMM template with its anchors
 online.py   attention's two products in one pass over the scores
+held.py     products whose weights L2 holds in parts, one after the other
 thin.py     products with a vector, or few rows of columns: along k, or with rows for columns
 along_rows.py   products whose elements of one column lie side by side (turned.py), or those of a few columns (woven.py)
 loops.py    nests without a tunable op       windows.py  folds over a small box of taps: pooling, interpolation

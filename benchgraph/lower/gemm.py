@@ -30,6 +30,7 @@ from benchgraph.gir.panels import panels_of
 from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.along_rows import weave, writes_along_rows
+from benchgraph.lower.held import Held
 from benchgraph.lower.packed_src import packed_src
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.pieces import Part, Pieces
@@ -63,6 +64,8 @@ class GemmNest:
         self.packed = {op: held for op in kernels if (held := packed_src(self, op)) is not None}
 
     def lower(self) -> Stmt:
+        if self.node.parameters is not None and self.node.parameters.parts > 1:
+            return Held(self, self.node.stages[-1]).emit()
         sums = [Sum(self, stage) for stage in self.node.stages if stage.sums_rows]
         work = seq(self._stages(), *(s.added() for s in sums))
         body: Stmt = For(self.mo, Const(-(-self.m // self.mb)), work, LoopKind.serial if sums else LoopKind.parallel)
@@ -209,7 +212,7 @@ class GemmNest:
         if held is not None:
             pack = self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
             first, own = (seq(), pack) if self.node.split_n else (pack, seq())  # columns that are tasks pack for themselves
-        return seq(first, self.before_post_ops(stage, lambda no, width: seq(own, self._microkernel(op, no, width, stage.nb))))
+        return seq(first, self.before_post_ops(stage, lambda no, width: seq(own, self.microkernel(op, no, width, stage.nb))))
 
     def before_post_ops(
         self,
@@ -279,9 +282,9 @@ class GemmNest:
         is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
         return is_plain and v.dtype is acc_dtype(self.g, op) and result_axes(self.g, op) is not None
 
-    def _microkernel(self, op: Op, no: Expr, width: int, nb: int) -> Stmt:
+    def microkernel(self, op: Op, no: Expr, width: int, nb: int, part: Part | None = None) -> Stmt:
         """One microkernel call, or several behind branches: when the last task has fewer rows, and when columns meet different taps."""
-        return self.for_rows(lambda rows: by_taps(self, op, no, width, nb, lambda taps: self._call(op, no, width, nb, rows, taps)))
+        return self.for_rows(lambda rows: by_taps(self, op, no, width, nb, lambda taps: self._call(op, no, width, nb, rows, taps, part)))
 
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body, given the task's rows: once, or behind a branch for each number of rows that tasks have."""
@@ -297,12 +300,13 @@ class GemmNest:
         """Where the task's rows and a block of columns begin in a product."""
         return (*(Coord(var) for var in self.batch), Coord(ZERO, self.mo, self.mb), Coord(ZERO, no, nb))
 
-    def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int, taps: Box) -> Stmt:
+    def _call(self, op: Op, no: Expr, width: int, nb: int, rows: int, taps: Box, part: Part | None) -> Stmt:
         acc, copied = self.target(op, no, nb, self.scratch_of(op))
         k = product(self.g, op).reduced[-1]
 
         def call(rows: int, taps: Box, adds: bool) -> Stmt:
-            return self.call(op, no, width, nb, rows, acc, Part(ZERO, 0, k, adds=True) if adds else None, taps)
+            adding = replace(part or Part(ZERO, 0, k, adds=True), adds=True)
+            return self.call(op, no, width, nb, rows, acc, adding if adds else part, taps)
 
         return seq(by_rows(self, op, rows, taps, call), copied(rows, width))
 

@@ -141,7 +141,7 @@ class OnlineNest(GemmNest):
 
         def tile(no: Expr, wide: int) -> Stmt:
             at = add(mul(ko, per_step), no)
-            made = self._microkernel(o.scores.ops[0], at, wide, nb) if folded is None else folded(at, wide)
+            made = self.microkernel(o.scores.ops[0], at, wide, nb) if folded is None else folded(at, wide)
             spans = (*self._task(), Span(Const(wide), at, nb))
             return seq(made, Region(self.storage, self.domain, spans).emit(o.early)) if o.early else made
 

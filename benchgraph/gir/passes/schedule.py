@@ -13,16 +13,17 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.grid import grid, grid_of_pieces
-from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Stage
+from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Op, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.pieces import are_fetched_ahead, piece_of
-from benchgraph.gir.product import Thin, group_of, product, thin
+from benchgraph.gir.product import Thin, acc_dtype, group_of, product, result_axes, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
     MOST_ROWS_WORKED_ON,
     ROWS_FOR_A_PANEL,
+    Parts,
     Rows,
     Step,
     columns_abreast,
@@ -34,6 +35,7 @@ from benchgraph.gir.schedule import (
     goes_by_panels,
     has_one_matrix,
     held_columns,
+    parts_held,
     rows_per_task,
     wait_for_weights,
 )
@@ -113,6 +115,12 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
         return replace(stage, parameters=replace(own, split_n=True, panels_first=True, ns=ns, why=why))
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
+    if (parts := _parts(g, stage.ops[0], own, target)) is not None:
+        of = "all entries go" if parts.groups == 1 else f"each of {parts.groups} groups of entries goes"
+        why = (*own.why, Reason("parts", f"{of} past one part of a panel of weights after the other, which L2 holds meanwhile"))
+        kb = own.kb // parts.count
+        own = replace(own, kb=kb, split_n=True, panels_first=True, parts=parts.count, groups=parts.groups, ahead=False, why=why)
+        return replace(stage, parameters=own)
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
     found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:
@@ -124,6 +132,13 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
         if _is_tiled(on_grid):
             return _split(on_grid, found.split_n, "each core then reads its own part of the weights alone")
     return _split(stage, own.tasks < own.cores, "there are fewer blocks of rows than cores")
+
+
+def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
+    """Where weights are to be held in parts, and sums can wait where the microkernel leaves them."""
+    v, is_row_major = g.value(op.outs[0]), own.kb == product(g, op).reduced[-1]
+    waits = result_axes(g, op) is not None and g.value(g.root(v.id)).dtype is acc_dtype(g, op)
+    return parts_held(product(g, op), own.nb, target) if waits and is_row_major and own.ks == 0 else None
 
 
 def _is_on_grid(stages: list[Stage]) -> bool:
