@@ -186,7 +186,7 @@ def parts_held(p: Product, nb: int, target: Target) -> Parts | None:
     most = k // max(unit, LEAST_TERMS_OF_PART)
     count = next((c for c in range(max(least, 2), most + 1) if k % (c * unit) == 0), None)
     groups = next((g for g in accumulate(batch, mul, initial=1) if idle(panels * g, target.cores) <= IDLE), None)
-    if count is None or groups is None or prod(batch) < FETCHED_LESS * groups:
+    if count is None or groups is None:
         return None
     fetched = groups * wei.nbytes + panels * src.nbytes
     return Parts(count, groups) if prod(batch) * wei.nbytes >= FETCHED_LESS * fetched else None

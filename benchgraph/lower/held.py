@@ -16,6 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from benchgraph.gir.ir import Stage
+from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO
 from benchgraph.lower.pieces import Part
 from benchgraph.tir.build import add, seq
@@ -33,6 +34,7 @@ class Held:
         assert p is not None
         self.nest, self.stage, self.parameters = nest, stage, p
         *_, self.n = nest.g.value(stage.ops[0].outs[0]).shape
+        assert p.kb * p.parts == product(nest.g, stage.ops[0]).reduced[-1], "what reads windows lies row by row"
         self.axes = list(accumulate(nest.rows[:-1], mul, initial=1)).index(p.groups)  # so many axes of the batch make the groups
 
     def emit(self) -> Stmt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
@@ -26,10 +27,18 @@ f32, bf16 = DType.f32, DType.bf16
 
 
 def convolution(
-    images: int = 4, side: int = 7, dtype: DType = f32, channels: int = 256, columns: int = 128, taps: int = 3, *, post_ops: bool = True
+    images: int = 4,
+    side: int = 7,
+    dtype: DType = f32,
+    channels: int = 256,
+    columns: int = 128,
+    taps: int = 3,
+    *,
+    post_ops: bool = True,
+    is_constant: bool = True,
 ) -> Graph:
     b = GraphBuilder()
-    wei = b.input((columns, channels, taps, taps), dtype, property_type=PropertyType.constant)
+    wei = b.input((columns, channels, taps, taps), dtype, property_type=PropertyType.constant if is_constant else PropertyType.undef)
     window = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations": [1, 1]}
     src, formats = b.input((images, side, side, channels), dtype), {"data_format": "NXC", "weights_format": "OIX", "groups": 1}
     y = b.op("Convolution", src, wei, **window, **formats)
@@ -83,7 +92,14 @@ def test_when(graph: Graph, parts: int, groups: int) -> None:
 
 
 def test_weights_that_l2_holds_stay_whole() -> None:
-    assert chosen(convolution(), TARGET).parts == 1
+    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=SMALL_L2)).parts > 1
+    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=600 << 10)).parts == 1
+
+
+def test_sums_that_cannot_wait_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No op over windows leaves such any more: casts and transpositions are ops of their own behind it."""
+    monkeypatch.setattr(import_module("benchgraph.gir.passes.schedule"), "result_axes", lambda *_: None)
+    assert chosen(convolution(), replace(TARGET, l2_bytes=SMALL_L2)).parts == 1
 
 
 def test_entries_go_past_a_part_inside_one_task() -> None:
@@ -106,9 +122,10 @@ def test_entries_go_past_a_part_inside_one_task() -> None:
         (convolution(columns=192), SMALL_L2),
         (convolution(dtype=bf16, channels=512, columns=136), SMALL_L2),
         (convolution(images=4, side=5, channels=512), 2 * SMALL_L2),
+        (convolution(dtype=bf16, channels=512, is_constant=False), SMALL_L2),
         (quantised(), SMALL_L2),
     ],
-    ids=["f32", "no post-ops", "a last panel of less", "groups", "bf16", "rows that leave out padding", "u8 by s8"],
+    ids=["f32", "no post-ops", "a last panel of less", "groups", "bf16", "rows that leave out padding", "weights that change", "u8 by s8"],
 )
 def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, l2_bytes: int) -> None:
     p, small = partition(graph), replace(current(), l2_bytes=l2_bytes)

@@ -136,9 +136,8 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
 
 def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
     """Where weights are to be held in parts, and sums can wait where the microkernel leaves them."""
-    v, is_row_major = g.value(op.outs[0]), own.kb == product(g, op).reduced[-1]
-    waits = result_axes(g, op) is not None and g.value(g.root(v.id)).dtype is acc_dtype(g, op)
-    return parts_held(product(g, op), own.nb, target) if waits and is_row_major and own.ks == 0 else None
+    waits = result_axes(g, op) is not None and g.value(g.root(op.outs[0])).dtype is acc_dtype(g, op)
+    return parts_held(product(g, op), own.nb, target) if waits else None
 
 
 def _is_on_grid(stages: list[Stage]) -> bool:
