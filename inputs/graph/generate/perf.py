@@ -69,10 +69,11 @@ BATCHES = {
         ),
     ),
     "perf_graph_conv": (
-        "Speed of convolutions and pooling; the sizes are those of ResNet-50's stages",
+        "Speed of convolutions and pooling; the sizes are those of ResNet-50's stages, and of small images with many channels",
         (
             "--reset --in-shapes=0:8x56x56x64+1:3x3x64x64+2:64,0:8x28x28x128+1:3x3x128x128+2:128 --case=op/conv.json",
             "--reset --in-shapes=0:8x14x14x256+1:3x3x256x256+2:256,0:8x7x7x512+1:3x3x512x512+2:512 --case=op/conv.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x7x7x1024+1:3x3x1024x1024+2:1024,0:1x7x7x1024+1:3x3x1024x1024+2:1024 --case=op/conv.json",
             "--reset --mb=8 --case=complex_fusion/bottleneck.json",
             "--reset --mb=8 --case=pattern/conv_depthwise_pointwise.json",
             "--reset --in-shapes=0:8x112x112x64 --case=op/maxpool.json",
