@@ -206,27 +206,8 @@ def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> Section:
 
 
 def _chosen(g: Graph, op: Op, p: Parameters) -> Chosen:
-    given: dict[str, int | bool] = {
-        name: getattr(p, name)
-        for name in (
-            "batch",
-            "m",
-            "n",
-            "k",
-            "mb",
-            "nb",
-            "kb",
-            "split_n",
-            "panels_first",
-            "abreast",
-            "step",
-            "ks",
-            "ns",
-            "parts",
-            "groups",
-            "cores",
-        )
-    }
+    names = "batch m n k mb nb kb split_n panels_first abreast step ks ns parts groups cores"
+    given: dict[str, int | bool] = {name: getattr(p, name) for name in names.split()}
     derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
     return Chosen(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
 

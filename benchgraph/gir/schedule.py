@@ -182,7 +182,7 @@ def parts_held(p: Product, nb: int, target: Target) -> Parts | None:
     if prod(p.reduced) == k or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei or wei.nbytes <= target.l2_bytes:
         return None
     least = ceil(wei.dtype.nbytes(prod(p.reduced) * nb) / (HELD * target.l2_bytes))
-    unit = LINE_BYTES * 8 // src.dtype.bits
+    unit = LINE_BYTES * 8 // src.dtype.bits  # parts of src are whole lines
     most = k // max(unit, LEAST_TERMS_OF_PART)
     count = next((c for c in range(max(least, 2), most + 1) if k % (c * unit) == 0), None)
     groups = next((g for g in accumulate(batch, mul, initial=1) if idle(panels * g, target.cores) <= IDLE), None)

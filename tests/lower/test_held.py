@@ -89,6 +89,8 @@ def test_when(graph: Graph, parts: int, groups: int) -> None:
     found = chosen(graph, replace(TARGET, l2_bytes=SMALL_L2, cores=2))
     assert (found.parts, found.groups) == (parts, groups)
     assert not groups or found.panels_first
+    assert not found.ahead or parts == 1
+    assert ("parts" in {r.parameter for r in found.why}, "ahead" in {r.parameter for r in found.why}) == (parts > 1, found.ahead)
 
 
 def test_weights_that_l2_holds_stay_whole() -> None:

@@ -116,11 +116,7 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     if (parts := _parts(g, stage.ops[0], own, target)) is not None:
-        of = "all entries go" if parts.groups == 1 else f"each of {parts.groups} groups of entries goes"
-        why = (*own.why, Reason("parts", f"{of} past one part of a panel of weights after the other, which L2 holds meanwhile"))
-        kb = own.kb // parts.count
-        own = replace(own, kb=kb, split_n=True, panels_first=True, parts=parts.count, groups=parts.groups, ahead=False, why=why)
-        return replace(stage, parameters=own)
+        return _held_in(parts, stage, own)
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
     found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:
@@ -138,6 +134,15 @@ def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
     """Where weights are to be held in parts, and sums can wait where the microkernel leaves them."""
     waits = result_axes(g, op) is not None and g.value(g.root(op.outs[0])).dtype is acc_dtype(g, op)
     return parts_held(product(g, op), own.nb, target) if waits else None
+
+
+def _held_in(parts: Parts, stage: Stage, own: Parameters) -> Stage:
+    """The stage with such parts. Nothing is fetched ahead: the next panel is far away then."""
+    of = "all entries go" if parts.groups == 1 else f"each of {parts.groups} groups of entries goes"
+    why = Reason("parts", f"{of} past one part of a panel of weights after the other, which L2 holds meanwhile")
+    others = tuple(r for r in own.why if r.parameter != "ahead")
+    cut = replace(own, kb=own.kb // parts.count, split_n=True, panels_first=True, parts=parts.count, groups=parts.groups)
+    return replace(stage, parameters=replace(cut, ahead=False, why=(*others, why)))
 
 
 def _is_on_grid(stages: list[Stage]) -> bool:
