@@ -23,9 +23,9 @@ def pages(nbytes: int) -> tuple[mmap.mmap, int]:
     Raises OSError when the system has no memory left.
     """
     if nbytes < HUGE_FROM:
-        return _anonymous(max(nbytes, 1)), 0
+        return anonymous(max(nbytes, 1)), 0
     size = -(-nbytes // HUGE_BYTES) * HUGE_BYTES
-    mapping = _anonymous(size + HUGE_BYTES)
+    mapping = anonymous(size + HUGE_BYTES)
     start = -address(mapping) % HUGE_BYTES
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # advice, which a kernel without them does not understand
@@ -38,7 +38,8 @@ def address(mapping: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
-def _anonymous(nbytes: int) -> mmap.mmap:
+def anonymous(nbytes: int) -> mmap.mmap:
+    """So many bytes, zeros, from the start of a page on, which no other process sees. Raises OSError when the system has none left."""
     try:
         return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OverflowError as bad:  # more bytes than addresses

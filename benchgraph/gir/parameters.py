@@ -93,6 +93,11 @@ class Parameters:
         return ceil(self.k / self.ks) if self.ks else self.parts
 
     @property
+    def row_tasks(self) -> int:
+        """Tasks of the same columns."""
+        return self.groups or self.batch * self.mpn
+
+    @property
     def tasks(self) -> int:
         """Iterations of the parallel loop."""
-        return (self.groups or self.batch * self.mpn) * self.npn
+        return self.row_tasks * self.npn

@@ -326,6 +326,11 @@ def acc_dtype(g: Graph, op: Op) -> DType:
     return next(acc for src, _, acc in GROUPS if src is g.value(op.ins[0]).dtype)
 
 
+def acc_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
+    """`result_axes` of a product whose result may hold its sums; None where they need a temporary."""
+    return result_axes(g, op) if g.value(g.root(op.outs[0])).dtype is acc_dtype(g, op) else None
+
+
 def _is_grouped(g: Graph, id: int, group: int) -> bool:
     blocks = g.value(g.root(id)).layout.blocks
     return len(blocks) == 2 and blocks[1] == (len(g.value(g.root(id)).shape) - 2, group)

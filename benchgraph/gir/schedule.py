@@ -135,12 +135,17 @@ def goes_by_panels(p: Product, nb: int, target: Target) -> bool:
 
     That is worth it where entries have few rows, as windows along x are, and fetch far more weights than they would fetch src again.
     """
-    *batch, m, n = p.call.outs[0].shape
+    *batch, _, n = p.call.outs[0].shape
     src, wei = p.call.ins
-    is_held = wei.dtype.nbytes(prod(p.reduced) * nb) <= HELD * target.l2_bytes and wei.nbytes > target.l2_bytes
-    if not is_held or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei:
+    if wei.dtype.nbytes(prod(p.reduced) * nb) > HELD * target.l2_bytes or not _has_short_entries(p, target):
         return False
     return prod(batch) * wei.nbytes >= FETCHED_LESS * (wei.nbytes + ceil(n / columns_held(p, nb, target)) * src.nbytes)
+
+
+def _has_short_entries(p: Product, target: Target) -> bool:
+    """Whether batch entries of few rows all meet one matrix of weights, whole, that L2 does not hold."""
+    *_, m, n = p.call.outs[0].shape
+    return m < ROWS_FOR_ALL_WEIGHTS and p.columns == n and p.has_one_wei and p.call.ins[1].nbytes > target.l2_bytes
 
 
 def columns_held(p: Product, nb: int, target: Target) -> int:
@@ -176,10 +181,10 @@ def parts_held(p: Product, nb: int, target: Target) -> Parts | None:
 
     Of sums over taps: there an entry is a row of windows, and all entries together are few enough that their sums wait in L2 or L3.
     """
-    *batch, m, n = p.call.outs[0].shape
+    *batch, _, n = p.call.outs[0].shape
     src, wei = p.call.ins
     panels, k = ceil(n / nb), p.reduced[-1]
-    if prod(p.reduced) == k or m >= ROWS_FOR_ALL_WEIGHTS or p.columns != n or not p.has_one_wei or wei.nbytes <= target.l2_bytes:
+    if prod(p.reduced) == k or not _has_short_entries(p, target):
         return None
     least = ceil(wei.dtype.nbytes(prod(p.reduced) * nb) / (HELD * target.l2_bytes))
     unit = LINE_BYTES * 8 // src.dtype.bits  # parts of src are whole lines

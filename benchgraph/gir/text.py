@@ -49,9 +49,9 @@ def _task(node: Fused) -> str:
         return ""
     parts = f" in {p.parts} parts" if p.parts > 1 else ""
     columns = f", panel by panel{parts}" if p.panels_first else ", columns split too" if p.split_n else ""
-    tasks, rows = (p.groups, p.batch // p.groups * p.m) if p.groups else (p.batch * p.mpn, p.mb)
+    rows = p.batch // p.groups * p.m if p.groups else p.mb
     step = f" step={p.step}" if p.step else ""
-    return f"  // mb={p.mb}{step}: {tasks} tasks of {rows} rows over {p.cores} cores{columns}"
+    return f"  // mb={p.mb}{step}: {p.row_tasks} tasks of {rows} rows over {p.cores} cores{columns}"
 
 
 def _fused(g: Graph, node: Fused) -> list[str]:

@@ -27,7 +27,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
 from benchgraph.gir.panels import panels_of
-from benchgraph.gir.product import K, Product, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
+from benchgraph.gir.product import K, Product, acc_axes, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.along_rows import weave, writes_along_rows
 from benchgraph.lower.held import Held
@@ -280,7 +280,7 @@ class GemmNest:
         """Whether a product's result is for this nest alone, and lies there as the microkernel makes it."""
         v = self.g.value(op.outs[0])
         is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
-        return is_plain and v.dtype is acc_dtype(self.g, op) and result_axes(self.g, op) is not None
+        return is_plain and acc_axes(self.g, op) is not None
 
     def microkernel(self, op: Op, no: Expr, width: int, nb: int, part: Part | None = None) -> Stmt:
         """One microkernel call, or several behind branches: when the last task has fewer rows, and when columns meet different taps."""
@@ -349,8 +349,8 @@ class GemmNest:
         return self.storage.place(op.ins[port], coords)
 
     def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
-        axes = result_axes(self.g, op)
-        if axes is None or self.g.value(self.g.root(op.outs[0])).dtype is not acc_dtype(self.g, op):
+        axes = acc_axes(self.g, op)
+        if axes is None:
             return None
         where, index = self.storage.place(op.outs[0], coords)
         return Slice(where, index, axes)

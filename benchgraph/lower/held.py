@@ -39,10 +39,9 @@ class Held:
 
     def emit(self) -> Stmt:
         """All that the nest does: tasks, and the loops inside them."""
-        post_ops = self._entries(self.nest.before_post_ops(self.stage))
-        body = seq(self.nest.by_columns(self.n, self.stage.nb, self._sums), *([post_ops] if len(self.stage.ops) > 1 else []))
-        for var, extent in reversed([*zip(self.nest.batch, self.nest.rows, strict=False)][: self.axes]):
-            body = For(var, Const(extent), body, LoopKind.parallel)
+        post_ops = self._entries(self.nest.before_post_ops(self.stage)) if len(self.stage.ops) > 1 else seq()
+        body = seq(self.nest.by_columns(self.n, self.stage.nb, self._sums), post_ops)
+        body = self._over(slice(0, self.axes), body, LoopKind.parallel)
         assert self.nest.no is not None
         return For(self.nest.no, Const(self.parameters.npn), body, LoopKind.parallel)
 
@@ -57,7 +56,10 @@ class Held:
 
     def _entries(self, body: Stmt) -> Stmt:
         """The rows of all entries of a group, one after the other."""
-        body = For(self.nest.mo, Const(self.parameters.mpn), body)
-        for var, extent in reversed([*zip(self.nest.batch, self.nest.rows, strict=False)][self.axes :]):
-            body = For(var, Const(extent), body)
+        return self._over(slice(self.axes, None), For(self.nest.mo, Const(self.parameters.mpn), body), LoopKind.serial)
+
+    def _over(self, axes: slice, body: Stmt, kind: LoopKind) -> Stmt:
+        """Loops over these axes of the batch."""
+        for var, extent in reversed([*zip(self.nest.batch, self.nest.rows, strict=False)][axes]):
+            body = For(var, Const(extent), body, kind)
         return body

@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import os
 
-from benchgraph.core.pages import address, pages
+from benchgraph.core.pages import address, anonymous, pages
 
 _READ_EXECUTE = mmap.PROT_READ | mmap.PROT_EXEC
 
@@ -36,7 +36,7 @@ class Code:
     """Machine code that needs no relocation, made executable."""
 
     def __init__(self, code: bytes) -> None:
-        self._map = mmap.mmap(-1, len(code), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._map = anonymous(len(code))
         self._map[: len(code)] = code
         self.address = address(self._map)
         libc = ctypes.CDLL(None, use_errno=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.errors import OutOfMemory, Unimplemented
+from benchgraph.core.pages import anonymous
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
@@ -75,7 +76,7 @@ def _chunks(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.int64]:
 def _pages(nbytes: int) -> NDArray[np.uint8]:
     """Memory in small pages, never written. Raises OutOfMemory."""
     try:
-        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = anonymous(nbytes)
     except OSError as full:
         raise OutOfMemory(f"cannot map {nbytes} bytes to touch", where="--cold-cache", fix="give a smaller +tlb:SIZE") from full
     if hasattr(mmap, "MADV_NOHUGEPAGE"):

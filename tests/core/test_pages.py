@@ -30,7 +30,7 @@ def test_large_memory_is_whole_huge_pages(monkeypatch: pytest.MonkeyPatch) -> No
         def madvise(self, option: int, start: int, length: int) -> None:
             advised.append((start, length))
 
-    monkeypatch.setattr("benchgraph.core.pages._anonymous", Mapping)
+    monkeypatch.setattr("benchgraph.core.pages.anonymous", Mapping)
     _, start = pages(HUGE_BYTES + 1)
     assert advised == [(start, 2 * HUGE_BYTES)]
 

@@ -100,7 +100,7 @@ def test_weights_that_l2_holds_stay_whole() -> None:
 
 def test_sums_that_cannot_wait_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No op over windows leaves such any more: casts and transpositions are ops of their own behind it."""
-    monkeypatch.setattr(import_module("benchgraph.gir.passes.schedule"), "result_axes", lambda *_: None)
+    monkeypatch.setattr(import_module("benchgraph.gir.passes.schedule"), "acc_axes", lambda *_: None)
     assert chosen(convolution(), replace(TARGET, l2_bytes=SMALL_L2)).parts == 1
 
 

@@ -18,7 +18,7 @@ from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.pieces import are_fetched_ahead, piece_of
-from benchgraph.gir.product import Thin, acc_dtype, group_of, product, result_axes, thin
+from benchgraph.gir.product import Thin, acc_axes, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
     MOST_ROWS_WORKED_ON,
@@ -132,8 +132,7 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
 
 def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
     """Where weights are to be held in parts, and sums can wait where the microkernel leaves them."""
-    waits = result_axes(g, op) is not None and g.value(g.root(op.outs[0])).dtype is acc_dtype(g, op)
-    return parts_held(product(g, op), own.nb, target) if waits else None
+    return None if acc_axes(g, op) is None else parts_held(product(g, op), own.nb, target)
 
 
 def _held_in(parts: Parts, stage: Stage, own: Parameters) -> Stage:
