@@ -82,7 +82,7 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
         made.append(result)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
     along = _densest(g, last, domain.axes[last])
-    return seq(*nests, _Nest(storage, how, call, src, out, along).lower(finish))
+    return seq(*nests, _Nest(storage, how, call, src, out, along).lower(finish, has_post_ops=bool(after)))
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,11 @@ class _Nest:
         period = self._period()
         self.is_close, self.period = period <= CLOSE, period if period <= CLOSE else 1
 
-    def lower(self, finish: Finish) -> Stmt:
+    def lower(self, finish: Finish, has_post_ops: bool = False) -> Stmt:
         work = prod(self.dst.shape) * max(prod(self.taps), 1)
-        body = seq(*(_Row(self, offset, self.period, finish).lower() for offset in range(min(self.period, max(self.x_size, 1)))))
+        body = seq(
+            *(_Row(self, offset, self.period, finish, has_post_ops).lower() for offset in range(min(self.period, max(self.x_size, 1))))
+        )
         for axis in reversed(range(len(self.dst.shape))):
             if axis != self.along:
                 kind = LoopKind.parallel if work > SMALL else LoopKind.serial
@@ -169,6 +171,7 @@ class _Row:
     offset: int
     period: int
     finish: Finish
+    has_post_ops: bool
 
     @property
     def count(self) -> int:
@@ -207,14 +210,22 @@ class _Row:
     # ---- the two ways
 
     def _unrolled(self, first: int, last: int, tap: TapAt) -> Stmt:
-        """q from first to last, where every tap counts that may count anywhere."""
+        """q from first to last, where every tap counts that may count anywhere.
+
+        What reads here and there fills the row first, so that its post-ops run in vectors.
+        """
         if first >= last:
             return Seq(())
-        q = self.nest.storage.var("x")
+        storage, count = self.nest.storage, Const(last - first)
+        q = storage.var("x")
         at = self._at(add(q, first))
         values = [tap(at, place).value for place, _ in self._counting]
         folded = reduce(self.nest.fold, values) if values else self.nest.init
-        return For(q, Const(last - first), self.nest.done(at, folded, self.finish))
+        if self.nest.is_close or not self.has_post_ops:
+            return For(q, count, self.nest.done(at, folded, self.finish))
+        acc, q1 = storage.scratch(self.nest.dst, DType.f32), storage.var("x")
+        done = self.nest.done(self._at(add(q1, first)), Load(acc, self.nest.at(q1)), self.finish)
+        return seq(For(q, count, Store(acc, self.nest.at(q), folded)), For(q1, count, done))
 
     def _folded(self, first: int, last: int) -> Stmt:
         """q from first to last, wherever that is."""

@@ -135,3 +135,14 @@ def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None
     assert set(re.findall(r":\+16[*\d]*", print_tir(tir(graph)))) == {":+16"}
     (p,) = partitions(graph, Policy.fused)
     assert is_right(graph, p)
+
+
+@pytest.mark.parametrize(("size", "count"), [(210, 170), (41, 59), (61, 99)])
+def test_post_ops_run_in_vectors_where_src_is_read_here_and_there(size: int, count: int) -> None:
+    """The row is filled first. On its own that is all there is to do, and nothing else is made."""
+    b = GraphBuilder()
+    resampled = b.op("Interpolate", b.input((4, 8, size)), mode="nearest", sizes=(count,), data_format="NCX")
+    alone = tir(b.graph(), before("merge-parallel"))
+    b.op("Tanh", resampled)
+    assert "alloc" not in print_tir(alone)
+    assert [line for line in print_tir(tir(b.graph())).splitlines() if "tanh" in line and ":+16" not in line] == []
