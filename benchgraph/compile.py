@@ -145,7 +145,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
 
     def functions() -> Iterator[Func]:
         """main first: LLVM is at it while the passes are at init."""
-        for func in lowered.module.functions:
+        for func in lowered.functions():
             observe("tir", partial(print_tir, func), 0.0)
             done.append(_keeping_constants(partition, lowered, tir_passes.run(func, target, observe, off=off)))
             yield done[-1]

@@ -12,7 +12,9 @@ runs.py     the order of their loops         folds.py    folds of everything, or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +38,27 @@ class Lowered:
 
     main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
     that outlive the call; literals[i] is the data constants[i] starts with, None for those that init fills. layouts: of the outputs.
+    lower_init: None where nothing runs once.
     """
 
-    module: Module
+    main: Func
+    lower_init: Callable[[], Func] | None = field(repr=False)
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     constants: tuple[Tensor, ...]
     literals: tuple[NDArray[np.generic] | None, ...]
     init_inputs: tuple[int, ...]
     layouts: tuple[Layout, ...]
+
+    @cached_property
+    def module(self) -> Module:
+        return Module(*self.functions())
+
+    def functions(self) -> Iterator[Func]:
+        """main, then init if there is one, which is lowered only when it is asked for: LLVM can be at main by then."""
+        yield self.main
+        if self.lower_init is not None:
+            yield self.lower_init()
 
 
 def lower(g: Graph) -> Lowered:
@@ -58,10 +72,11 @@ def lower(g: Graph) -> Lowered:
     constants = (*literal, *kept)
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in once))
     main = _function("main", g, always, (*g.ins, *g.outs, *constants))
-    init = _function("init", g, once, (*(g.ins[i] for i in init_inputs), *constants), runs_once=True) if once else None
+    init = partial(_function, "init", g, once, (*(g.ins[i] for i in init_inputs), *constants), runs_once=True) if once else None
     storage = Storage(g)
     return Lowered(
-        Module(main, init),
+        main,
+        init,
         inputs=tuple(storage.declare(v) for v in g.ins),
         outputs=tuple(storage.declare(v) for v in g.outs),
         constants=tuple(storage.declare(v) for v in constants),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_constant_weights_of_four_bits_are_dequantised_by_init_alone() -> None:
     main, init = ({t.dtype for t in used_tensors(tir_passes.run(f, TARGET).body)} for f in lowered(p).module.functions)
     assert {DType.s4, DType.u4} <= init
     assert main == {DType.f32}
+
+
+def test_init_is_lowered_when_it_is_asked_for() -> None:
+    """Whoever compiles main by then does not wait for it."""
+    (p,) = partitions(GRAPHS["constant_weights_of_four_bits"](), Policy.fused)
+    asked = list[str]()
+    low = lowered(p)
+    assert low.lower_init is not None
+    made = low.lower_init()
+    functions = replace(low, lower_init=lambda: asked.append("init") or made).functions()
+    assert (next(functions), asked) == (low.main, [])
+    assert (next(functions), asked) == (made, ["init"])
 
 
 @pytest.mark.parametrize("name", ["weights_of_four_bits", "compressed_keys_and_values"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -14,11 +15,11 @@ import pytest
 from benchgraph.codegen.intrinsics import BEST, QUICK, machine
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.remarks import collected, remark
 from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime import code, unlocked
 from benchgraph.runtime import jit as jit_module
-from benchgraph.runtime.code import Unit, all_kept, kept, level, link, load
+from benchgraph.runtime.code import all_kept, compiled, kept, level, link, load
+from benchgraph.runtime.disk import Store
 from benchgraph.runtime.jit import binding, jit
 from benchgraph.runtime.threads import runtime_symbol
 
@@ -112,17 +113,51 @@ def test_units_call_each_other(texts: tuple[str, ...]) -> None:
 def test_a_text_is_compiled_while_the_next_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     is_compiled = threading.Event()
 
-    def seen(text: str, isa: Isa) -> Unit:
+    def seen(text: str, isa: Isa, opt: int) -> bytes:
         is_compiled.set()
-        return kept(text, isa)
+        return compiled(text, isa, opt)
 
     def written() -> Iterator[str]:
         yield CALLEE
         assert is_compiled.wait(60)
         yield CALLER
 
-    monkeypatch.setattr(code, "kept", seen)
-    assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
+    monkeypatch.setattr(code, "compiled", seen)
+    with override(cache_dir="off"):
+        assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
+
+
+def test_what_nobody_has_begun_is_compiled_by_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores are two threads at work: the other one's text is ready only after one of this one's."""
+    asking, is_mine_ready = threading.get_ident(), threading.Event()
+
+    def seen(text: str, isa: Isa, opt: int) -> bytes:
+        if threading.get_ident() == asking:
+            is_mine_ready.set()
+        else:
+            assert is_mine_ready.wait(60)
+        return compiled(text, isa, opt)
+
+    monkeypatch.setattr(code, "compiled", seen)
+    monkeypatch.setattr(code, "host", lambda: replace(host(), cores=2))
+    with override(cache_dir="off"):
+        units = all_kept((CALLEE, CALLER), host().isa)
+    assert [unit.object for unit in units] == [compiled(text, host().isa) for text in (CALLEE, CALLER)]
+
+
+@pytest.mark.parametrize("cores", [1, 8])
+def test_what_was_compiled_is_kept_by_who_asked(cores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever comes back from a system call waits for its turn; and remarks belong to the thread that asked."""
+    at_disk = set[int]()
+    for name, method in (("get", Store.get), ("put", Store.put)):
+        monkeypatch.setattr(Store, name, lambda *args, method=method: (at_disk.add(threading.get_ident()), method(*args))[1])
+    monkeypatch.setattr(code, "host", lambda: replace(host(), cores=cores))
+    with override(cache_dir=str(tmp_path), disk_cache_capacity=16):
+        first = all_kept((CALLEE, CALLER), host().isa)
+        monkeypatch.setattr(code, "compiled", lambda *_: pytest.fail("it is on disk"))
+        again = all_kept((CALLEE, CALLER), host().isa)
+    assert [unit.object for unit in again] == [unit.object for unit in first]
+    assert at_disk == {threading.get_ident()}
 
 
 BLENDED = """define <8 x i16> @f(<8 x i16> %a, <8 x i16> %b) noinline optnone {
@@ -141,17 +176,6 @@ def test_what_is_not_to_be_optimised_is_not_meant_for_optimised_code_either() ->
 def test_what_a_text_raises_is_raised() -> None:
     with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
         all_kept((CALLEE, "define"), host().isa)
-
-
-def test_remarks_of_other_threads_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    def remarking(text: str, isa: Isa) -> Unit:
-        remark(text)
-        return Unit(b"", lambda: text)
-
-    monkeypatch.setattr(code, "kept", remarking)
-    with collected() as remarks:
-        all_kept(["one"], host().isa)
-    assert remarks == ["one"]
 
 
 def test_llvm_compiles_while_another_thread_has_llvmlites_lock() -> None:
