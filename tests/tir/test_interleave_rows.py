@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -73,10 +74,11 @@ def test_few_rows_and_long_rows_stay() -> None:
     assert stays(softmax(ROWS, LONGEST + 1))
 
 
-def sums(rows: int, n: int, dtype: DType = DType.f32) -> Func:
-    """The sum of each row of x."""
+def sums(rows: int, n: int, dtype: DType = DType.f32, functions: int = 0) -> Func:
+    """The sum of each row of x, after so many functions of each element."""
     x, y, total = param("x", rows, n, dtype=dtype), param("y", rows), tensor("total", DType.f32, (), Scope.register)
-    fold = loop(j, n, put(total, value=binary(BinOp.add, at(total), cast(at(x, i, j), DType.f32))))
+    element = reduce(lambda e, _: unary(UnOp.tanh, e), range(functions), cast(at(x, i, j), DType.f32))
+    fold = loop(j, n, put(total, value=binary(BinOp.add, at(total), element)))
     return Func("sums", (x, y), loop(i, rows, Alloc(total), put(total, value=f32(0.0)), fold, put(y, i, value=at(total))))
 
 
@@ -115,6 +117,12 @@ def test_folds_enough_for_the_registers_stay() -> None:
 
     assert not stays(folds(MOST_FOLDS))
     assert stays(folds(MOST_FOLDS + 1))
+
+
+@pytest.mark.parametrize(("functions", "goes_alone"), [(2, False), (8, True)])
+def test_rows_with_much_to_do_for_each_vector_stay(functions: int, goes_alone: bool) -> None:
+    """One row's functions hide what its fold waits for."""
+    assert stays(sums(2 * ROWS, 20, functions=functions)) == goes_alone
 
 
 def test_rows_that_one_row_of_dst_gathers_stay() -> None:

@@ -26,12 +26,16 @@ from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
+from benchgraph.tir.work import steps
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
 ROWS = 4
 MOST_FOLDS = 4  # in one loop of a row; more are enough to do by themselves, and four times as many do not fit in registers
 REGISTERS = 32  # from which on two rows' accumulators, their operands and the constants of an exponential fit
+# Instructions of one vector in a loop of a row beyond which they are enough to do. Training attention with dropout, of 215 (next are
+# those of an exponential, 20), one and two Zen 4 cores, single rows' times over those of four: f32 1.02 and 0.93, bf16 0.85 and 0.85.
+MOST_STEPS = 100
 LONGEST = 1024  # elements of a row beyond which its own vectors are enough to do
 # Elements of a row of f32 from which on that is so where it is all read from the second-level cache: hardware fetches one row ahead better
 # than four. Single rows' times over those of four, products by one column, two Zen 5 CPUs: 256 and 512 rows of 256 0.85, 256 rows of 512
@@ -71,8 +75,9 @@ def _folds_rows(loop: For) -> bool:
         return False
     is_short = all((n := constant(s.extent)) is not None and n <= LONGEST and s.kind is LoopKind.serial for s in inner)
     own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
-    folds = [sum(isinstance(c, Store) and c.tensor.name in own for c in walk(s.body)) for s in inner]
-    return is_short and 0 < max(folds) <= MOST_FOLDS
+    stores = [[c for c in walk(s.body) if isinstance(c, Store)] for s in inner]
+    folds = [sum(c.tensor.name in own for c in found) for found in stores]
+    return is_short and 0 < max(folds) <= MOST_FOLDS and all(sum(map(steps, found)) <= MOST_STEPS for found in stores)
 
 
 def _streams(loop: For, target: Target) -> bool:
@@ -103,11 +108,11 @@ def _are_independent(loop: For, ranges: Ranges) -> bool:
 def _together(rows: Sequence[Stmt]) -> Stmt:
     """The same statement for several rows: statement by statement, and one loop for the loops of all."""
     if all(isinstance(s, Seq) for s in rows):
-        steps: list[Stmt] = []
+        done: list[Stmt] = []
         for step in zip(*(children(s) for s in rows), strict=True):
             both = _together(step)
-            steps += both.stmts if isinstance(both, Seq) and not isinstance(step[0], Seq) else (both,)
-        return Seq(tuple(steps))
+            done += both.stmts if isinstance(both, Seq) and not isinstance(step[0], Seq) else (both,)
+        return Seq(tuple(done))
     first = rows[0]
     if isinstance(first, For):
         return replace(first, body=_together([child for s in rows for child in children(s)]))
