@@ -11,6 +11,7 @@ from functools import cache
 from math import gcd
 from pathlib import Path
 
+from benchgraph.core import processors
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -216,7 +217,7 @@ def _at(isa: Isa, machine: Target) -> Target:
 def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(processors.given()) or os.cpu_count() or 1
     keeps_up = _cpu_info().get("vendor_id") in KEEPS_UP
     llc_bytes = max(_caches().values(), default=0)
     return _at(isa, Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up, llc_bytes=llc_bytes))

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from benchgraph.core.processors import on_last
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.arithmetic import arithmetic
@@ -128,7 +129,12 @@ class _Session:
 
     @phase("execute")
     def measure(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
-        """Wholes in interleaved rounds, then single partitions likewise. nbytes: what the whole graph must move."""
+        """On as many processors as threads. nbytes: what the whole graph must move."""
+        with on_last(self.threads):
+            return self._in_rounds(built, nbytes, budget_s)
+
+    def _in_rounds(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
+        """Wholes in interleaved rounds, then single partitions likewise."""
         several = [b for b in built if len(b.partitions) > 1]
         share = WHOLE_SHARE if several else 1.0
         wholes, called = self._sampled([b.whole for b in built], [nbytes], budget_s * share, [b.calls for b in built])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from collections.abc import Callable, Iterable
 from ctypes import CDLL, byref, c_float, c_int64, c_size_t, c_uint8, c_void_p, memmove
@@ -11,6 +10,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from benchgraph.core.processors import stay_on_last
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
@@ -108,10 +108,9 @@ class Session:
         self._code = Code(loop)
         loop_type = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_int64)
         self._loop = loop_type(self._code.address)
-        if self._runtime not in ("OMP", "SEQ"):
-            # TBB starts a worker per processor that the process may run on, and has no variable for their number: with 1, 2 and 4
-            # processors the 3.13 wheel had 3, 3 and 5 tasks, two of them idle. The last ones, since the first serve interrupts.
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+        # TBB, too, starts a worker per processor that the process may run on, and has no variable for their number: with 1, 2 and 4
+        # processors the 3.13 wheel had 3, 3 and 5 tasks, two of them idle.
+        stay_on_last(threads)
         self._engine, self._stream = c_void_p(), c_void_p()
         if self._lib.dnnl_engine_create(byref(self._engine), capi.CPU, 0):
             fix = "a SYCL build needs the Intel OpenCL CPU runtime (pip install intel-opencl-rt), or use the wheel onednn-cpu-gomp"

@@ -1,12 +1,15 @@
 """Mode P on a fake clock: what is measured, how often, in which order, and when it is not to be believed."""
 
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
+from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.distrust import distrust
 from benchgraph.harness.knobs import Globals, Mode
@@ -25,6 +28,7 @@ from tests.harness.fake_library import (
     OP_S,
     PEAK,
     PYTHON_S,
+    Chain,
     Clock,
     FakeLibrary,
     fake_bench,
@@ -166,6 +170,21 @@ def test_costs_come_from_the_op_table() -> None:
 def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.harness.timing.current", lambda: type("Target", (), {"cores": 3}))
     assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 8  # four with the wholes, four with the partitions
+
+
+@pytest.mark.skipif(len(given()) < 2, reason="there is but one processor")
+def test_there_are_as_many_processors_as_threads_while_samples_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all of them while partitions are compiled."""
+    seen: dict[str, set[int]] = {"compile": set(), "run": set()}
+
+    def watched(name: str, method: Callable[..., object]) -> Callable[..., object]:
+        return lambda *args: (seen[name].add(len(os.sched_getaffinity(0))), method(*args))[1]
+
+    for owner, name in ((FakeLibrary, "compile"), (Chain, "run")):
+        monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
+    with override(threads=1):
+        run(Clock(), fix_times_per_prb=1)
+    assert seen == {"compile": {len(given())}, "run": {1}}
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(DType.bf16, "bf16"), (DType.f16, "f32")])

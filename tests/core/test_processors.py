@@ -1,0 +1,70 @@
+"""Processors: which ones are taken, and that all threads go there and come back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core import processors
+from benchgraph.core.processors import given, last, on_last
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not let processes choose")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What tests pretend about the machine is not remembered."""
+    yield
+    last.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("siblings", "want"),
+    [
+        ({}, {1: (3,), 2: (3, 2), 4: (3, 2, 1, 0), 9: (3, 2, 1, 0)}),
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, {1: (3,), 2: (3, 1), 3: (3, 1, 2)}),
+        ({0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}, {2: (3, 2), 3: (3, 2, 1)}),
+    ],
+    ids=["unknown cores", "neighbours share a core", "a core's second ones come last"],
+)
+def test_the_last_ones_are_taken_of_every_core_one_first(
+    siblings: dict[int, str], want: dict[int, tuple[int, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cpu, those in siblings.items():
+        (tmp_path / str(cpu)).write_text(f"{those}\n")
+    monkeypatch.setattr(processors, "_CORE", str(tmp_path / "{}"))
+    monkeypatch.setattr(processors, "given", lambda: (0, 1, 2, 3))
+    last.cache_clear()
+    assert {count: last(count) for count in want} == want
+
+
+def where(task: int = 0) -> set[int]:
+    return os.sched_getaffinity(task)
+
+
+@pytest.mark.skipif(len(given()) < 2, reason="there is no choice")
+def test_all_threads_go_there_and_come_back() -> None:
+    """Those that are at work, the one that asks, and those that are started there."""
+    is_over, found = threading.Event(), list[set[int]]()
+    worker = threading.Thread(target=is_over.wait, daemon=True)
+    worker.start()
+    assert worker.native_id is not None
+    with on_last(1):
+        started = threading.Thread(target=lambda: found.append(where()))
+        started.start()
+        started.join()
+        assert [where(), where(worker.native_id), *found] == [{last(1)[0]}] * 3
+    assert where() == where(worker.native_id) == set(given())
+    is_over.set()
+    worker.join()
+
+
+@pytest.mark.parametrize("count", [0, len(given()), len(given()) + 1])
+def test_as_many_as_there_are_are_left_where_they_are(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
+    with on_last(count):
+        assert where() == set(given())
