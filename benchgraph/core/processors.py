@@ -62,5 +62,5 @@ def on_last(count: int) -> Iterator[None]:
 
 def _move(cpus: Iterable[int]) -> None:
     for task in os.listdir(_TASKS) if os.path.isdir(_TASKS) else ():
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(OSError):  # it has ended meanwhile, or may not choose: then it stays
             os.sched_setaffinity(int(task), cpus)

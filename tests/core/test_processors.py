@@ -63,6 +63,16 @@ def test_all_threads_go_there_and_come_back() -> None:
     worker.join()
 
 
+@pytest.mark.skipif(len(given()) < 2, reason="there is no choice")
+def test_where_it_is_not_allowed_all_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with on_last(1):
+        assert where() == set(given())
+
+
 @pytest.mark.parametrize("count", [0, len(given()), len(given()) + 1])
 def test_as_many_as_there_are_are_left_where_they_are(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processors, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
