@@ -67,11 +67,13 @@ def test_few_rows_and_long_rows_stay() -> None:
 @pytest.mark.parametrize(
     ("columns", "apart", "goes_alone"),
     [
-        (FAR_BYTES // 4, PAGE_BYTES // (4 * ROWS), True),
-        (FAR_BYTES // 4 - 1, PAGE_BYTES // (4 * ROWS), False),
-        (FAR_BYTES // 4, PAGE_BYTES // (4 * ROWS) + 1, False),
+        (FAR_BYTES // 4, FAR_BYTES // 4, True),
+        (FAR_BYTES // 4 - 1, FAR_BYTES // 4 - 1, False),
+        (FAR_BYTES // 4, FAR_BYTES // 4 + 1, False),
+        (PAGE_BYTES // (4 * ROWS), PAGE_BYTES // (4 * ROWS), True),
+        (PAGE_BYTES // (4 * ROWS) + 1, PAGE_BYTES // (4 * ROWS) + 1, False),
     ],
-    ids=["close", "short", "far apart"],
+    ids=["close", "short", "with others between", "a page", "more than a page"],
 )
 def test_rows_from_memory_that_share_a_page_stay(columns: int, apart: int, goes_alone: bool) -> None:
     x, acc = param("x", 2 * ROWS, apart), param("acc", columns)

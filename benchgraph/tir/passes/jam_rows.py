@@ -64,10 +64,11 @@ def _folds(loop: For) -> frozenset[str]:
 
 
 def _streams(loop: For, target: Target) -> bool:
-    """Whether rows come from memory, and close together: several at a time are jumps within a page.
+    """Whether rows come from memory, each right behind the one before: several at a time are jumps within a page.
 
     ReduceMin over the channels of f32[64,1024,14,14], one thread of a Zen 4: 1.8 ms for 3.3; of [64,64,112,112], rows farther apart, 16.4
-    for 12.
+    for 12. Pieces of 256 bytes of rows jump anyway. Softmax over columns, times of four at a time over those of single ones, one and two
+    threads: bf16[8,16,384,384] 0.95 and 0.89, f32[8,64,384,192] 0.89 and 0.79, bf16[64,1024,20,20] over channels 0.99 and 0.88.
     """
     inner = loop.body
     assert isinstance(inner, For)
@@ -75,7 +76,7 @@ def _streams(loop: For, target: Target) -> bool:
     for t, load in given.items():
         steps = [linear(i).terms.get(loop.var, 0) * stride for i, stride in zip(load.index, t.strides, strict=True)]
         row, apart = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(sum(steps))
-        if row >= FAR_BYTES and 0 < apart * ROWS <= PAGE_BYTES:
+        if row == apart and FAR_BYTES <= row <= PAGE_BYTES // ROWS:
             return True
     return False
 
