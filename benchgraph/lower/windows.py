@@ -12,7 +12,8 @@ conditions they have; only conditions on x itself end up inside it:
       else:
         acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
 
-Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them.
+Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them. Where on x // 21, x
+reads here and there: the row is filled first, and post-ops, if there are any, run over it in vectors.
 
 Taps that stay on src by minima and maxima of indices have no conditions, and are unrolled everywhere. Only in the interior of x, where that
 makes vectors of what would be gathered, are they taken without those along x.
@@ -210,10 +211,7 @@ class _Row:
     # ---- the two ways
 
     def _unrolled(self, first: int, last: int, tap: TapAt) -> Stmt:
-        """q from first to last, where every tap counts that may count anywhere.
-
-        What reads here and there fills the row first, so that its post-ops run in vectors.
-        """
+        """q from first to last, where every tap counts that may count anywhere."""
         if first >= last:
             return Seq(())
         storage, count = self.nest.storage, Const(last - first)

@@ -108,8 +108,8 @@ class Session:
         self._code = Code(loop)
         loop_type = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_int64)
         self._loop = loop_type(self._code.address)
-        # TBB, too, starts a worker per processor that the process may run on, and has no variable for their number: with 1, 2 and 4
-        # processors the 3.13 wheel had 3, 3 and 5 tasks, two of them idle.
+        # Those that ours are timed on. TBB starts a worker for each that the process may run on, and has no variable for their number: with
+        # 1, 2 and 4 processors the 3.13 wheel had 3, 3 and 5 tasks, two of them idle.
         stay_on_last(threads)
         self._engine, self._stream = c_void_p(), c_void_p()
         if self._lib.dnnl_engine_create(byref(self._engine), capi.CPU, 0):

@@ -176,9 +176,12 @@ def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     """
     with ThreadPoolExecutor(max(host().cores - 1, 1)) as pool:
         begun = [(w, w.find() or pool.submit(w.make)) for w in (_Wanted(text, isa, level(text)) for text in texts)]
-        mine = {w: w.make() for w, object in begun if isinstance(object, Future) and object.cancel()}
-    found = ((w, w.keep(mine[w] if w in mine else object.result()) if isinstance(object, Future) else object) for w, object in begun)
-    return tuple(w.unit(object) for w, object in found)
+        mine = {w: w.make() for w, found in begun if isinstance(found, Future) and found.cancel()}
+
+    def made(w: _Wanted, found: bytes | Future[bytes]) -> bytes:
+        return found if isinstance(found, bytes) else w.keep(mine[w] if found.cancelled() else found.result())
+
+    return tuple(w.unit(made(w, found)) for w, found in begun)
 
 
 def link(units: Iterable[Unit], isa: Isa, symbols: Mapping[str, int], threads: int = 1) -> Code:
