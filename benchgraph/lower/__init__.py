@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
-from benchgraph.tir.module import Module
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,6 @@ class Lowered:
     literals: tuple[NDArray[np.generic] | None, ...]
     init_inputs: tuple[int, ...]
     layouts: tuple[Layout, ...]
-
-    @cached_property
-    def module(self) -> Module:
-        return Module(*self.functions())
 
     def functions(self) -> Iterator[Func]:
         """main, then init if there is one, which is lowered only when it is asked for: LLVM can be at main by then."""

@@ -221,9 +221,8 @@ class _Row:
         folded = reduce(self.nest.fold, values) if values else self.nest.init
         if self.nest.is_close or not self.has_post_ops:
             return For(q, count, self.nest.done(at, folded, self.finish))
-        acc, q1 = storage.scratch(self.nest.dst, DType.f32), storage.var("x")
-        done = self.nest.done(self._at(add(q1, first)), Load(acc, self.nest.at(q1)), self.finish)
-        return seq(For(q, count, Store(acc, self.nest.at(q), folded)), For(q1, count, done))
+        acc = storage.scratch(self.nest.dst, DType.f32)
+        return seq(For(q, count, Store(acc, self.nest.at(q), folded)), self._finished(acc, storage.var("x"), first, count))
 
     def _folded(self, first: int, last: int) -> Stmt:
         """q from first to last, wherever that is."""
@@ -232,12 +231,15 @@ class _Row:
         storage = self.nest.storage
         acc, count = storage.scratch(self.nest.dst, DType.f32), Const(last - first)
         q0, q1, q2 = (storage.var("x") for _ in range(3))
-        at = self._at(add(q2, first))
         return seq(
             For(q0, count, Store(acc, self.nest.at(q0), self.nest.init)),
             self._over_taps(acc, q1, add(q1, first), count),
-            For(q2, count, self.nest.done(at, Load(acc, self.nest.at(q2)), self.finish)),
+            self._finished(acc, q2, first, count),
         )
+
+    def _finished(self, acc: Tensor, q: Var, first: int, count: Expr) -> Stmt:
+        """What becomes of a row that acc holds, q counted from first on."""
+        return For(q, count, self.nest.done(self._at(add(q, first)), Load(acc, self.nest.at(q)), self.finish))
 
     def _over_taps(self, acc: Tensor, var: Var, q: Expr, count: Expr) -> Stmt:
         """The loops over taps, the one over q inside them, and each condition as far out as the variables in it allow."""

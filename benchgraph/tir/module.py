@@ -13,8 +13,3 @@ class Module:
 
     main: Func
     init: Func | None = None
-
-    @property
-    def functions(self) -> tuple[Func, ...]:
-        """main, and init if there is one."""
-        return (self.main,) if self.init is None else (self.main, self.init)

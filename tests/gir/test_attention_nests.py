@@ -36,7 +36,7 @@ def compiled(build: Build, target: Target = TARGET) -> tuple[Graph, Func]:
     for p in PIPELINE:
         g = p.fn(g, target)
         verify(g)
-    return g, tir_passes.run(lower(g).module.main, target)
+    return g, tir_passes.run(lower(g).main, target)
 
 
 def nests(g: Graph) -> list[Fused]:

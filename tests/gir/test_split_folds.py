@@ -68,7 +68,7 @@ def test_nothing_of_the_size_of_src_leaves_a_nest_but_dst() -> None:
 
 
 def test_all_of_a_pixels_channels_are_one_loop() -> None:
-    main = lowered(partition(lambda b: group_norm(b, (2, 60, 48, 48), 6))).module.main
+    main = lowered(partition(lambda b: group_norm(b, (2, 60, 48, 48), 6))).main
     loops = {constant(s.extent) for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial}
     assert {48 * 48, 10} < loops  # pixels; channels of a group, once
     assert 60 // 6 * 48 * 48 not in loops

@@ -121,7 +121,7 @@ def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(row
     by_entry, by_task = (f"v{v}" for v in nest.next_entry), [f"v{v}" for v in nest.next_rows]
     found: dict[tuple[str, int], Counter[int]] = {}
     tasks = -(-rows // nest.mb)
-    for at, call in calls(lower(g).module.main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         b, h, task = (value for name, value in at.items() if name[:2] in ("b0", "b1", "mo"))
         for p in call.ahead:
             tensors[p.tensor.name] = p.tensor
@@ -169,7 +169,7 @@ def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
 def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> None:
     g = compiled(mlp(128, 512))
     seen = 0
-    for at, call in calls(lower(g).module.main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         (p,) = call.ahead
         assert p.tensor == call.wei.tensor
         panel = p.tensor.nbytes // LINE_BYTES // p.tensor.shape[0]
@@ -185,7 +185,7 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
 def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
     """Two MiB are twice what half of a last-level cache of one has."""
     g = compiled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
-    found = {bool(call.ahead) for _, call in calls(lower(g).module.main.body, {})}
+    found = {bool(call.ahead) for _, call in calls(lower(g).main.body, {})}
     assert found == {is_fetched}
 
 
@@ -200,7 +200,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
     g = compiled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
     (p,) = (s.parameters for n in g.nodes if isinstance(n, Fused) for s in n.stages if s.parameters is not None)
     found = dict[At, Counter[int]]()
-    for at, call in calls(lower(g).module.main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         (ahead,) = call.ahead
         assert ahead.tensor.name == "v1"
         piece = number(call.acc.index[-1], at) // p.ns, number(call.src.index[-1], at) // p.ks
@@ -219,7 +219,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
 def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
     """The order of constants is that of their places in memory."""
     low = lower(compiled(mlp(128, 512)))
-    read = dict.fromkeys(call.wei.tensor for _, call in calls(low.module.main.body, {}))
+    read = dict.fromkeys(call.wei.tensor for _, call in calls(low.main.body, {}))
     assert [t for t in low.constants if t in read] == list(read)
     made = Constants(low.constants, low.literals, None, ready=False)
     for one, after in itertools.pairwise(made.buffers):
@@ -235,7 +235,7 @@ def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
     ],
 )
 def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
-    written = [s for s in walk(lower(compiled(graph)).module.main.body) if isinstance(s, Brgemm)]
+    written = [s for s in walk(lower(compiled(graph)).main.body) if isinstance(s, Brgemm)]
     assert written
     assert not any(call.ahead for call in written), why
 

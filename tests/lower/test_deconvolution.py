@@ -50,7 +50,7 @@ def before_flattening(graph: Graph) -> Func:
     (p,) = partitions(graph, Policy.fused)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
-        main = lowered(p).module.main
+        main = lowered(p).main
     return passes.run(main, TARGET, pipeline=before("merge-parallel"))
 
 

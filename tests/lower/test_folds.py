@@ -116,7 +116,7 @@ def test_every_fold_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_rows_are_tasks_of_a_number_that_the_machine_does_not_change(name: str) -> None:
     """So the order in which numbers are added up, and with it every bit, is one for all machines and numbers of threads."""
-    one, many = (print_tir(lower(scheduled(CASES[name], replace(TARGET, cores=cores))).module.main) for cores in (1, 16))
+    one, many = (print_tir(lower(scheduled(CASES[name], replace(TARGET, cores=cores))).main) for cores in (1, 16))
     assert one == many
     assert "parallel for" in one
 
@@ -155,7 +155,7 @@ def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
     """Cores that write to one line take it from each other."""
-    f = lower(scheduled(CASES[name])).module.main
+    f = lower(scheduled(CASES[name])).main
     small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * folds.MOST_TASKS)
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
     assert parts

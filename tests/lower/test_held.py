@@ -106,7 +106,7 @@ def test_sums_that_cannot_wait_are_made_at_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_entries_go_past_a_part_inside_one_task() -> None:
     """Two panels are two tasks; in each, all four images' rows go past the first 64 channels, then past the next ones."""
-    main = lower(scheduled(partition(convolution()), replace(TARGET, l2_bytes=SMALL_L2, cores=2))).module.main
+    main = lower(scheduled(partition(convolution()), replace(TARGET, l2_bytes=SMALL_L2, cores=2))).main
     task = next(s for s in walk(main.body) if isinstance(s, For) and s.var.name.startswith("no"))
     assert (task.kind, task.extent) == (LoopKind.parallel, Const(2))
     assert all(s.kind is LoopKind.serial for s in walk(task.body) if isinstance(s, For))

@@ -27,7 +27,7 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
     b = GraphBuilder()
     b.op("Add", b.op("Exp", b.input(shape)), b.input(shape))
     (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     stores = [Load(s.tensor, s.index) for s in walk(main.body) if isinstance(s, Store)]
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
@@ -40,7 +40,7 @@ def test_no_thread_gets_much_more_of_a_pointwise_nest_than_another(elements: int
     b = GraphBuilder()
     b.op("Exp", b.input((elements,)))
     (p,) = partitions(b.graph(), Policy.fused)
-    chunks, _ = (s for s in walk(lowered(p).module.main.body) if isinstance(s, For))
+    chunks, _ = (s for s in walk(lowered(p).main.body) if isinstance(s, For))
     assert isinstance(chunks.extent, Const)
     of_a_task = int(print_tir(chunks).split("[c0*")[1].split()[0])
     assert -(-chunks.extent.value // threads) * of_a_task <= 1.2 * elements / threads
@@ -71,7 +71,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET, pipeline=before("merge-blocks"))
+    main = passes.run(lowered(p).main, TARGET, pipeline=before("merge-blocks"))
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 
@@ -93,7 +93,7 @@ def test_what_lies_across_goes_in_tiles(shape: Shape, x: Shape, y: Shape, tiles:
     b = GraphBuilder()
     b.op("ReLU", b.input(shape, strides=x))
     (p,) = partitions(with_strides(b.graph(), t1=y), Policy.fused)
-    found = [s.extent for s in walk(lowered(p).module.main.body) if isinstance(s, For)]
+    found = [s.extent for s in walk(lowered(p).main.body) if isinstance(s, For)]
     assert [e.value if isinstance(e, Const) else None for e in found] == tiles
 
 
@@ -123,7 +123,7 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET, pipeline=before("merge-blocks"))
+    main = passes.run(lowered(p).main, TARGET, pipeline=before("merge-blocks"))
     *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]) == order
 
@@ -155,7 +155,7 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=axes, keep_dims=True)
     (p,) = partitions(b.graph(), Policy.fused)
-    loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
 
 
@@ -176,7 +176,7 @@ def test_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Sh
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=[1], keep_dims=True)
     (p,) = partitions(b.graph(), Policy.fused)
-    loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops] == extents
 
 
@@ -202,7 +202,7 @@ def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: 
     b = GraphBuilder()
     b.op("SoftMax", b.input((8, 100, 32, 32), dtype), axis=1)
     (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 8 * 32 * 32 // columns
     assert main.thread_bytes <= (held + 3 * columns) * 4
@@ -217,7 +217,7 @@ def test_what_is_converted_is_converted_again_rather_than_kept_across_rows(shape
     b = GraphBuilder()
     b.op("SoftMax", b.input(shape, DType.bf16), axis=axis)
     (p,) = partitions(b.graph(), Policy.fused)
-    main = lowered(p).module.main
+    main = lowered(p).main
     x = main.params[0]
     reads = [s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == x for load in loads(s))]
     assert len(reads) == (2 if again else 1)
@@ -228,7 +228,7 @@ def test_what_is_gathered_is_not_gathered_again() -> None:
     b = GraphBuilder()
     b.op("SoftMax", b.input((64, 4, 10), DType.bf16, strides=(40, 1, 4)), axis=2)
     (p,) = partitions(with_strides(b.graph(), t1=(40, 1, 4)), Policy.fused)
-    main = lowered(p).module.main
+    main = lowered(p).main
     assert len([s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == main.params[0] for load in loads(s))]) == 1
 
 
@@ -247,7 +247,7 @@ def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folde
         b.op(kind, x, axis=2)
     graph = b.graph() if kind == "ReduceL2" else with_strides(b.graph(), t1=strides)
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     read = [type_of(x)[1] for x in loads(main.body)]
     assert 1 not in read
     assert is_right(graph, p)
@@ -258,7 +258,7 @@ def test_pieces_of_rows_across_are_tasks() -> None:
     strides = (300 * 4096, 1, 300)
     b.op("SoftMax", b.input((2, 300, 4096), strides=strides), axis=2)
     (p,) = partitions(with_strides(b.graph(), t1=strides), Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 2 * -(-300 // 16), (
         "of 4096 folded elements a piece has one vector"
@@ -277,7 +277,7 @@ def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[st
         b.op("Multiply", squares, total)
     graph = with_strides(b.graph(), t3=strides) if kept else b.graph()
     (p,) = partitions(graph, Policy.fused)
-    loops = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops][: len(extents)] == extents
 
 
@@ -298,7 +298,7 @@ def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     b = GraphBuilder()
     b.op("GenIndex", b.input((5, 7, 48)), axis=axis)
     (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     stores = [s for s in walk(main.body) if isinstance(s, Store)]
     assert stores
     assert all(type_of(s.value) == (DType.s32, TARGET.lanes) for s in stores)
@@ -311,7 +311,7 @@ def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() 
     b.op("StaticTranspose", b.op("ReduceSum", b.input((5, 48, 64)), axes=(0,), keep_dims=False), order=(1, 0))
     graph = b.graph()
     (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).module.main, TARGET)
+    main = passes.run(lowered(p).main, TARGET)
     assert [s.tensor.scope for s in walk(main.body) if isinstance(s, Store)].count(Scope.param) == 1
     assert {type_of(x)[1] for x in loads(main.body) if x.tensor.name == "v0"} == {TARGET.lanes}
     assert is_right(graph, p)
@@ -322,6 +322,6 @@ def test_one_row_of_folds_is_cut_into_tasks(shape: Shape) -> None:
     b = GraphBuilder()
     b.op("ReduceSum", b.op("Abs", b.input(shape)), axes=[len(shape) - 2 if len(shape) < 4 else 1])
     (p,) = partitions(b.graph(), Policy.fused)
-    spread = [s for s in walk(lowered(p).module.main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    spread = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) >= 8
     assert is_right(b.graph(), p)

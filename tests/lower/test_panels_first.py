@@ -93,7 +93,7 @@ def test_weights_that_l2_holds_go_past_each_entry() -> None:
 
 
 def test_panels_are_the_outermost_loop() -> None:
-    main = lower(scheduled(partition(convolution()), FEW)).module.main
+    main = lower(scheduled(partition(convolution()), FEW)).main
     loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     at = next(i for i, s in enumerate(loops) if s.var.name.startswith("no"))
     assert loops[at].extent == Const(3)
@@ -107,9 +107,7 @@ def test_panels_that_l2_holds_together_are_one_task() -> None:
     found = nest(g)
     assert found.parameters is not None
     assert (found.panels_first, found.parameters.nb, found.parameters.ns, found.parameters.npn) == (True, 64, 128, 6)
-    (outermost,) = (
-        s for s in walk(lower(g).module.main.body) if isinstance(s, For) and s.var.name.startswith("no") and s.extent == Const(6)
-    )
+    (outermost,) = (s for s in walk(lower(g).main.body) if isinstance(s, For) and s.var.name.startswith("no") and s.extent == Const(6))
     assert outermost.kind is LoopKind.parallel
 
 

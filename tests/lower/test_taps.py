@@ -54,7 +54,7 @@ def count(size: int, kernel: int, pad: int, stride: int = 1, dilation: int = 1) 
 def of(graph: Graph) -> int:
     (p,) = partitions(graph, Policy.fused)
     assert is_right(graph, p)
-    return multiplications(lowered(p).module.main.body)
+    return multiplications(lowered(p).main.body)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_too_many_branches_multiply_all() -> None:
     graph = convolution((20, 20), (2 * pad + 1, 1), (pad, 0))
     assert of(graph) == 2 * 20 * (2 * pad + 1) * 20 * 16 * OUT
     (p,) = partitions(graph, Policy.fused)
-    assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(p).module.main.body))
+    assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(p).main.body))
 
 
 def test_a_border_of_other_numbers_is_multiplied() -> None:

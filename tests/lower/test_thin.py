@@ -219,7 +219,7 @@ def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abr
     target = replace(AVX512, isa=ISAS[isa], cores=1)
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (abreast, 13 % abreast) if width]
-    main = lower(g).module.main
+    main = lower(g).main
     for f in (main, interleave_rows(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
@@ -229,7 +229,7 @@ def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abr
 def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
     """And no microkernel is called, whose vectors would hold one column."""
     g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
-    main = tir_passes.run(lower(g).module.main, AVX512)
+    main = tir_passes.run(lower(g).main, AVX512)
     assert not any(isinstance(s, Brgemm) for s in walk(main.body))
     src = main.params[0].name
     read = [load for s in walk(main.body) for e in exprs(s) for load in loads_of(e) if load.tensor.name == src]
@@ -239,7 +239,7 @@ def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
 
 
 def test_a_turned_product_has_rows_for_columns() -> None:
-    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).module.main
+    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).main
     (call,) = (s for s in walk(main.body) if isinstance(s, Brgemm))
     assert (call.m, call.n, call.k) == (1, 32, 48)
 

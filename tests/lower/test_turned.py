@@ -84,7 +84,7 @@ def test_it_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_is_stored_in_vectors(name: str) -> None:
     _, p = built(name)
-    assert [*written_apart(passes.run(lowered(p).module.main, TARGET))] == []
+    assert [*written_apart(passes.run(lowered(p).main, TARGET))] == []
 
 
 def test_a_product_alone_is_turned_into_its_place() -> None:
@@ -94,5 +94,5 @@ def test_a_product_alone_is_turned_into_its_place() -> None:
     graph = replace(b.graph(), ops=(replace(op, outputs=(replace(dst, strides=(1, 33)),)),))
     (p,) = partitions(graph, Policy.fused)
     low = lowered(p)
-    turns = [s for s in walk(passes.run(low.module.main, TARGET).body) if isinstance(s, Pack)]
+    turns = [s for s in walk(passes.run(low.main, TARGET).body) if isinstance(s, Pack)]
     assert {turn.dst.tensor.name for turn in turns} == {low.outputs[0].name}

@@ -41,7 +41,7 @@ def fused(graph: ApiGraph) -> Graph:
 
 
 def tir(graph: ApiGraph, pipeline: tuple[Pass[Func], ...] = tir_passes.PIPELINE) -> Func:
-    return tir_passes.run(lower(fused(graph)).module.main, TARGET, observe=lambda *_: None, pipeline=pipeline)
+    return tir_passes.run(lower(fused(graph)).main, TARGET, observe=lambda *_: None, pipeline=pipeline)
 
 
 def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:

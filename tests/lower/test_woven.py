@@ -103,20 +103,20 @@ def test_it_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_rows_are_stored_from_end_to_end(name: str) -> None:
     _, p = built(GRAPHS[name])
-    stores = stores_of_result(passes.run(lowered(p).module.main, TARGET))
+    stores = stores_of_result(passes.run(lowered(p).main, TARGET))
     assert stores
     assert {s.index[0].stride if isinstance(s.index[0], Ramp) else 0 for s in stores} == {1}
 
 
 def test_a_block_of_each_phase_at_a_time(golden) -> None:
     _, p = built(alone)
-    golden(print_tir(lowered(p).module.main))
+    golden(print_tir(lowered(p).main))
 
 
 def test_each_phase_meets_its_taps_alone() -> None:
     """Of 3x3 taps, four phases meet 1, 2, 2 and 4."""
     _, p = built(alone)
-    body = passes.run(lowered(p).module.main, TARGET).body
+    body = passes.run(lowered(p).main, TARGET).body
     assert {s.batch for s in walk(body) if isinstance(s, Brgemm)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
 
@@ -136,5 +136,5 @@ def cut_off(b: GraphBuilder) -> None:
 @pytest.mark.parametrize("make", [phases_that_fill_no_panels, channels_last, cut_off])
 def test_others_stay(make: Callable[[GraphBuilder], None]) -> None:
     graph, p = built(make)
-    assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(p).module.main.body))
+    assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(p).main.body))
     assert is_right(graph, p)

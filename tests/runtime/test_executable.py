@@ -54,8 +54,8 @@ def flat(t: Tensor) -> Tensor:
 
 
 def executable(main: Func, signature: Signature, init: Func | None = None) -> Executable:
-    module = Module(main, init)
-    return Executable(jit(emit(module.functions, host()), host(), "threadpool"), module, signature, compile_s=0.25)
+    functions = (main,) if init is None else (main, init)
+    return Executable(jit(emit(functions, host()), host(), "threadpool"), Module(*functions), signature, compile_s=0.25)
 
 
 def scaled() -> Executable:
