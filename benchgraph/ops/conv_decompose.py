@@ -52,7 +52,7 @@ def forward_contraction(p: Problem, at: Indices, over: Indices) -> tuple[Indices
 def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tuple[int, ...]) -> int:
     """src, wei: those of the problem. bias: none or one."""
     if is_depthwise(p):
-        return _depthwise(d, call, p, "_Depthwise", (src, wei), bias)
+        return _depthwise(d, call, p, "_Depthwise", src, wei, bias)
     if 0 in (*p.src, *p.wei):
         dst = zeros(d, src, p.dst)
     elif _joins_positions(p):
@@ -88,7 +88,7 @@ def _by_positions(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bia
 def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tuple[int, ...]) -> int:
     """dst, wei: those of the problem. bias: none or one."""
     if is_depthwise(p):
-        return _depthwise(d, call, p, "_DepthwiseBackwardData", (dst, wei), bias)
+        return _depthwise(d, call, p, "_DepthwiseBackwardData", dst, wei, bias)
     if 0 in (*p.src, *p.wei, *p.dst):
         return _finished(d, call, zeros(d, dst, p.src), bias)
     gradient, weights = _unformatted(d, call, as_dtype(d, dst, DType.f32)), _as_xio(d, call, as_dtype(d, wei, DType.f32))
@@ -99,46 +99,54 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
 def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int:
     """src, dst: those of the problem."""
     if is_depthwise(p):
-        return _depthwise(d, call, p, "_DepthwiseBackwardWeights", (src, dst), ())
-    if 0 in (*p.src, *p.dst):
+        wei = _in_parts(d, p, p, "_DepthwisePartialWeights", (src, dst), _depthwise_attrs(call, p))
+    elif 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
     else:
-        wei = _in_parts(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)))
+        wei = _by_products(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)))
     if has_kernel_last(call.attrs):
         rank = len(p.wei)
         wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
     return as_dtype(d, wei, call.outs[0].dtype)
 
 
-def _in_parts(d: Decomposer, p: Problem, source: int, gradient: int) -> int:
-    """Parts that sum up blocks of windows, and their sum. source: padded; both with channels last."""
+def _by_products(d: Decomposer, p: Problem, source: int, gradient: int) -> int:
+    """source: padded; both with channels last."""
     none = (0,) * len(p.kernel)
     seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
     if conv_partial.joins_taps(seen):
         steps = (seen.windows.strides[-1], seen.windows.dilations[-1], seen.kernel[-1])
         seen = conv_partial.joined(seen)
         source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), seen.src)
+    attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups)
+    return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
+
+
+def _in_parts(d: Decomposer, p: Problem, seen: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:
+    """Parts that sum up blocks of windows, and their sum. seen: the problem as these operands are."""
     sizes = conv_partial.blocks(seen)
-    attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups).updated(weights_shape=seen.wei, blocks=sizes)
-    value = d.op("_PartialWeights", source, gradient, attrs=attrs)
-    count = prod(conv_partial.counts(seen, sizes))
+    count, parts = prod(conv_partial.counts(seen, sizes)), conv_partial.parts_shape(seen, sizes)
+    value = d.op(kind, *ins, attrs=attrs.updated(weights_shape=seen.wei, blocks=sizes), shape=parts, dtype=DType.f32)
     if count > 1:
         value = d.op("ReduceSum", reshaped(d, value, (count, prod(p.wei))), attrs=Attrs(axes=(0,), keep_dims=False))
     return reshaped(d, value, p.wei)
 
 
-def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, ins: tuple[int, ...], bias: tuple[int, ...]) -> int:
-    w, out = p.windows, call.outs[0]
-    attrs = _plain_attrs(w.strides, w.dilations, p.groups).updated(
-        pads_begin=w.pads_begin,
-        pads_end=w.pads_end,
-        data_format=call.attrs.string("data_format"),
-        weights_format="OIX" if has_kernel_last(call.attrs) else "XIO",
-    )
-    value = d.op(kind, *ins, attrs=attrs, shape=out.shape, dtype=DType.f32 if bias else out.dtype)
+def _depthwise(d: Decomposer, call: Call, p: Problem, kind: str, data: int, wei: int, bias: tuple[int, ...]) -> int:
+    out = call.outs[0]
+    dtype = DType.f32 if bias else out.dtype
+    value = d.op(kind, data, _as_xio(d, call, wei), attrs=_depthwise_attrs(call, p).updated(zero=0.0), shape=out.shape, dtype=dtype)
     for v in bias:
         value = d.op("Add", value, reshaped(d, as_dtype(d, v, DType.f32), beside_channel(call.attrs, out.shape)))
     return as_dtype(d, value, out.dtype)
+
+
+def _depthwise_attrs(call: Call, p: Problem) -> Attrs:
+    """Data in the call's format, weights as XIO."""
+    w = p.windows
+    return _plain_attrs(w.strides, w.dilations, p.groups).updated(
+        pads_begin=w.pads_begin, pads_end=w.pads_end, data_format=call.attrs.string("data_format")
+    )
 
 
 def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:

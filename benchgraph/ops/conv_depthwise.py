@@ -1,6 +1,8 @@
 """Depthwise convolution: one channel in and out per group, so that no product of matrices is left, but a fold over taps channel by channel.
 
-Windows over the tensors as they are, in any format and float type: padding is a condition on a tap, and nothing is laid out beforehand.
+Windows over data as it is, in any format and float type: padding is a condition on a tap, and nothing is laid out beforehand. Weights are
+XIO, so that where channels come last, those of a tap lie side by side (gir/passes/propagate_layout.py sees to it). u8 and s8 are read as
+they are stored (low_precision.py): data less the attribute zero, for which padding stands.
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.ops.conv_problem import Problem, has_kernel_last
+from benchgraph.ops.conv_problem import Problem
 from benchgraph.ops.formulas import mul as product
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
-from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
+from benchgraph.tir.build import add, binary, f32, floordiv, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 ProblemOf = Callable[[Call], Problem]
@@ -28,10 +30,10 @@ def forward(problem: ProblemOf) -> Window:
     def tap(call: Call, at: Indices, t: Indices, src: Source) -> Tap:
         p, (n, o, c) = problem(call), _split(call.attrs, at)
         position = positions(p, o, t)
-        weight = src(1, _weight(call.attrs, t, c))
-        return Tap(product(src(0, _data(call.attrs, n, position, c)), weight), _inside(p, position))
+        weight = src(1, (*t, Const(0), c))
+        return Tap(product(_element(call, src, n, position, c), weight), _inside(p, position))
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap)
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1)
 
 
 def by_data(problem: ProblemOf) -> Window:
@@ -45,23 +47,29 @@ def by_data(problem: ProblemOf) -> Window:
         on_time = tuple(binary(BinOp.eq, mod(r, s), Const(0)) for r, s in zip(reach, w.strides, strict=True) if s > 1)
         counts = (size * s for size, s in zip(p.dst[1:-1], w.strides, strict=True))
         within = (bound for r, size in zip(reach, counts, strict=True) for bound in _between(r, size))
-        weight = src(1, _weight(call.attrs, t, c))
-        return Tap(product(src(0, _data(call.attrs, n, window, c)), weight), (*within, *on_time))
+        weight = src(1, (*t, Const(0), c))
+        return Tap(product(_element(call, src, n, window, c), weight), (*within, *on_time))
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap)
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1)
 
 
 def by_weights(problem: ProblemOf) -> Window:
-    """wei[t, 0, c] = sum over n, o of src[n, o*s + t*d - p, c] * dst[n, o, c]; ports src, dst."""
+    """part[b, t, 0, c] = sum over n, o of block b of src[n, o*s + t*d - p, c] * dst[n, o, c]; ports src, dst. See conv_partial."""
 
     def tap(call: Call, at: Indices, over: Indices, src: Source) -> Tap:
-        p, (n, *o) = problem(call), over
-        t, c = (at[2:], at[0]) if has_kernel_last(call.attrs) else (at[:-2], at[-1])
-        position = positions(p, tuple(o), t)
+        p, sizes = problem(call), call.attrs.integers("blocks")
+        block, (*t, _, c) = at[: len(sizes)], at[len(sizes) :]
+        n, *o = (add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True))
+        position = positions(p, tuple(o), tuple(t))
         gradient = src(1, _data(call.attrs, n, tuple(o), c))
         return Tap(product(src(0, _data(call.attrs, n, position, c)), gradient), _inside(p, position))
 
-    return Window(taps=lambda call: problem(call).dst[:-1], op=BinOp.add, init=0.0, tap=tap)
+    return Window(taps=lambda call: call.attrs.integers("blocks"), op=BinOp.add, init=0.0, tap=tap)
+
+
+def _element(call: Call, src: Source, n: Expr, spatial: Indices, c: Expr) -> Expr:
+    value, zero = src(0, _data(call.attrs, n, spatial, c)), call.attrs.real("zero")
+    return binary(BinOp.sub, value, f32(zero)) if zero else value
 
 
 def positions(p: Problem, o: Indices, t: Indices) -> Indices:
@@ -90,7 +98,3 @@ def _split(attrs: Attrs, at: Indices) -> tuple[Expr, Indices, Expr]:
 
 def _data(attrs: Attrs, n: Expr, spatial: Indices, c: Expr) -> Indices:
     return (n, c, *spatial) if channel_axis(attrs, len(spatial) + 2) == 1 else (n, *spatial, c)
-
-
-def _weight(attrs: Attrs, t: Indices, c: Expr) -> Indices:
-    return (c, Const(0), *t) if has_kernel_last(attrs) else (*t, Const(0), c)

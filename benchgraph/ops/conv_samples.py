@@ -130,16 +130,23 @@ TRANSPOSED_BY_WEIGHTS = (
     *_samples(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape"),
     _with_shape_tensor(_PADDED.sample(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
 )
-_DEPTHWISE_CASES = tuple(case for case in CASES if case.groups == case.channels == case.out)
-DEPTHWISE = tuple(
-    tuple(case.sample(sides, shape_attr) for case in _DEPTHWISE_CASES)
-    for sides, shape_attr in ((INTO_DST, ""), (INTO_SRC, "dst_shape"), (INTO_WEI, "weights_shape"))
-)
-
-
+_DEPTHWISE_CASES = tuple(replace(case, oix=False) for case in CASES if case.groups == case.channels == case.out)
 def _parts(case: _Case, blocks: Shape) -> Sample:
     s = case.sample(INTO_WEI, "weights_shape")
     return replace(s, attrs=s.attrs.updated(blocks=blocks), why=f"{case.why}, in blocks of {blocks}")
+
+
+def _stored(s: Sample) -> tuple[Sample, ...]:
+    """A sample of floats into their own type, and one of stored integers."""
+    integers = replace(s, attrs=s.attrs.updated(zero=3.0), dtypes=(DType.u8, DType.s8), out_dtypes=(DType.f32,), why=f"{s.why}; stored")
+    return replace(s, attrs=s.attrs.updated(zero=0.0), out_dtypes=s.dtypes[:1]), integers
+
+
+DEPTHWISE = (
+    tuple(s for case in _DEPTHWISE_CASES for s in _stored(case.sample(INTO_DST))),
+    tuple(s for case in _DEPTHWISE_CASES for s in _stored(case.sample(INTO_SRC, "dst_shape"))),
+    tuple(_parts(case, blocks) for case, blocks in zip(_DEPTHWISE_CASES, ((2, 5, 6), (1, 3, 1), (1, 1), (1, 1, 1)), strict=True)),
+)
 
 
 PARTIAL = (

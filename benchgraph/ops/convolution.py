@@ -233,6 +233,20 @@ def _weights(attrs: Attrs, a: Reals) -> Reals:
 
 
 @dataclass(frozen=True)
+class _Depthwise(_Kind):
+    """One channel in and out per group, of whatever is stored. zero: what stands for 0 in the data."""
+
+    def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
+        return super().arrays(call, (real(ins[0]) - call.attrs.real("zero"), *ins[1:]), out)
+
+    def row(self) -> OpSpec:
+        row, stored = super().row(), (*F, DType.u8, DType.s8)
+        ins = tuple(Port(name, f"T{i}") for i, name in enumerate(self.inputs))
+        attrs = {**row.attrs, "zero": Attr("f32", default=0.0)}
+        return replace(row, inputs=ins, outputs=(Port(self.output, "T2"),), types={"T0": stored, "T1": stored, "T2": F}, attrs=attrs)
+
+
+@dataclass(frozen=True)
 class _Partial(_Kind):
     """The parts of a gradient by weights, over blocks of windows."""
 
@@ -246,7 +260,9 @@ class _Partial(_Kind):
         return (conv_partial.parts_shape(p, attrs.integers("blocks")),)
 
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        return (conv_partial.parts(self.problem(call), call.attrs.integers("blocks"), real(ins[0]), real(ins[1])),)
+        p = self.problem(call)
+        src, _, dst = super().arrays(replace(call, outs=(TensorType(DType.f32, p.wei),)), ins, None)
+        return (conv_partial.parts(p, call.attrs.integers("blocks"), src, dst),)
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
         p = self.problem(call)
@@ -258,7 +274,9 @@ class _Partial(_Kind):
         return prod(p.dst[:-1])
 
     @property
-    def lower(self) -> Contraction:
+    def lower(self) -> Contraction | Window:
+        if self.window is not None:
+            return self.window(self.problem)
         return Contraction(
             lambda call: call.attrs.integers("blocks"),
             lambda call, at, over: conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over),
@@ -266,7 +284,8 @@ class _Partial(_Kind):
         )
 
     def row(self) -> OpSpec:
-        return replace(super().row(), types={"T": (DType.f32,)}, decompose=None)
+        row = super().row()
+        return row if self.window is not None else replace(row, types={"T": (DType.f32,)}, decompose=None)
 
 
 @dataclass(frozen=True)
@@ -314,13 +333,13 @@ _KINDS = (
         "ConvTransposeBackwardWeights", conv_problem.TRANSPOSED_BY_WEIGHTS, ("src", "diff_dst", "weights_shape"), "diff_weights",
         TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
     ),
-    _Kind("_Depthwise", INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
-    _Kind(
+    _Depthwise("_Depthwise", INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
+    _Depthwise(
         "_DepthwiseBackwardData", INTO_SRC, ("diff_dst", "weights"), "diff_src", DEPTHWISE[1], attrs=("dst_shape",),
         window=conv_depthwise.by_data,
     ),
-    _Kind(
-        "_DepthwiseBackwardWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape",),
+    _Partial(
+        "_DepthwisePartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape", "blocks"),
         window=conv_depthwise.by_weights,
     ),
     _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", PHASED, attrs=("phases", "first", "last")),

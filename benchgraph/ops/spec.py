@@ -239,6 +239,7 @@ class Window:
     before: windows over the shape of an input port, run first; what they make are further inputs, numbered after the call's own.
     unclamped(call, i, t, src, axis): where taps have no conditions but indices that are clamped to src, the same tap with those along this
     axis of dst as they come, under the conditions that they are on src. All taps of the box count.
+    shared: the port of weights that every element of a channel meets; their last axis is that of the channels.
 
     Conditions that are linear in i and t keep borders apart from the interior, where nothing is compared: write them so where possible.
     """
@@ -250,6 +251,7 @@ class Window:
     finish: Callable[[Call, Indices, Expr], Expr] | None = None
     before: tuple[tuple[int, Window], ...] = ()
     unclamped: Callable[[Call, Indices, Indices, Source, int], Tap] | None = None
+    shared: int | None = None
 
     def start(self, call: Call) -> float:
         """`init` of this call."""

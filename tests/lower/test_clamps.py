@@ -12,6 +12,7 @@ from benchgraph.lower.clamps import decided
 from benchgraph.tir.build import add, binary, floordiv, index, mul, sub
 from benchgraph.tir.ir import BinOp, Expr, Var
 from benchgraph.tir.text import print_tir
+from tests.lower.test_beside import middle
 from tests.lower.test_windows import tir
 from tests.tir.programs import before, i, j
 
@@ -54,10 +55,12 @@ def test_it_is_as_long_as_can_be(extent: int, size: int, first: int) -> None:
     assert decided(window(add(i, first), size), i, frozenset(), {"i": (0, extent - 1)}) == want
 
 
-@pytest.mark.parametrize(("exclude_pad", "divisors"), [(True, ["0.11111111", "1.0 / f32("]), (False, ["0.11111111"])])
-def test_averages_divide_by_a_constant_away_from_borders(exclude_pad: bool, divisors: list[str]) -> None:
+@pytest.mark.parametrize("exclude_pad", [True, False])
+def test_averages_divide_by_a_constant_away_from_borders(exclude_pad: bool) -> None:
     """The nest of a gradient is written twice, and one of them divides."""
     b = GraphBuilder()
-    attrs = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 0), "src_shape": (1, 40, 41, 16)}
-    b.op("AvgPoolBackward", b.input((1, 20, 20, 16)), exclude_pad=exclude_pad, **attrs)
-    assert re.findall(r"0\.11111111|1\.0 / f32\(", print_tir(tir(b.graph(), before("merge-parallel")))) == divisors
+    attrs = {"kernel": (3, 3), "strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 0), "src_shape": (2, 40, 41, 16)}
+    b.op("AvgPoolBackward", b.input((2, 20, 20, 16)), exclude_pad=exclude_pad, **attrs)
+    f = tir(b.graph(), before("merge-parallel"))
+    assert set(re.findall(r"0\.11111111|1\.0 / f32\(", print_tir(middle(f)))) == {"0.11111111"}
+    assert ("1.0 / f32(" in print_tir(f)) is exclude_pad

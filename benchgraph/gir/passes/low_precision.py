@@ -36,8 +36,9 @@ from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
-from benchgraph.ops.spec import Computes, Movement, Role
-from benchgraph.ops.steps import reshaped
+from benchgraph.ops.spatial import beside_channel
+from benchgraph.ops.spec import Computes, Movement, Role, Window
+from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
 _STORED = (DType.u8, DType.s8)
@@ -77,7 +78,10 @@ def low_precision(g: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for op in g.nodes:
         assert isinstance(op, Op)
-        result = _rewritten(g, op, builder, target) if spec(op.kind).is_contraction else None
+        if spec(op.kind).is_contraction:
+            result = _rewritten(g, op, builder, target)
+        else:
+            result = _windows_of_stored(g, op, builder) if is_depthwise(op) else None
         if result is not None:
             last = builder.nodes.pop()
             nodes += builder.nodes
@@ -112,6 +116,30 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         ins = (_moved(g, d, *rows), _moved(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
+
+
+def is_depthwise(op: Op) -> bool:
+    how = spec(op.kind).lower
+    return isinstance(how, Window) and how.shared is not None
+
+
+def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
+    """The same of depthwise windows: they read bytes as they are stored, which is exact in f32, less a zero point that is known."""
+    data, wei, out = _peeled(g, op.ins[0]), _peeled(g, op.ins[1]), g.value(op.outs[0])
+    zero = 0.0 if data.zero is None else g.value(data.zero[0]).number
+    one = all(g.value(id).type.elements == 1 and not moves for id, moves in data.scales)
+    if data.stored is None or data.stored[1] or zero is None or not one:
+        return None
+    over = tuple(range(-len(g.value(op.ins[1]).shape), -1))
+    weights = _quantised(g, d, wei, over) if wei.zero is None else None
+    ins = (data.stored[0], op.ins[1] if weights is None else weights.stored)
+    scales = [reshaped(d, id, ()) for id, _ in data.scales]
+    for id in () if weights is None else weights.scales:
+        scales.append(reshaped(d, id, beside_channel(op.attrs, out.shape)) if d.type(id).shape else id)
+    value = d.op(op.kind, *ins, attrs=op.attrs.updated(zero=zero), shape=out.shape, dtype=DType.f32)
+    for scale in scales:
+        value = d.op("Multiply", value, as_dtype(d, scale, DType.f32))
+    return as_dtype(d, value, out.dtype)
 
 
 def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:

@@ -5,6 +5,9 @@
     %6 = MatMul(%3, %4)                         %3 = ReLU(%2)        [N/64][M][64]
                                                 %6 = MatMul(%3, ...)
 
+%3 = _Depthwise(%0: f32[N,H,W,C], %1: f32[H,W,1,C], of which C is    ->   %4: f32[H,W,1,C] = Reorder(%1)
+  outermost in memory)                                                    %3 = _Depthwise(%0, %4)
+
 Weights that are constant are packed once, by init; weights that are not are packed only when their columns are not unit stride, and where
 dot products take several elements of k at a time: those then lie together, [N/64][K/4][64][4] for s8.
 """
@@ -20,12 +23,16 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
+from benchgraph.gir.memory import steps_of
 from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.pieces import rows_in_turn
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
 from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block
 from benchgraph.ops import spec
+from benchgraph.ops.spatial import channel_axis
+from benchgraph.ops.spec import Window
 from benchgraph.tir.groups import PACKED_FROM, is_widened
+from benchgraph.tir.ir import Var
 
 # Rows of several panels lie far apart in weights that are not packed, in few sets of L1, so that each register tile reads its panel from L2
 # again. From how many rows on it pays to pack them at every execution: of a batch entry, whose panels stay in L2, and of a single product,
@@ -64,9 +71,31 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
                 else:
                     wei = _reordered(values, nodes, wei, panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
+        elif isinstance(op, Op) and (port := _across_channels(g, op)) is not None:
+            wei, dtype = op.ins[port], None if g.value(op.ins[port]).dtype is DType.f32 else DType.f32
+            wei = _reordered(values, nodes, wei, plain(len(g.value(wei).shape)), dtype)
+            op = replace(op, ins=(*op.ins[:port], wei, *op.ins[port + 1 :]))
         nodes.append(op)
     found = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
     return g if found == g else found
+
+
+def _across_channels(g: Graph, op: Op) -> int | None:
+    """The port of a window's weights, if channels of what it reads lie side by side, and those of a tap do not, or would be converted for
+    each vector of channels."""
+    how, src = spec(op.kind).lower, g.value(op.ins[0])
+    if not isinstance(how, Window) or how.shared is None:
+        return None
+    channel, last = channel_axis(op.attrs, len(src.shape)), len(g.value(op.ins[how.shared]).shape) - 1
+    is_along = src.shape[channel] > 1 and _step(g, src.id, channel) == 1
+    is_ready = g.value(op.ins[how.shared]).dtype is DType.f32 and _step(g, op.ins[how.shared], last) == 1
+    return how.shared if is_along and not is_ready else None
+
+
+def _step(g: Graph, id: int, axis: int) -> int | None:
+    """How many elements of memory a step along an axis of a value is."""
+    index = tuple(Var(f"i{a}") for a in range(len(g.value(id).shape)))
+    return steps_of(g, id, index, (index[axis],))[0]
 
 
 def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:

@@ -1,0 +1,270 @@
+"""Windows beside each other: some at a time, so that what they share, taps of src and weights, is read once, and sums do not wait.
+
+for y in 112: for x in 32:                       for g in 28: for x in 32:
+  dst[y, x] = src[y, x] * w[0, x]                  dst[4g, x] = src[4g, x] * w[0, x] + src[4g + 1, x] * w[1, x] + ...
+            + src[y + 1, x] * w[1, x]      ->      dst[4g + 1, x] = src[4g + 1, x] * w[0, x] + src[4g + 2, x] * w[1, x] + ...
+            + src[y + 2, x] * w[2, x]              dst[4g + 2, x] = ...
+
+y is the last axis along which neighbouring windows meet the same elements. Windows at its borders have places that are numbers, and taps
+beyond them are left out. Where the other axes are at a border, or taps are too many for one expression, those along the other axes are
+loops outside of the one over x, under the conditions they have, and rows of sums are kept meanwhile:
+
+    if the interior is here: for x: dst[4g .. 4g+3, x] = finish(tap_0 op tap_1 op ...)
+    else: acc[0 .. 3, x] = init;  for taps along other axes: if they count: for x: acc[0, x] = acc[0, x] op tap_0 op tap_1 ...;  post-ops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise, product
+from math import prod
+from typing import TypeAlias
+
+from benchgraph.core.dtypes import DType
+from benchgraph.lower.window_nest import Nest, Stretch, over
+from benchgraph.lower.window_rows import Row, holding, not_negative
+from benchgraph.ops.spec import Indices
+from benchgraph.tir.affine import Range, Ranges, linear
+from benchgraph.tir.build import add, binary, constant, mul, seq, sub
+from benchgraph.tir.index import Simplifier, simplify_expr
+from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Stmt, Store, Tensor, Var
+from benchgraph.tir.visit import loads_of, variables
+
+Found: TypeAlias = tuple[Expr, tuple[Expr, ...]]  # what a tap gives, and those of the conditions on it that are not known to hold
+
+TOGETHER = 4
+MOST_AT_ONCE = 12  # taps in one expression: of 3 x 3
+MOST_APART = 4  # blocks of windows at the borders of y, each with code of its own
+FEW_ROWS = 64  # places of the other axes that are too few for threads to share
+
+
+def beside(nest: Nest, kind: LoopKind) -> tuple[int, Stmt] | None:
+    """y, and the loops over it and x; None where that is of no use, or not that simple. kind: of the loops over dst."""
+    if nest.how.op is None or nest.how.unclamped is not None or not nest.is_close or nest.period > 1:
+        return None
+    for axis in reversed(range(len(nest.loops))):
+        own = _leading(nest, axis) if axis != nest.along and nest.dst.shape[axis] > 1 else ()
+        if own:
+            found = _Beside(nest, axis, own, Row(nest).interior, Row(nest).decided).lower(kind)
+            return None if found is None else (axis, found)
+    return None
+
+
+def _leading(nest: Nest, axis: int) -> tuple[int, ...]:
+    """The axes of the box of taps that lead along an axis of dst, where windows beside each other along it have something in common."""
+    taps, var = tuple(Var(f"$t{k}") for k in range(len(nest.taps))), nest.loops[axis]
+    found, common = set[int](), nest.how.shared is not None
+    for index in (i for load in loads_of(nest.tap(nest.loops, taps).value) for i in load.index if var.name in variables(i)):
+        step, by_tap = linear(index).terms.get(var, 0), linear(index).terms
+        for k, (tap, extent) in enumerate(zip(taps, nest.taps, strict=True)):
+            if tap.name in variables(index):
+                found.add(k)
+                common |= extent > 1 and _meet(step, by_tap.get(tap, 0), extent)
+    return tuple(sorted(found)) if common else ()
+
+
+def _meet(apart: int, step: int, extent: int) -> bool:
+    """Whether windows so far apart, of so many taps that are a step apart, meet the same elements; 0 where quotients say where they are."""
+    return step == 0 or any(apart * i % step == 0 and abs(apart * i // step) < extent for i in range(1, TOGETHER))
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """axis: y. own: the axes of the box of taps that lead along it. interior, decided: per axis of dst, where all taps count, and where
+    minima and maxima in what they give are known."""
+
+    nest: Nest
+    axis: int
+    own: tuple[int, ...]
+    interior: list[Stretch]
+    decided: list[Stretch]
+
+    @cached_property
+    def outer_taps(self) -> tuple[Var | None, ...]:
+        """Of each axis of the box, the variable of its loop; None for those that lead along y."""
+        return tuple(None if k in self.own else self.nest.storage.var("k") for k in range(len(self.nest.taps)))
+
+    def lower(self, kind: LoopKind) -> Stmt | None:
+        head, count, tail = self._blocks()
+        if self.interior[self.nest.along] != (0, self.nest.x_size) or len(head) + len(tail) > MOST_APART:
+            return None
+        rows = prod(extent for axis, extent in enumerate(self.nest.dst.shape) if axis not in (self.axis, self.nest.along))
+        is_shared = kind is LoopKind.parallel and rows < FEW_ROWS
+        group, first = self.nest.storage.var("g"), len(head[:1]) if is_shared else 0
+        at = add(mul(sub(group, first), TOGETHER), head[-1].stop if head else 0)
+        ranges: dict[str, Range] = {group.name: (first, first + count - 1)}
+        ends = [[_Block(self, tuple(map(Const, piece)), {}) for piece in pieces] for pieces in (head, tail)]
+        groups = [_Block(self, tuple(add(at, i) for i in range(TOGETHER)), ranges)] if count else []
+        if not all(block.is_decided for blocks in (*ends, groups) for block in blocks):
+            return None
+        before, after, middle = (seq(*(block.lower() for block in blocks)) for blocks in (*ends, groups))
+        if not is_shared:
+            return seq(before, For(group, Const(count), middle), after)
+        body = If(binary(BinOp.lt, group, Const(first + count)), middle, after) if tail else middle
+        body = If(binary(BinOp.lt, group, Const(first)), before, body) if head else body
+        return For(group, Const(first + count + len(tail[:1])), body, kind)
+
+    def _blocks(self) -> tuple[list[range], int, list[range]]:
+        """Windows ahead of the interior of y, how many times TOGETHER come after them, and those behind."""
+        size, ends = self.nest.dst.shape[self.axis], zip(self.interior[self.axis], self.decided[self.axis], strict=True)
+        first, last = (choose(pair) for choose, pair in zip((max, min), ends, strict=True))
+        if size <= 2 * TOGETHER or first >= last:
+            return _pieces(0, size), 0, []
+        begin = -(-first // TOGETHER) * TOGETHER
+        count = max((last - begin) // TOGETHER, 0)
+        return _pieces(0, begin), count, _pieces(begin + count * TOGETHER, size)
+
+
+def _pieces(first: int, last: int) -> list[range]:
+    """As few as may be of TOGETHER at most, as even as may be."""
+    count = -(-(last - first) // TOGETHER)
+    cuts = [first + (last - first) * i // count for i in range(count + 1)] if count else []
+    return [range(a, b) for a, b in pairwise(cuts)]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Taps along y that are folded in one go: their places on the own axes. loop: of those that come `count` times."""
+
+    taps: list[Indices]
+    loop: Var | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The windows at these neighbouring places of y, over all of x. ranges: of the variables in them."""
+
+    of: _Beside
+    ys: Indices
+    ranges: dict[str, Range]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known which of its own taps a window has, and the others are under the same conditions for all, whatever x."""
+        within = {self.x.name, *(turn.loop.name for turn in self._turns if turn.loop is not None)}
+        known = not any(within & variables(c) for when in self._conditions for c in when)
+        return bool(self._turns) and len(self._conditions) <= 1 and known
+
+    def lower(self) -> Stmt:
+        nest, interior, axis = self.of.nest, self.of.interior, self.of.axis
+        others = [(a, stretch) for a, stretch in enumerate(interior) if a not in (axis, nest.along)]
+        here, apart = self._tap_by_tap(), nest.is_inside(self.of.decided, but=axis)
+        here = here if apart is None else If(apart, here, here)  # the first of them becomes simpler
+        if prod(nest.taps) <= MOST_AT_ONCE and all(first < last for _, (first, last) in others):
+            at_once = self._at_once({nest.loops[a].name: (first, last - 1) for a, (first, last) in others})
+            condition = nest.is_inside(interior, but=axis)
+            return at_once if condition is None else If(condition, at_once, here)
+        return here
+
+    # ---- what there is to be folded
+
+    @cached_property
+    def x(self) -> Var:
+        return self._var("x")
+
+    @cached_property
+    def _nests(self) -> tuple[Nest, ...]:
+        return tuple(self.of.nest.moved(self.of.axis, y, self.ranges) for y in self.ys)
+
+    @cached_property
+    def _turns(self) -> list[_Turn]:
+        """The taps along y, all at once or, where they are many, some at a time; none where borders of theirs are too wide for that."""
+        own = [self.of.nest.taps[k] for k in self.of.own]
+        if prod(own) <= MOST_AT_ONCE:
+            return [_Turn([tuple(map(Const, place)) for place in product(*map(range, own))])]
+        first, last = self._middle() if len(own) == 1 else (0, 0)
+        count = (last - first) // TOGETHER
+        ends = _pieces(0, first), _pieces(first + count * TOGETHER, own[0])
+        head, tail = ([_Turn([(Const(k),) for k in piece]) for piece in pieces] for pieces in ends)
+        if count < 1 or len(head) + len(tail) > MOST_APART:
+            return []
+        k = self._var("k")
+        at = add(mul(k, TOGETHER), first)
+        return [*head, _Turn([(add(at, i),) for i in range(TOGETHER)], k, count), *tail]
+
+    def _middle(self) -> Stretch:
+        """Which of the taps along y all windows have, as far as their own conditions go."""
+        size, k = self.of.nest.taps[self.of.own[0]], self._var("k")
+        box = tuple(k if loop is None else loop for loop in self.of.outer_taps)
+        first, last = 0, size
+        for nest in self._nests:
+            ranges = self._known(nest, {k.name: (0, size - 1)})
+            own = (simplify_expr(c, ranges) for c in nest.tap(nest.at(self.x), box).when if k.name in variables(c))
+            for form in (form for c in own if constant(c) is None for form in not_negative(c)):
+                _, low, high = holding(form, (k,), [size], ranges)
+                first, last = max(first, low), min(last, high)
+        return first, max(first, last)
+
+    def _known(self, nest: Nest, more: Ranges) -> Ranges:
+        loops = {k.name: (0, n - 1) for k, n in zip(self.of.outer_taps, nest.taps, strict=True) if k is not None}
+        return {**nest.ranges, **loops, self.x.name: (0, self.of.nest.x_size - 1), **more}
+
+    def _found(self, boxes: Iterable[Indices], known: Ranges) -> list[list[Found]]:
+        """For each window, what these taps give, as far as it has them. known: of further variables, or more of the nest's."""
+        boxes, found = list(boxes), list[list[Found]]()
+        for nest in self._nests:
+            simpler, each = Simplifier(self._known(nest, known)), list[Found]()
+            for box in boxes:
+                tap = nest.tap(nest.at(self.x), box)
+                when = [simpler(c) for c in tap.when]
+                each += [(tap.value, tuple(c for c in when if constant(c) is None))] if all(constant(c) != 0 for c in when) else []
+            found.append(each)
+        return found
+
+    def _in_turn(self, turn: _Turn) -> list[list[Found]]:
+        """The same of a turn, inside of the loops over the others."""
+        boxes = []
+        for places in turn.taps:
+            own = dict(zip(self.of.own, places, strict=True))
+            boxes.append(tuple(own[k] if loop is None else loop for k, loop in enumerate(self.of.outer_taps)))
+        return self._found(boxes, {} if turn.loop is None else {turn.loop.name: (0, turn.count - 1)})
+
+    @cached_property
+    def _conditions(self) -> set[tuple[Expr, ...]]:
+        """Those under which taps count, as far as that is not known."""
+        return {when for turn in self._turns for each in self._in_turn(turn) for _, when in each}
+
+    # ---- the ways to fold it
+
+    def _at_once(self, known: Ranges) -> Stmt:
+        """Where the other axes are in their interiors: every tap that a window has counts."""
+        nest = self.of.nest
+        found = self._found((tuple(map(Const, tap)) for tap in product(*map(range, nest.taps))), known)
+        sums = [reduce(nest.fold, (value for value, _ in each)) if each else nest.init for each in found]
+        return self._over_x(n.done(n.at(self.x), value) for n, value in zip(self._nests, sums, strict=True))
+
+    def _tap_by_tap(self) -> Stmt:
+        nest, acc, turns = self.of.nest, self._acc(), list[Stmt]()
+        for turn in self._turns:
+            sums = list[Stmt]()
+            for i, each in enumerate(self._in_turn(turn)):
+                held: Expr = Load(acc, self._row(i))
+                sums += [Store(acc, self._row(i), reduce(nest.fold, (value for value, _ in each), held))] if each else []
+            stmt = self._over_x(sums)
+            turns.append(stmt if turn.loop is None else For(turn.loop, Const(turn.count), stmt))
+        (when,) = self._conditions or {()}
+        loops: list[tuple[Var, Expr]] = [(k, Const(n)) for k, n in zip(self.of.outer_taps, nest.taps, strict=True) if k is not None]
+        starts = (Store(acc, self._row(i), nest.init) for i in range(len(self.ys)))
+        done = (n.done(n.at(self.x), Load(acc, self._row(i))) for i, n in enumerate(self._nests))
+        return seq(self._over_x(starts), over(loops, when, seq(*turns)), self._over_x(done))
+
+    # ---- pieces
+
+    def _var(self, stem: str) -> Var:
+        return self.of.nest.storage.var(stem)
+
+    def _over_x(self, stmts: Iterable[Stmt]) -> Stmt:
+        return For(self.x, Const(self.of.nest.x_size), seq(*stmts))
+
+    def _acc(self) -> Tensor:
+        """A row of x for each window, at each place of the other axes."""
+        nest = self.of.nest
+        others = (extent for axis, extent in enumerate(nest.dst.shape) if axis not in (self.of.axis, nest.along))
+        return nest.storage.extra(DType.f32, (*others, len(self.ys), nest.x_size))
+
+    def _row(self, i: int) -> Indices:
+        nest = self.of.nest
+        return (*(at for axis, at in enumerate(nest.outer) if axis not in (self.of.axis, nest.along)), Const(i), self.x)

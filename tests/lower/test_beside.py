@@ -1,0 +1,156 @@
+"""Windows beside each other: which are taken together, what that shares, and that every border of theirs is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower.beside import TOGETHER
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import For, Func, If, LoopKind, Scope, Stmt, Store
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import loads, walk
+from tests.lower.test_meaning import is_right
+from tests.lower.test_windows import tir
+from tests.tir.programs import before
+
+FORWARD, BY_DATA, BY_WEIGHTS = "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights"
+
+
+def depthwise(
+    kind: str,
+    spatial: Shape,
+    kernel: Shape,
+    stride: int = 1,
+    dilation: int = 1,
+    pad: int = 1,
+    channels: int = 5,
+    dtype: DType = DType.f32,
+    data_format: str = "NXC",
+) -> Graph:
+    """One of the three ops, of a single channel per group, for these spatial dims of src."""
+    b, rank = GraphBuilder(), len(spatial)
+    windows = tuple((n + 2 * pad - (k - 1) * dilation - 1) // stride + 1 for n, k in zip(spatial, kernel, strict=True))
+    src, dst = ((2, *dims, channels) if data_format == "NXC" else (2, channels, *dims) for dims in (spatial, windows))
+    wei = (*kernel, 1, channels)
+    shapes, more = {
+        FORWARD: ((src, wei), {}),
+        BY_DATA: ((dst, wei), {"dst_shape": src}),
+        BY_WEIGHTS: ((src, dst), {"weights_shape": wei}),
+    }[kind]
+    steps = {"strides": (stride,) * rank, "dilations": (dilation,) * rank, "pads_begin": (pad,) * rank, "pads_end": (pad,) * rank}
+    ins = (b.input(shape, dtype) for shape in shapes)
+    b.op(kind, *ins, **steps, groups=channels, data_format=data_format, weights_format="XIO", **more)
+    return b.graph()
+
+
+def lowered(graph: Graph) -> Func:
+    return tir(graph, before("merge-parallel"))
+
+
+def stored_at_once(f: Func) -> int:
+    """The most results that one innermost loop stores."""
+    innermost = [s for s in walk(f.body) if isinstance(s, For) and not any(isinstance(inner, For) for inner in walk(s.body))]
+    return max(sum(isinstance(s, Store) and s.tensor.scope is Scope.param for s in walk(loop.body)) for loop in innermost)
+
+
+def test_nest(golden: Callable[[str], None]) -> None:
+    golden(print_tir(lowered(depthwise(FORWARD, (6, 18), (3, 3)))))
+
+
+@pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
+@pytest.mark.parametrize(
+    ("spatial", "kernel", "stride", "dilation", "pad"),
+    [
+        ((5, 7), (3, 3), 1, 1, 1),
+        ((6, 18), (3, 3), 1, 1, 1),
+        ((4, 33), (3, 3), 2, 1, 1),
+        ((4, 29), (3, 3), 3, 1, 0),
+        ((9, 14), (5, 5), 1, 1, 2),
+        ((3, 12), (3, 7), 1, 1, 3),
+        ((7, 21), (3, 3), 1, 2, 2),
+        ((3, 16), (1, 13), 1, 1, 6),
+        ((40,), (3,), 1, 1, 1),
+        ((3, 4, 11), (3, 3, 3), 1, 1, 1),
+        ((2, 3), (3, 3), 1, 1, 2),
+    ],
+)
+def test_borders_are_right(kind: str, spatial: Shape, kernel: Shape, stride: int, dilation: int, pad: int) -> None:
+    graph = depthwise(kind, spatial, kernel, stride, dilation, pad)
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
+def test_narrow_floats_are_right_too(dtype: DType) -> None:
+    for kind in (FORWARD, BY_DATA, BY_WEIGHTS):
+        graph = depthwise(kind, (5, 14), (3, 3), dtype=dtype, channels=35)
+        (p,) = partitions(graph, Policy.fused)
+        assert is_right(graph, p)
+
+
+@pytest.mark.parametrize(("dtype", "data_format"), [(DType.u8, "NXC"), (DType.s8, "NXC"), (DType.u8, "NCX")])
+def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -> None:
+    """Padding stands for the zero point."""
+    b = GraphBuilder()
+    shape = (2, 9, 14, 35) if data_format == "NXC" else (2, 35, 9, 14)
+    src = b.op("Dequantize", b.input(shape, dtype), scales=[0.25], zps=[3], qtype="per_tensor")
+    scales = [0.5 + i % 3 for i in range(35)]
+    wei = b.op("Dequantize", b.input((35, 1, 3, 3), DType.s8), scales=scales, zps=[0] * 35, qtype="per_channel", axis=0)
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "groups": 35}
+    dst = b.op("Convolution", src, wei, b.input((35,)), **attrs, data_format=data_format, weights_format="OIX")
+    b.op("Quantize", dst, dtype=dtype, scales=[2.0], zps=[1], qtype="per_tensor")
+    graph = b.graph()
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
+def middle(f: Func) -> Stmt:
+    """What groups of windows do, away from the borders of the other axes if these have any."""
+    (loop,) = (s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("g"))
+    assert loop.kind is LoopKind.serial
+    return loop.body.then if isinstance(loop.body, If) else loop.body
+
+
+def test_what_windows_share_is_read_once() -> None:
+    """Four windows of 3x3 meet 3x6 elements of src and 9 weights, where each on its own meets 9 of both."""
+    f = lowered(depthwise(FORWARD, (40, 60), (3, 3)))
+    assert stored_at_once(f) == TOGETHER
+    found = {(load.tensor.name, load.index) for load in loads(middle(f)) if load.tensor.scope is Scope.param}
+    assert len(found) == 3 * 6 + 9
+
+
+def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
+    """The gradient of 3x3 weights: rows of 60 windows, of which a group adds to three sums at a time."""
+    f = lowered(depthwise(BY_WEIGHTS, (40, 60), (3, 3)))
+    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (60 - 2) // TOGETHER]
+    assert len(groups) == 1
+    sums = [s for s in walk(groups[0].body) if isinstance(s, Store)]
+    assert len(sums) == 3
+    assert all(len({load.index for load in loads(s)}) == 1 + 2 * TOGETHER for s in sums)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "together"), [(3, 2, TOGETHER), (2, 2, 1), (1, 2, 1)])
+def test_windows_that_share_nothing_go_one_by_one(kernel: int, stride: int, together: int) -> None:
+    b = GraphBuilder()
+    b.op("MaxPool", b.input((2, 40, 60, 16)), kernel=(kernel,) * 2, strides=(stride,) * 2, pads_begin=(0, 0), pads_end=(0, 0))
+    assert stored_at_once(lowered(b.graph())) == together
+
+
+def test_rows_with_borders_go_one_by_one() -> None:
+    """Channels first: x, along a row of the image, has conditions of its own."""
+    assert stored_at_once(lowered(depthwise(FORWARD, (40, 60), (3, 3), data_format="NCX"))) == 1
+
+
+@pytest.mark.parametrize(("spatial", "parallel"), [((900,), ["t", "g"]), ((40, 60), ["t", "t"])])
+def test_groups_are_shared_out_where_other_axes_have_few_places(spatial: Shape, parallel: list[str]) -> None:
+    f = lowered(depthwise(FORWARD, spatial, (3,) * len(spatial), channels=32))
+    loops = [s.var.name[0] for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    assert loops == parallel
