@@ -103,15 +103,16 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
     elif 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
     else:
-        wei = _by_products(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)))
+        is_narrow = all(d.type(v).dtype is DType.bf16 for v in (src, dst))
+        wei = _by_products(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)), is_narrow=is_narrow)
     if has_kernel_last(call.attrs):
         rank = len(p.wei)
         wei = _transposed(d, wei, (rank - 1, rank - 2, *range(rank - 2)))
     return as_dtype(d, wei, call.outs[0].dtype)
 
 
-def _by_products(d: Decomposer, p: Problem, source: int, gradient: int) -> int:
-    """source: padded; both with channels last."""
+def _by_products(d: Decomposer, p: Problem, source: int, gradient: int, *, is_narrow: bool) -> int:
+    """source: padded; both with channels last, in f32. is_narrow: they are of bf16."""
     none = (0,) * len(p.kernel)
     seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
     if conv_partial.joins_taps(seen):
@@ -119,7 +120,11 @@ def _by_products(d: Decomposer, p: Problem, source: int, gradient: int) -> int:
         seen = conv_partial.joined(seen)
         source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), seen.src)
     attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups)
-    return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
+    if not is_narrow:
+        return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
+    size, split, order = conv_partial.turned(seen)
+    source = _transposed(d, reshaped(d, _boxed(d, source, (0,) * len(size), size), split), order)
+    return _in_parts(d, p, seen, "_TurnedPartialWeights", (source, gradient), attrs)
 
 
 def _in_parts(d: Decomposer, p: Problem, seen: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:

@@ -8,6 +8,9 @@ in order, so the bits of a result do not depend on threads.
 
 Rows of the product are the channels k. Where they are few, the taps along x become channels: src is laid out as what each window meets
 along x, [N, .., windows, taps*C], whose windows are 1 long and 1 apart.
+
+Dot products of narrow floats take several windows along x at a time. They read a src that is turned: x last, and under a stride s what is
+s apart side by side, [N, .., channels, s, X / s].
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from benchgraph.ops.conv_depthwise import positions
 from benchgraph.ops.conv_problem import Problem, by_weights, channel
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Indices
-from benchgraph.tir.build import add, mul
+from benchgraph.tir.build import add, floordiv, mod, mul
 
 BLOCK = 1 << 16  # elements of src and dst that a block reads: 256 KiB, half of a small L2
 READ_PER_SUM = 4  # elements read for each that parts hold, or writing and adding the parts would cost what they save
@@ -75,11 +78,30 @@ def parts_shape(p: Problem, sizes: Shape) -> Shape:
     return (*counts(p, sizes), *p.wei)
 
 
-def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
     """The index of src and of dst for a part's element and for what it sums over."""
     block, (*t, k, c) = at[: len(sizes)], at[len(sizes) :]
     n, *o = (add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True))
-    return (n, *positions(p, tuple(o), tuple(t)), channel(p, c, k)), (n, *o, c)
+    *others, x = positions(p, tuple(o), tuple(t))
+    if not is_turned:
+        return (n, *others, x, channel(p, c, k)), (n, *o, c)
+    stride, reach = p.windows.strides[-1], mul(t[-1], p.windows.dilations[-1])
+    return (n, *others, channel(p, c, k), mod(reach, stride), add(o[-1], floordiv(reach, stride))), (n, *o, c)
+
+
+def turned(p: Problem) -> tuple[Shape, Shape, Shape]:
+    """How src becomes one that is turned: its size with x as long as windows need it, how x is then taken apart, and the order of dims."""
+    stride, rank = p.windows.strides[-1], len(p.src)
+    whole = p.dst[-2] + (p.windows.reach[-1] - 1) // stride
+    before, channels = p.src[:-2], p.src[-1]
+    order = (*range(rank - 2), rank, rank - 1, rank - 2)
+    return (*before, whole * stride, channels), (*before, whole, stride, channels), order
+
+
+def unturned(src: Reals) -> Reals:
+    """With channels last again."""
+    back = np.moveaxis(src, (-1, -3), (-3, -1))
+    return back.reshape(*back.shape[:-3], back.shape[-3] * back.shape[-2], back.shape[-1])
 
 
 def parts(p: Problem, sizes: Shape, src: Reals, dst: Reals) -> Reals:

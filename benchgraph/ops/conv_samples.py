@@ -136,6 +136,14 @@ def _parts(case: _Case, blocks: Shape) -> Sample:
     return replace(s, attrs=s.attrs.updated(blocks=blocks), why=f"{case.why}, in blocks of {blocks}")
 
 
+def _turned(case: _Case, blocks: Shape) -> Sample:
+    """With x last, and under a stride taken apart."""
+    s, ((n, *others, _, channels), dst) = _parts(case, blocks), case.sample(INTO_WEI).shapes
+    stride, dilation = case.strides[-1] if case.strides else 1, case.dilations[-1] if case.dilations else 1
+    whole = dst[-2] + (case.kernel[-1] - 1) * dilation // stride
+    return replace(s, shapes=((n, *others, channels, stride, whole), dst), why=f"{s.why}; turned")
+
+
 def _stored(s: Sample) -> tuple[Sample, ...]:
     """A sample of floats into their own type, and one of stored integers."""
     integers = replace(s, attrs=s.attrs.updated(zero=3.0), dtypes=(DType.u8, DType.s8), out_dtypes=(DType.f32,), why=f"{s.why}; stored")
@@ -149,13 +157,17 @@ DEPTHWISE = (
 )
 
 
+_PARTIAL_CASES = (
+    (_Case("3x3", 2, 3, 17, (8, 7), (3, 3)), (1, 2, 5)),
+    (_Case("all in one part", 2, 6, 8, (5, 4), (3, 3)), (2, 3, 2)),
+    (_Case("strides and dilations", 2, 2, 3, (13, 12), (3, 3), strides=(2, 3), dilations=(2, 1)), (2, 1, 2)),
+    (_Case("one channel, 3 spatial dims", 1, 1, 18, (3, 4, 9), (2, 1, 3), dilations=(1, 1, 2)), (1, 1, 2, 5)),
+    (_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
+    (_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
+)
 PARTIAL = (
-    _parts(_Case("3x3", 2, 3, 17, (8, 7), (3, 3)), (1, 2, 5)),
-    _parts(_Case("all in one part", 2, 6, 8, (5, 4), (3, 3)), (2, 3, 2)),
-    _parts(_Case("strides and dilations", 2, 2, 3, (13, 12), (3, 3), strides=(2, 3), dilations=(2, 1)), (2, 1, 2)),
-    _parts(_Case("one channel, 3 spatial dims", 1, 1, 18, (3, 4, 9), (2, 1, 3), dilations=(1, 1, 2)), (1, 1, 2, 5)),
-    _parts(_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
-    _parts(_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
+    tuple(_parts(case, blocks) for case, blocks in _PARTIAL_CASES),
+    tuple(_turned(case, blocks) for case, blocks in _PARTIAL_CASES),
 )
 
 

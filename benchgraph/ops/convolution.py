@@ -252,17 +252,20 @@ class _Partial(_Kind):
 
     def problem(self, call: Call) -> Problem:
         whole = TensorType(call.outs[0].dtype, call.attrs.integers("weights_shape"))
-        return problem_of(replace(call, outs=(whole,)), self.sides)
+        return problem_of(replace(call, ins=self._seen(call.ins), outs=(whole,)), self.sides)
+
+    def _seen(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+        """The inputs as the problem has them."""
+        return ins
 
     def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-        (whole,) = super().infer(attrs, ins)
+        (whole,) = super().infer(attrs, self._seen(ins))
         p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, whole),)))
         return (conv_partial.parts_shape(p, attrs.integers("blocks")),)
 
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        p = self.problem(call)
-        src, _, dst = super().arrays(replace(call, outs=(TensorType(DType.f32, p.wei),)), ins, None)
-        return (conv_partial.parts(p, call.attrs.integers("blocks"), src, dst),)
+        src, _, dst = self.arrays(call, ins, None)
+        return (conv_partial.parts(self.problem(call), call.attrs.integers("blocks"), src, dst),)
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
         p = self.problem(call)
@@ -277,15 +280,29 @@ class _Partial(_Kind):
     def lower(self) -> Contraction | Window:
         if self.window is not None:
             return self.window(self.problem)
-        return Contraction(
-            lambda call: call.attrs.integers("blocks"),
-            lambda call, at, over: conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over),
-            lambda call: self.problem(call).group_out,
-        )
+        return Contraction(lambda call: call.attrs.integers("blocks"), self._index, lambda call: self.problem(call).group_out)
+
+    def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+        return conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=False)
 
     def row(self) -> OpSpec:
         row = super().row()
         return row if self.window is not None else replace(row, types={"T": (DType.f32,)}, decompose=None)
+
+
+@dataclass(frozen=True)
+class _Turned(_Partial):
+    """The same of a src that has x last."""
+
+    def _seen(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+        *before, channels, stride, x = ins[0].shape
+        return (replace(ins[0], shape=(*before, x * stride, channels)), *ins[1:])
+
+    def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
+        return super().arrays(call, (conv_partial.unturned(real(ins[0])), *ins[1:]), out)
+
+    def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+        return conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=True)
 
 
 @dataclass(frozen=True)
@@ -343,6 +360,7 @@ _KINDS = (
         window=conv_depthwise.by_weights,
     ),
     _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", PHASED, attrs=("phases", "first", "last")),
-    _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL, attrs=("weights_shape", "blocks")),
+    _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL[0], attrs=("weights_shape", "blocks")),
+    _Turned("_TurnedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL[1], attrs=("weights_shape", "blocks")),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

@@ -156,12 +156,13 @@ def test_keys_are_packed_once_for_the_heads_that_share_them() -> None:
 def test_with_too_few_groups_for_the_cores_each_head_packs_its_own() -> None:
     """One entry, one group, and much more to multiply than to pack."""
 
-    def build(b: GraphBuilder, seq: int) -> None:
-        attend(b, scores(b, (1, 8, seq, 64), (1, 1, seq, 64)), b.input((1, 1, seq, 64)))
+    def build(b: GraphBuilder, seq: int, heads: int = 8) -> None:
+        attend(b, scores(b, (1, heads, seq, 64), (1, 1, seq, 64)), b.input((1, 1, seq, 64)))
 
     (nest,) = nests(compiled(lambda b: build(b, 512))[0])
     assert along(nest)["Reorder"] == (None, None)
     assert len(nests(compiled(lambda b: build(b, 16))[0])) == 2  # packing would cost more than a second nest
+    assert len(nests(compiled(lambda b: build(b, 512, heads=3))[0])) == 2  # one of two cores would have two of three heads
 
 
 def test_one_entry_keeps_its_rows_parallel() -> None:

@@ -274,15 +274,16 @@ def test_zero_points_of_a_convolutions_weights_leave_it_in_floats() -> None:
     assert products(up_to(gir(build), "dead-op")) == [FLOATS]
 
 
-def test_sums_over_places_stay_in_floats() -> None:
-    """What is summed over does not lie side by side there, so that no groups of it can be brought together."""
+@pytest.mark.parametrize(("target", "dtype"), [(NARROW, DType.bf16), (PLAIN, DType.f32)])
+def test_sums_over_places_are_of_bf16_too(target: Target, dtype: DType) -> None:
+    """A source that is turned has places along x side by side, of which groups can be brought together."""
 
     def build(b: GraphBuilder) -> None:
         src, dst = b.input((2, 5, 5, 8), DType.bf16), b.input((2, 5, 5, 4), DType.bf16)
         attrs = {name: [1, 1] for name in ("strides", "dilations", "pads_begin", "pads_end")}
         b.op("ConvolutionBackwardWeights", src, dst, **attrs, weights_shape=[3, 3, 8, 4], data_format="NXC", weights_format="XIO")
 
-    assert set(products(up_to(gir(build), "dead-op"))) == {FLOATS}
+    assert products(up_to(gir(build), "dead-op", target)) == [(dtype, dtype, DType.f32)]
 
 
 def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:

@@ -90,10 +90,17 @@ CASES = {
     "a row beyond a block": Case((1, 12002, 8), (3,), 16, (1,), (1,), (0,), (0,)),
     "3 spatial dims": Case((1, 12, 30, 26, 3), (3, 2, 3), 32, (1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0)),
     "SAME_UPPER": Case((2, 40, 42, 20), (3, 2), 32, strides=(1, 2), auto_pad="SAME_UPPER"),
-    "bf16": Case((2, 42, 40, 3), (3, 3), 32, dtype=DType.bf16),
+    "bf16": Case((2, 42, 40, 24), (3, 3), 32, begin=(1, 1), end=(1, 1), dtype=DType.bf16),
+    "bf16, few channels": Case((2, 42, 40, 3), (3, 3), 32, dtype=DType.bf16),
+    "bf16, stride 2, odd rows, channels first": Case((2, 43, 45, 24), (3, 3), 32, (2, 2), begin=(1, 1), ncx=True, dtype=DType.bf16),
+    "bf16, a stride and dilations, an end left out": Case((1, 40, 64, 20), (2, 3), 32, (1, 3), (1, 2), dtype=DType.bf16),
+    "bf16, stride beyond the kernel": Case((2, 40, 62, 20), (1, 1), 32, (2, 3), dtype=DType.bf16),
+    "bf16, groups": Case((2, 40, 40, 12), (3, 3), 36, begin=(1, 1), end=(1, 1), groups=3, dtype=DType.bf16),
+    "bf16, 1 spatial dim": Case((2, 4002, 8), (3,), 16, (1,), (1,), (0,), (0,), dtype=DType.bf16),
     "f16": Case((2, 42, 40, 24), (3, 3), 32, ncx=True, dtype=DType.f16),
 }
 MERGED = [name for name in CASES if "few channels" in name or "one channel," in name]
+NARROW = replace(TARGET, emulated=frozenset({DType.bf16}))
 
 
 def built(case: Case) -> tuple[Graph, Partition]:
@@ -103,7 +110,7 @@ def built(case: Case) -> tuple[Graph, Partition]:
 
 
 def partial(g: Gir) -> Op:
-    (op,) = (op for node in g.nodes for op in getattr(node, "ops", (node,)) if op.kind == "_PartialWeights")
+    (op,) = (op for node in g.nodes for op in getattr(node, "ops", (node,)) if op.kind.endswith("PartialWeights"))
     return op
 
 
@@ -113,6 +120,14 @@ def test_the_sum_of_the_parts_is_the_gradient(name: str) -> None:
     sizes = partial(scheduled(case.append)).attrs.integers("blocks")
     assert prod(sizes) < prod(case.problem.dst[:-1]), "a case of several parts"
     assert is_right(*built(case))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "bf16" in name])
+def test_bf16_is_multiplied_as_it_is(name: str) -> None:
+    """Windows along x are what its dot products take several of."""
+    g = scheduled(CASES[name].append, NARROW)
+    op = partial(g)
+    assert (op.kind, {g.value(v).dtype for v in op.ins}) == ("_TurnedPartialWeights", {DType.bf16})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -186,8 +201,8 @@ def test_bits_do_not_depend_on_threads() -> None:
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     index = conv_partial.contraction
 
-    def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        return index(p, sizes, (at[0], Const(0), *at[2:]), over)
+    def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
+        return index(p, sizes, (at[0], Const(0), *at[2:]), over, is_turned=is_turned)
 
     if fault == "windows of another block":
         monkeypatch.setattr(conv_partial, "contraction", first_block)

@@ -22,7 +22,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
-from benchgraph.gir.idle import idle
+from benchgraph.gir.idle import IDLE, idle
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import merged_in_pairs
 from benchgraph.gir.product import Index, K, M, N, columns_of_src, group_of, product, root_index
@@ -102,13 +102,18 @@ def _is_alone(g: Graph, first: Fused, second: Fused) -> bool:
 
 
 def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
-    """Inside how many batch loops a stage that makes so many elements goes: where the loops keep the cores busy, at the least cost."""
+    """Inside how many batch loops a stage that makes so many elements goes: where the loops keep the cores busy, at the least cost.
+
+    What would be made again for each entry may as well be made before, all at once, where the entries would leave a core idle for long.
+    """
     work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).is_contraction)
     own = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
     for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
         entries = prod(rows[:deep])
         again = made * (entries // own - 1)
-        if _keep_busy(entries, target) and (not again or (may_repeat and again * MADE <= AGAIN * work)):
+        if again and may_repeat and again * MADE <= AGAIN * work and idle(entries, target.cores) <= IDLE:
+            return deep
+        if not again and _keep_busy(entries, target):
             return deep
     return None
 
