@@ -72,7 +72,7 @@ class Nest:
             if axis not in (self.along, but):
                 found += [binary(BinOp.ge, self.outer[axis], Const(first))] if first > 0 else []
                 found += [binary(BinOp.lt, self.outer[axis], Const(last))] if last < self.dst.shape[axis] else []
-        return _all(found) if found else None
+        return all_of(found) if found else None
 
     def within(self, more: Iterable[tuple[Expr, int]]) -> Ranges:
         """The ranges of the variables around, and of those of these loops that are variables; with each its extent."""
@@ -96,9 +96,9 @@ def over(loops: list[tuple[Var, Expr]], when: Iterable[Expr], stmt: Stmt) -> Stm
     for loop, extent in reversed(loops):
         here = [c for c in waiting if loop.name in variables(c)]
         waiting = [c for c in waiting if c not in here]
-        stmt = For(loop, extent, If(_all(here), stmt) if here else stmt)
-    return If(_all(waiting), stmt) if waiting else stmt
+        stmt = For(loop, extent, If(all_of(here), stmt) if here else stmt)
+    return If(all_of(waiting), stmt) if waiting else stmt
 
 
-def _all(conditions: list[Expr]) -> Expr:
+def all_of(conditions: list[Expr]) -> Expr:
     return reduce(lambda a, b: binary(BinOp.and_, a, b), conditions)

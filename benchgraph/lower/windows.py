@@ -21,6 +21,7 @@ makes vectors of what would be gathered, are they taken without those along x.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
@@ -31,6 +32,7 @@ from benchgraph.gir.memory import steps_of
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.beside import beside
 from benchgraph.lower.loops import SMALL
+from benchgraph.lower.padded import padded
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.window_nest import Nest
 from benchgraph.lower.window_rows import Row
@@ -101,11 +103,18 @@ def _densest(g: Graph, id: int, axes: Axes) -> int:
 
 
 def _lowered(nest: Nest) -> Stmt:
-    work = prod(nest.dst.shape) * max(prod(nest.taps), 1)
-    kind = LoopKind.parallel if work > SMALL else LoopKind.serial
+    work, rank = prod(nest.dst.shape) * max(prod(nest.taps), 1), len(nest.dst.shape)
+    kind = inner = LoopKind.parallel if work > SMALL else LoopKind.serial
+    if (plane := padded(nest)) is not None:
+        nest, inner = plane.nest, LoopKind.serial
     offsets = range(min(nest.period, max(nest.x_size, 1)))
-    axis, body = beside(nest, kind) or (nest.along, seq(*(Row(nest, offset).lower() for offset in offsets)))
-    for a in reversed(range(len(nest.dst.shape))):
-        if a not in (axis, nest.along):
-            body = For(nest.loops[a], Const(nest.dst.shape[a]), body, kind)
+    axis, body = beside(nest, inner) or (nest.along, seq(*(Row(nest, offset).lower() for offset in offsets)))
+    outermost = frozenset[int]() if plane is None else plane.axes
+    body = _looped(nest, set(range(rank)) - outermost - {axis, nest.along}, body, inner)
+    return body if plane is None else _looped(nest, outermost, seq(plane.filling, body), kind)
+
+
+def _looped(nest: Nest, axes: Collection[int], body: Stmt, kind: LoopKind) -> Stmt:
+    for axis in sorted(axes, reverse=True):
+        body = For(nest.loops[axis], Const(nest.dst.shape[axis]), body, kind)
     return body

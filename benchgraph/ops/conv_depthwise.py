@@ -33,7 +33,7 @@ def forward(problem: ProblemOf) -> Window:
         weight = src(1, (*t, Const(0), c))
         return Tap(product(_element(call, src, n, position, c), weight), _inside(p, position))
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1)
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1, padding=_zero)
 
 
 def by_data(problem: ProblemOf) -> Window:
@@ -50,7 +50,10 @@ def by_data(problem: ProblemOf) -> Window:
         weight = src(1, (*t, Const(0), c))
         return Tap(product(_element(call, src, n, window, c), weight), (*within, *on_time))
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1)
+    def padding(call: Call) -> float | None:
+        return _zero(call) if max(problem(call).windows.strides) == 1 else None
+
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1, padding=padding)
 
 
 def by_weights(problem: ProblemOf) -> Window:
@@ -67,8 +70,12 @@ def by_weights(problem: ProblemOf) -> Window:
     return Window(taps=lambda call: call.attrs.integers("blocks"), op=BinOp.add, init=0.0, tap=tap)
 
 
+def _zero(call: Call) -> float:
+    return call.attrs.real("zero")
+
+
 def _element(call: Call, src: Source, n: Expr, spatial: Indices, c: Expr) -> Expr:
-    value, zero = src(0, _data(call.attrs, n, spatial, c)), call.attrs.real("zero")
+    value, zero = src(0, _data(call.attrs, n, spatial, c)), _zero(call)
     return binary(BinOp.sub, value, f32(zero)) if zero else value
 
 

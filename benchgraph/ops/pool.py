@@ -308,7 +308,7 @@ SPECS = (
         samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
         laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
         check=check,
-        lower=Window(kernel, BinOp.add, 0.0, under, _mean),
+        lower=Window(kernel, BinOp.add, 0.0, under, _mean, padding=lambda call: 0.0),
     ),
     OpSpec(
         kind="MaxPool",
@@ -326,6 +326,6 @@ SPECS = (
         samples=(*GEOMETRIES, *_CEIL, *DILATED),
         laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
         check=check,
-        lower=Window(kernel, BinOp.max, -inf, under),
+        lower=Window(kernel, BinOp.max, -inf, under, padding=lambda call: -inf),
     ),
 )

@@ -121,6 +121,12 @@ def _average_share(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
     return Tap(binary(BinOp.mul, src(0, place), pool.reciprocal(call, call.outs[0].shape, place)), tuple(when))
 
 
+def _padding(call: Call) -> float | None:
+    """Only where every window that may hold an element does, if it exists."""
+    w = pool_windows(call.attrs, call.outs[0].shape)
+    return 0.0 if max(*w.strides, *w.dilations) == 1 else None
+
+
 def _number(call: Call, tap: Indices) -> Expr:
     """The row-major number of a tap, as an f32."""
     total = index(0)
@@ -247,7 +253,7 @@ SPECS = (
         sure_zeros=_uncovered,
         gradient_of="AvgPool",
         shape_attr="src_shape",
-        lower=Window(_covering, BinOp.add, 0.0, _average_share),
+        lower=Window(_covering, BinOp.add, 0.0, _average_share, padding=_padding),
     ),
     OpSpec(
         kind="MaxPoolBackward",
@@ -272,7 +278,10 @@ SPECS = (
             BinOp.add,
             0.0,
             _share_of_largest,
-            before=((DIFF_DST, Window(kernel, BinOp.max, -inf, pool.under)), (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest))),
+            before=(
+                (DIFF_DST, Window(kernel, BinOp.max, -inf, pool.under, padding=lambda call: -inf)),
+                (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, padding=lambda call: nan)),  # no comparison holds for it
+            ),
         ),
     ),
 )

@@ -240,6 +240,7 @@ class Window:
     unclamped(call, i, t, src, axis): where taps have no conditions but indices that are clamped to src, the same tap with those along this
     axis of dst as they come, under the conditions that they are on src. All taps of the box count.
     shared: the port of weights that every element of a channel meets; their last axis is that of the channels.
+    padding(call): where a tap's only conditions are that its element of the first input exists, an element that would count for nothing.
 
     Conditions that are linear in i and t keep borders apart from the interior, where nothing is compared: write them so where possible.
     """
@@ -252,6 +253,7 @@ class Window:
     before: tuple[tuple[int, Window], ...] = ()
     unclamped: Callable[[Call, Indices, Indices, Source, int], Tap] | None = None
     shared: int | None = None
+    padding: Callable[[Call], float | None] | None = None
 
     def start(self, call: Call) -> float:
         """`init` of this call."""

@@ -1,0 +1,118 @@
+"""Planes with their padding laid out: where that is done, and that what stands for nothing changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.ir import Cast, For, Func, If, Load, LoopKind, Scope, Store
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import loads, walk
+from tests.lower.test_beside import BY_DATA, FORWARD, depthwise
+from tests.lower.test_meaning import is_right
+from tests.lower.test_windows import tir
+from tests.tir.programs import before
+
+
+def pooled(
+    kind: str,
+    src: Shape,
+    kernel: Shape,
+    stride: int = 1,
+    begin: int = 1,
+    end: int = 1,
+    dtype: DType = DType.f32,
+    data_format: str = "NCX",
+    **more: object,
+) -> Graph:
+    """Pooling, or a gradient of it, of a src of this shape."""
+    b, rank = GraphBuilder(), len(kernel)
+    first = 2 if data_format == "NCX" else 1
+    spatial = src[first : first + rank]
+    windows = tuple((n + begin + end - k) // stride + 1 for n, k in zip(spatial, kernel, strict=True))
+    dst = (*src[:first], *windows, *src[first + rank :])
+    ins = {"MaxPoolBackward": (src, dst), "AvgPoolBackward": (dst,)}.get(kind, (src,))
+    more |= {"exclude_pad": False} if "Avg" in kind and "exclude_pad" not in more else {}
+    more |= {"src_shape": src} if kind == "AvgPoolBackward" else {}
+    pads = {"pads_begin": (begin,) * rank, "pads_end": (end,) * rank}
+    b.op(kind, *(b.input(s, dtype) for s in ins), kernel=kernel, strides=(stride,) * rank, data_format=data_format, **pads, **more)
+    return b.graph()
+
+
+def lowered(graph: Graph) -> Func:
+    return tir(graph, before("merge-parallel"))
+
+
+def lays_out(graph: Graph) -> bool:
+    """Whether a plane is filled before windows are folded."""
+    stores = [s for s in walk(lowered(graph).body) if isinstance(s, Store) and s.tensor.scope is not Scope.param]
+    return any(isinstance(s.value, Load | Cast) and any(load.tensor.scope is Scope.param for load in loads(s)) for s in stores)
+
+
+def test_nest(golden: Callable[[str], None]) -> None:
+    golden(print_tir(lowered(pooled("MaxPool", (8, 4, 5, 9), (3, 3)))))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pooled("MaxPool", (2, 16, 9, 14), (5, 5), begin=2, end=2),
+        pooled("MaxPool", (2, 16, 9, 14), (3, 3), stride=2, begin=1, end=0),
+        pooled("AvgPool", (2, 16, 9, 14), (3, 3), exclude_pad=True),
+        pooled("AvgPool", (2, 16, 9, 14), (3, 3), exclude_pad=False, dtype=DType.bf16),
+        pooled("AvgPool", (2, 20, 5, 7, 6), (3, 3, 3)),
+        pooled("MaxPool", (2, 20, 17), (3,)),
+        pooled("MaxPool", (2, 16, 4, 5), (3, 3), begin=3, end=4),
+        pooled("AvgPoolBackward", (2, 16, 9, 14), (3, 3), exclude_pad=True),
+        pooled("MaxPoolBackward", (2, 16, 9, 14), (3, 3)),
+        pooled("MaxPoolBackward", (2, 16, 9, 14), (3, 3), stride=2),
+        depthwise(FORWARD, (9, 14), (3, 3), channels=17, data_format="NCX"),
+        depthwise(FORWARD, (9, 14), (3, 3), stride=2, channels=17, data_format="NCX", dtype=DType.f16),
+        depthwise(FORWARD, (9, 14), (3, 3), dilation=2, pad=2, channels=17, data_format="NCX"),
+        depthwise(BY_DATA, (9, 14), (5, 5), pad=2, channels=17, data_format="NCX"),
+    ],
+    ids=lambda graph: f"{graph.ops[0].kind} {graph.ops[0].inputs[0].shape}",
+)
+def test_what_is_laid_out_is_right(graph: Graph) -> None:
+    assert lays_out(graph)
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (pooled("MaxPool", (2, 16, 14, 14), (3, 3), begin=0, end=0), "no borders"),
+        (pooled("MaxPool", (2, 14, 14, 32), (3, 3), data_format="NXC"), "vectors go along channels"),
+        (pooled("MaxPool", (1, 16, 14, 14), (3, 3)), "few planes"),
+        (pooled("MaxPool", (2, 16, 300, 300), (13, 13), begin=6, end=6), "planes that L2 might not hold"),
+        (pooled("MaxPool", (2, 16, 112, 112), (3, 3), stride=2, end=0), "a border of one element of 56"),
+        (pooled("MaxPool", (2, 16, 112, 112), (3, 3), stride=2, end=0, dtype=DType.bf16), "as narrow as they are"),
+        (depthwise(BY_DATA, (9, 14), (3, 3), stride=2, channels=17, data_format="NCX"), "other conditions"),
+        (pooled("AvgPoolBackward", (2, 16, 9, 14), (3, 3), stride=2), "the same"),
+    ],
+)
+def test_what_is_not(graph: Graph, why: str) -> None:
+    assert not lays_out(graph), why
+
+
+def test_narrow_elements_are_laid_out_for_fewer_borders() -> None:
+    """They are converted once."""
+    wide, narrow = (pooled("MaxPool", (2, 16, 112, 112), (3, 3), dtype=dtype) for dtype in (DType.f32, DType.bf16))
+    assert (lays_out(wide), lays_out(narrow)) == (False, True)
+
+
+def test_a_task_is_a_plane_and_holds_no_more() -> None:
+    main = tir(pooled("MaxPool", (4, 16, 30, 30), (3, 3)))
+    assert main.thread_bytes <= 2 * 32 * 32 * 4
+    (tasks,) = (s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
+    assert not any(isinstance(s, If) for loop in walk(tasks) if isinstance(loop, For) and loop.var.name.startswith("g") for s in walk(loop))
+    stores = [s for s in walk(tasks) if isinstance(s, Store) and s.tensor.scope is Scope.param]
+    assert len({s.index for s in stores}) > 1
