@@ -165,6 +165,7 @@ class Fused:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
     next_entry, next_rows: inputs of which the next batch entry's part, or the next task's rows, are fetched while rows are worked on.
+    together: windows that may be folded beside each other (lower/beside.py), in nests of windows.
     """
 
     name: str
@@ -173,6 +174,7 @@ class Fused:
     outs: tuple[int, ...]
     next_entry: tuple[int, ...] = ()
     next_rows: tuple[int, ...] = ()
+    together: int = 1
 
     @property
     def ops(self) -> tuple[Op, ...]:

@@ -34,7 +34,7 @@ from benchgraph.tir.visit import loads_of, variables
 
 Found: TypeAlias = tuple[Expr, tuple[Expr, ...]]  # what a tap gives, and those of the conditions on it that are not known to hold
 
-TOGETHER = 4
+TAPS = 8  # of those along y that are too many for one go, in one go
 MOST_AT_ONCE = 12  # taps in one expression: of 3 x 3
 MOST_APART = 4  # blocks of windows at the borders of y, each with code of its own
 FEW_ROWS = 64  # places of the other axes that are too few for threads to share
@@ -61,13 +61,13 @@ def _leading(nest: Nest, axis: int) -> tuple[int, ...]:
         for k, (tap, extent) in enumerate(zip(taps, nest.taps, strict=True)):
             if tap.name in variables(index):
                 found.add(k)
-                common |= extent > 1 and _meet(step, by_tap.get(tap, 0), extent)
+                common |= extent > 1 and _meet(step, by_tap.get(tap, 0), extent, nest.together)
     return tuple(sorted(found)) if common else ()
 
 
-def _meet(apart: int, step: int, extent: int) -> bool:
-    """Whether windows so far apart, of so many taps that are a step apart, meet the same elements; 0 where quotients say where they are."""
-    return step == 0 or any(apart * i % step == 0 and abs(apart * i // step) < extent for i in range(1, TOGETHER))
+def _meet(apart: int, step: int, extent: int, together: int) -> bool:
+    """Whether some of so many windows, so far apart, of so many taps, a step apart, meet the same elements; 0 where quotients say where."""
+    return step == 0 or any(apart * i % step == 0 and abs(apart * i // step) < extent for i in range(1, together))
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ class _Beside:
         return tuple(None if k in self.own else self.nest.storage.var("k") for k in range(len(self.nest.taps)))
 
     def lower(self, kind: LoopKind) -> Stmt | None:
-        head, count, tail = self._blocks()
+        together, (head, count, tail) = self.nest.together, self._blocks()
         if self.interior[self.nest.along] != (0, self.nest.x_size) or len(head) + len(tail) > MOST_APART:
             return None
         rows = prod(extent for axis, extent in enumerate(self.nest.dst.shape) if axis not in (self.axis, self.nest.along))
         is_shared = kind is LoopKind.parallel and rows < FEW_ROWS
         group, first = self.nest.storage.var("g"), len(head[:1]) if is_shared else 0
-        at = add(mul(sub(group, first), TOGETHER), head[-1].stop if head else 0)
+        at = add(mul(sub(group, first), together), head[-1].stop if head else 0)
         ranges: dict[str, Range] = {group.name: (first, first + count - 1)}
         ends = [[_Block(self, tuple(map(Const, piece)), {}) for piece in pieces] for pieces in (head, tail)]
-        groups = [_Block(self, tuple(add(at, i) for i in range(TOGETHER)), ranges)] if count else []
+        groups = [_Block(self, tuple(add(at, i) for i in range(together)), ranges)] if count else []
         if not all(block.is_decided for blocks in (*ends, groups) for block in blocks):
             return None
         before, after, middle = (seq(*(block.lower() for block in blocks)) for blocks in (*ends, groups))
@@ -107,19 +107,20 @@ class _Beside:
         return For(group, Const(first + count + len(tail[:1])), body, kind)
 
     def _blocks(self) -> tuple[list[range], int, list[range]]:
-        """Windows ahead of the interior of y, how many times TOGETHER come after them, and those behind."""
+        """Windows ahead of the interior of y, how many whole groups of them come then, and those behind."""
         size, ends = self.nest.dst.shape[self.axis], zip(self.interior[self.axis], self.decided[self.axis], strict=True)
         first, last = (choose(pair) for choose, pair in zip((max, min), ends, strict=True))
-        if size <= 2 * TOGETHER or first >= last:
-            return _pieces(0, size), 0, []
-        begin = -(-first // TOGETHER) * TOGETHER
-        count = max((last - begin) // TOGETHER, 0)
-        return _pieces(0, begin), count, _pieces(begin + count * TOGETHER, size)
+        together = self.nest.together
+        if size <= 2 * together or first >= last:
+            return _pieces(0, size, together), 0, []
+        begin = -(-first // together) * together
+        count = max((last - begin) // together, 0)
+        return _pieces(0, begin, together), count, _pieces(begin + count * together, size, together)
 
 
-def _pieces(first: int, last: int) -> list[range]:
-    """As few as may be of TOGETHER at most, as even as may be."""
-    count = -(-(last - first) // TOGETHER)
+def _pieces(first: int, last: int, most: int) -> list[range]:
+    """As few as may be of so many at most, as even as may be."""
+    count = -(-(last - first) // most)
     cuts = [first + (last - first) * i // count for i in range(count + 1)] if count else []
     return [range(a, b) for a, b in pairwise(cuts)]
 
@@ -176,14 +177,14 @@ class _Block:
         if prod(own) <= MOST_AT_ONCE:
             return [_Turn([tuple(map(Const, place)) for place in product(*map(range, own))])]
         first, last = self._middle() if len(own) == 1 else (0, 0)
-        count = (last - first) // TOGETHER
-        ends = _pieces(0, first), _pieces(first + count * TOGETHER, own[0])
+        count = (last - first) // TAPS
+        ends = _pieces(0, first, TAPS), _pieces(first + count * TAPS, own[0], TAPS)
         head, tail = ([_Turn([(Const(k),) for k in piece]) for piece in pieces] for pieces in ends)
         if count < 1 or len(head) + len(tail) > MOST_APART:
             return []
         k = self._var("k")
-        at = add(mul(k, TOGETHER), first)
-        return [*head, _Turn([(add(at, i),) for i in range(TOGETHER)], k, count), *tail]
+        at = add(mul(k, TAPS), first)
+        return [*head, _Turn([(add(at, i),) for i in range(TAPS)], k, count), *tail]
 
     def _middle(self) -> Stretch:
         """Which of the taps along y all windows have, as far as their own conditions go."""

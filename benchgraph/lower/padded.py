@@ -105,7 +105,8 @@ def _laid_out(nest: Nest, axes: dict[int, int], dims: list[_Dim], padding: Expr)
         return Tap(nest.how.tap(call, at, t, laid_out).value, ())
 
     n = nest
-    over = Nest(n.storage, replace(n.how, tap=tap), n.call, n.src, n.dst, n.along, n.finish, has_post_ops=n.has_post_ops)
+    how = replace(n.how, tap=tap)
+    over = Nest(n.storage, how, n.call, n.src, n.dst, n.along, n.finish, together=n.together, has_post_ops=n.has_post_ops)
     outer = {d: over.loops[axis] for d, axis in axes.items()}
     return Padded(over, frozenset(axes.values()), _filling(over, plane, outer, dims, padding))
 

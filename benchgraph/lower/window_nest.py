@@ -28,11 +28,22 @@ class Nest:
     loops: their variables, along the axes of dst; outer: where they are, there or at a place derived from it; ranges: of all variables."""
 
     def __init__(
-        self, storage: Storage, how: Window, call: Call, src: Source, dst: Value, along: int, finish: Finish, has_post_ops: bool
+        self,
+        storage: Storage,
+        how: Window,
+        call: Call,
+        src: Source,
+        dst: Value,
+        along: int,
+        finish: Finish,
+        *,
+        together: int,
+        has_post_ops: bool = False,
     ) -> None:
-        """along: x, the axis of the innermost loop. has_post_ops: `finish` does more than to store."""
+        """along: x, the axis of the innermost loop. together: windows that may be folded beside each other. has_post_ops: `finish` does
+        more than to store."""
         self.storage, self.how, self.call, self.src, self.dst, self.along = storage, how, call, src, dst, along
-        self.finish, self.has_post_ops = finish, has_post_ops
+        self.finish, self.has_post_ops, self.together = finish, has_post_ops, together
         self.taps, self.init = how.taps(call), f32(how.start(call))
         self.loops = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
         self.ranges: dict[str, Range] = {var.name: (0, extent - 1) for var, extent in zip(self.loops, dst.shape, strict=True)}

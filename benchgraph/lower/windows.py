@@ -69,11 +69,11 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
         along = _densest(g, like.id, tuple(range(len(like.shape))))
         order = (*(axis for axis in range(len(like.shape)) if axis != along), along)
         result = _Made(storage.extra(DType.f32, tuple(like.shape[axis] for axis in order)), order)
-        nests.append(_lowered(Nest(storage, first, call, src, like, along, result.store, has_post_ops=False)))
+        nests.append(_lowered(Nest(storage, first, call, src, like, along, result.store, together=node.together)))
         made.append(result)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
     along = _densest(g, last, domain.axes[last])
-    return seq(*nests, _lowered(Nest(storage, how, call, src, out, along, finish, has_post_ops=bool(after))))
+    return seq(*nests, _lowered(Nest(storage, how, call, src, out, along, finish, together=node.together, has_post_ops=bool(after))))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.target import ISAS
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.beside import TOGETHER
+from benchgraph.lower.beside import TAPS
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import constant
@@ -18,9 +20,11 @@ from benchgraph.tir.ir import For, Func, If, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import is_right
-from tests.lower.test_windows import tir
+from tests.lower.test_windows import TARGET, tir
 from tests.tir.programs import before
 
+AVX2 = replace(TARGET, isa=ISAS["avx2"])
+TOGETHER = 8  # a fourth of the registers of the target here
 FORWARD, BY_DATA, BY_WEIGHTS = "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights"
 
 
@@ -119,22 +123,26 @@ def middle(f: Func) -> Stmt:
     return loop.body.then if isinstance(loop.body, If) else loop.body
 
 
+def test_fewer_registers_hold_fewer_sums() -> None:
+    assert stored_at_once(tir(depthwise(FORWARD, (40, 60), (3, 3)), before("merge-parallel"), AVX2)) == 4
+
+
 def test_what_windows_share_is_read_once() -> None:
-    """Four windows of 3x3 meet 3x6 elements of src and 9 weights, where each on its own meets 9 of both."""
+    """Eight windows of 3x3 meet 3x10 elements of src and 9 weights, where each on its own meets 9 of both."""
     f = lowered(depthwise(FORWARD, (40, 60), (3, 3)))
     assert stored_at_once(f) == TOGETHER
     found = {(load.tensor.name, load.index) for load in loads(middle(f)) if load.tensor.scope is Scope.param}
-    assert len(found) == 3 * 6 + 9
+    assert len(found) == 3 * (TOGETHER + 2) + 9
 
 
 def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
     """The gradient of 3x3 weights: rows of 60 windows, of which a group adds to three sums at a time."""
     f = lowered(depthwise(BY_WEIGHTS, (40, 60), (3, 3)))
-    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (60 - 2) // TOGETHER]
+    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (60 - 2) // TAPS]
     assert len(groups) == 1
     sums = [s for s in walk(groups[0].body) if isinstance(s, Store)]
     assert len(sums) == 3
-    assert all(len({load.index for load in loads(s)}) == 1 + 2 * TOGETHER for s in sums)
+    assert all(len({load.index for load in loads(s)}) == 1 + 2 * TAPS for s in sums)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "together"), [(3, 2, TOGETHER), (2, 2, 1), (1, 2, 1)])

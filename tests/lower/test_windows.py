@@ -34,14 +34,14 @@ from tests.tir.programs import before
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
-def fused(graph: ApiGraph) -> Graph:
+def fused(graph: ApiGraph, target: Target = TARGET) -> Graph:
     """The Graph IR of a graph that the fused policy makes one partition of, all passes done."""
     (partition,) = partitions(graph, Policy.fused)
-    return run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
+    return run(gir_passes.PIPELINE, from_partition(partition), target, show=print_gir, verify=verify_gir, observe=lambda *_: None)
 
 
-def tir(graph: ApiGraph, pipeline: tuple[Pass[Func], ...] = tir_passes.PIPELINE) -> Func:
-    return tir_passes.run(lower(fused(graph)).main, TARGET, observe=lambda *_: None, pipeline=pipeline)
+def tir(graph: ApiGraph, pipeline: tuple[Pass[Func], ...] = tir_passes.PIPELINE, target: Target = TARGET) -> Func:
+    return tir_passes.run(lower(fused(graph, target)).main, target, observe=lambda *_: None, pipeline=pipeline)
 
 
 def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:
