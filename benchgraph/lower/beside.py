@@ -6,11 +6,14 @@ for y in 112: for x in 32:                       for g in 28: for x in 32:
             + src[y + 2, x] * w[2, x]              dst[4g + 2, x] = ...
 
 y is the last axis along which neighbouring windows meet the same elements. Windows at its borders have places that are numbers, and taps
-beyond them are left out. Where the other axes are at a border, or taps are too many for one expression, those along the other axes are
-loops outside of the one over x, under the conditions they have, and rows of sums are kept meanwhile:
+beyond them are left out; taps along other axes are loops, under the conditions they have. Vectors of x are worked on one after the other,
+their sums in registers (vectorize.py takes the loops over taps along):
 
-    if the interior is here: for x: dst[4g .. 4g+3, x] = finish(tap_0 op tap_1 op ...)
-    else: acc[0 .. 3, x] = init;  for taps along other axes: if they count: for x: acc[0, x] = acc[0, x] op tap_0 op tap_1 ...;  post-ops
+    for x: acc_0 .. acc_3 = init;  for taps along other axes: if they count: acc_0 = acc_0 op tap_0 op tap_1 ..., acc_1 = ...;  finish
+
+Where a window has many taps along y, as those have that sum a gradient of weights over rows of an image, it goes past them row by row of x:
+
+    acc_0[..] .. acc_3[..] = init;  for taps along other axes: if they count: for some taps along y: for x: acc_0[x] = ...;  for x: finish
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from math import prod
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
 from benchgraph.lower.window_nest import Nest, Stretch, over
 from benchgraph.lower.window_rows import Row, holding, not_negative
 from benchgraph.ops.spec import Indices
@@ -34,8 +38,7 @@ from benchgraph.tir.visit import loads_of, variables
 
 Found: TypeAlias = tuple[Expr, tuple[Expr, ...]]  # what a tap gives, and those of the conditions on it that are not known to hold
 
-TAPS = 8  # of those along y that are too many for one go, in one go
-MOST_AT_ONCE = 12  # taps in one expression: of 3 x 3
+MOST_TAPS, TAPS = 12, 8  # along y that are one expression; of more, so many at a time
 MOST_APART = 4  # blocks of windows at the borders of y, each with code of its own
 FEW_ROWS = 64  # places of the other axes that are too few for threads to share
 
@@ -85,6 +88,16 @@ class _Beside:
     def outer_taps(self) -> tuple[Var | None, ...]:
         """Of each axis of the box, the variable of its loop; None for those that lead along y."""
         return tuple(None if k in self.own else self.nest.storage.var("k") for k in range(len(self.nest.taps)))
+
+    @property
+    def places(self) -> Shape:
+        """Extents of the axes but y, x last."""
+        nest = self.nest
+        return (*(extent for axis, extent in enumerate(nest.dst.shape) if axis not in (self.axis, nest.along)), nest.x_size)
+
+    def at(self, x: Expr) -> Indices:
+        """The place along them."""
+        return (*(at for axis, at in enumerate(self.nest.outer) if axis not in (self.axis, self.nest.along)), x)
 
     def lower(self, kind: LoopKind) -> Stmt | None:
         together, (head, count, tail) = self.nest.together, self._blocks()
@@ -150,15 +163,9 @@ class _Block:
         return bool(self._turns) and len(self._conditions) <= 1 and known
 
     def lower(self) -> Stmt:
-        nest, interior, axis = self.of.nest, self.of.interior, self.of.axis
-        others = [(a, stretch) for a, stretch in enumerate(interior) if a not in (axis, nest.along)]
-        here, apart = self._tap_by_tap(), nest.is_inside(self.of.decided, but=axis)
-        here = here if apart is None else If(apart, here, here)  # the first of them becomes simpler
-        if prod(nest.taps) <= MOST_AT_ONCE and all(first < last for _, (first, last) in others):
-            at_once = self._at_once({nest.loops[a].name: (first, last - 1) for a, (first, last) in others})
-            condition = nest.is_inside(interior, but=axis)
-            return at_once if condition is None else If(condition, at_once, here)
-        return here
+        here = self._vector_by_vector() if len(self._turns) == 1 else self._row_by_row()
+        apart = self.of.nest.is_inside(self.of.decided, but=self.of.axis)
+        return here if apart is None else If(apart, here, here)  # the first of them becomes simpler
 
     # ---- what there is to be folded
 
@@ -174,7 +181,7 @@ class _Block:
     def _turns(self) -> list[_Turn]:
         """The taps along y, all at once or, where they are many, some at a time; none where borders of theirs are too wide for that."""
         own = [self.of.nest.taps[k] for k in self.of.own]
-        if prod(own) <= MOST_AT_ONCE:
+        if prod(own) <= MOST_TAPS:
             return [_Turn([tuple(map(Const, place)) for place in product(*map(range, own))])]
         first, last = self._middle() if len(own) == 1 else (0, 0)
         count = (last - first) // TAPS
@@ -230,42 +237,43 @@ class _Block:
 
     # ---- the ways to fold it
 
-    def _at_once(self, known: Ranges) -> Stmt:
-        """Where the other axes are in their interiors: every tap that a window has counts."""
-        nest = self.of.nest
-        found = self._found((tuple(map(Const, tap)) for tap in product(*map(range, nest.taps))), known)
-        sums = [reduce(nest.fold, (value for value, _ in each)) if each else nest.init for each in found]
-        return self._over_x(n.done(n.at(self.x), value) for n, value in zip(self._nests, sums, strict=True))
+    def _vector_by_vector(self) -> Stmt:
+        """All taps for one x, or a vector of them, after the other."""
+        nest, (turn,) = self.of.nest, self._turns
+        accs = [nest.storage.extra(DType.f32, self.of.places) for _ in self.ys]
+        at = self.of.at(self.x)
+        starts = (Store(acc, at, nest.init) for acc in accs)
+        sums = (self._sum(acc, at, each) for acc, each in zip(accs, self._in_turn(turn), strict=True) if each)
+        done = (n.done(n.at(self.x), Load(acc, at)) for n, acc in zip(self._nests, accs, strict=True))
+        return self._over_x(seq(*starts, self._over_taps(seq(*sums)), *done))
 
-    def _tap_by_tap(self) -> Stmt:
-        nest, acc, turns = self.of.nest, self._acc(), list[Stmt]()
+    def _row_by_row(self) -> Stmt:
+        """All x for some taps after the others: where these are a row of src."""
+        nest, turns = self.of.nest, list[Stmt]()
+        acc = nest.storage.extra(DType.f32, (len(self.ys), *self.of.places))
+        at = [(Const(i), *self.of.at(self.x)) for i in range(len(self.ys))]
         for turn in self._turns:
-            sums = list[Stmt]()
-            for i, each in enumerate(self._in_turn(turn)):
-                held: Expr = Load(acc, self._row(i))
-                sums += [Store(acc, self._row(i), reduce(nest.fold, (value for value, _ in each), held))] if each else []
-            stmt = self._over_x(sums)
+            found = self._in_turn(turn)
+            stmt = self._over_x(seq(*(self._sum(acc, i, each) for i, each in zip(at, found, strict=True) if each)))
             turns.append(stmt if turn.loop is None else For(turn.loop, Const(turn.count), stmt))
-        (when,) = self._conditions or {()}
-        loops: list[tuple[Var, Expr]] = [(k, Const(n)) for k, n in zip(self.of.outer_taps, nest.taps, strict=True) if k is not None]
-        starts = (Store(acc, self._row(i), nest.init) for i in range(len(self.ys)))
-        done = (n.done(n.at(self.x), Load(acc, self._row(i))) for i, n in enumerate(self._nests))
-        return seq(self._over_x(starts), over(loops, when, seq(*turns)), self._over_x(done))
+        starts = self._over_x(seq(*(Store(acc, i, nest.init) for i in at)))
+        done = (n.done(n.at(self.x), Load(acc, i)) for n, i in zip(self._nests, at, strict=True))
+        return seq(starts, self._over_taps(seq(*turns)), self._over_x(seq(*done)))
 
-    # ---- pieces
+    def _sum(self, acc: Tensor, at: Indices, found: list[Found]) -> Stmt:
+        held: Expr = Load(acc, at)
+        return Store(acc, at, reduce(self.of.nest.fold, (value for value, _ in found), held))
+
+    def _over_taps(self, stmt: Stmt) -> Stmt:
+        """The loops over taps along other axes, and the conditions on them."""
+        (when,) = self._conditions or {()}
+        loops: list[tuple[Var, Expr]] = []
+        for k, extent in zip(self.of.outer_taps, self.of.nest.taps, strict=True):
+            loops += [(k, Const(extent))] if k is not None else []
+        return over(loops, when, stmt)
+
+    def _over_x(self, stmt: Stmt) -> Stmt:
+        return For(self.x, Const(self.of.nest.x_size), stmt)
 
     def _var(self, stem: str) -> Var:
         return self.of.nest.storage.var(stem)
-
-    def _over_x(self, stmts: Iterable[Stmt]) -> Stmt:
-        return For(self.x, Const(self.of.nest.x_size), seq(*stmts))
-
-    def _acc(self) -> Tensor:
-        """A row of x for each window, at each place of the other axes."""
-        nest = self.of.nest
-        others = (extent for axis, extent in enumerate(nest.dst.shape) if axis not in (self.of.axis, nest.along))
-        return nest.storage.extra(DType.f32, (*others, len(self.ys), nest.x_size))
-
-    def _row(self, i: int) -> Indices:
-        nest = self.of.nest
-        return (*(at for axis, at in enumerate(nest.outer) if axis not in (self.of.axis, nest.along)), Const(i), self.x)

@@ -19,16 +19,20 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     For,
+    If,
     Lane,
     Load,
+    LoopKind,
     Ramp,
     ReduceLanes,
     Scope,
+    Seq,
+    Stmt,
     Store,
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables
+from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 from benchgraph.tir.work import steps
 
 CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
@@ -73,11 +77,12 @@ class Reduction:
 @dataclass(frozen=True)
 class Loop:
     """A loop that may run in vectors of so many lanes, each of which begins at a multiple of them. registers: those declared inside, which
-    widen."""
+    widen. body: what it does; stmts: the same without the loops and conditions in it."""
 
     var: Var
     extent: Expr
     lanes: int
+    body: tuple[Stmt, ...]
     stmts: tuple[Alloc | Store, ...]
     registers: frozenset[str]
     reductions: tuple[Reduction, ...] = field(default=())
@@ -134,11 +139,16 @@ class Loop:
 def loop_of(s: For, most_lanes: int) -> Loop | None:
     """The loop as one that may run in vectors, None when it must stay as it is."""
     body = statements(s.body)
-    stmts = tuple(c for c in body if isinstance(c, Alloc | Store))
+    inner = [c for stmt in body for c in walk(stmt) if not isinstance(c, Seq)]
+    stmts = tuple(c for c in inner if isinstance(c, Alloc | Store))
     allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]
-    if len(stmts) != len(body) or len(stmts) == len(allocs) or any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):
+    if any(not isinstance(c, Alloc | Store | For | If) for c in inner) or len(stmts) == len(allocs):
         return None
-    loop = Loop(s.var, s.extent, most_lanes, stmts, frozenset(t.name for t in allocs))
+    if any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):
+        return None
+    loop = Loop(s.var, s.extent, most_lanes, body, stmts, frozenset(t.name for t in allocs))
+    if len(inner) > len(body) and not _is_uniform(loop):
+        return None
     if not all(_widens(loop, e) for c in loop.stmts if isinstance(c, Store) for e in (*c.index, c.value)):
         return None
     reductions: list[Reduction] = []
@@ -152,6 +162,24 @@ def loop_of(s: For, most_lanes: int) -> Loop | None:
         reductions += [found] if found is not None else []
     loop = replace(loop, reductions=tuple(reductions), lanes=lanes_for(constant(s.extent), most_lanes) if _is_close(loop) else most_lanes)
     return loop if _is_independent(loop) and _pays(loop) else None
+
+
+def _is_uniform(loop: Loop) -> bool:
+    """Whether what is in loops and under conditions is so in all iterations alike, stores to registers alone, and reads neighbours.
+
+    Sums over taps of windows are: one vector of x after the other goes through all taps. Sums over rows are not, whose elements in the next
+    iteration are elsewhere: their own loop runs in vectors.
+    """
+    inside = [c for stmt in loop.body if isinstance(stmt, For | If) for c in walk(stmt)]
+    alike = [c.extent if isinstance(c, For) else c.cond for c in inside if isinstance(c, For | If)]
+    stores = [c for c in inside if isinstance(c, Store)]
+    return (
+        not any(loop.varies(e) for e in alike)
+        and all(c.kind is LoopKind.serial for c in inside if isinstance(c, For))
+        and not any(isinstance(c, Alloc) for c in inside)
+        and all(c.tensor.name in loop.registers for c in stores)
+        and all(loop.step(i) in (0, 1) for c in stores for load in loads_of(c.value) for i in load.index)
+    )
 
 
 def _is_close(loop: Loop) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
-from benchgraph.tir.build import add, binary, cast, f32, seq, sub, unary
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes.interleave_rows import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
@@ -168,3 +168,13 @@ def test_a_row_that_is_made_of_its_neighbour_stays() -> None:
 def test_without_registers_for_several_rows_nothing_changes() -> None:
     f = softmax(8, 20)
     assert interleave_rows(f, replace(TARGET, isa=ISAS["avx2"])) is f
+
+
+@pytest.mark.parametrize(("pitch", "is_row"), [(1, True), (64, False)])
+def test_rows_side_by_side_are_left_to_vectors(pitch: int, is_row: bool) -> None:
+    """As those of windows are, whose taps lie rows of an image apart. A factor for each row lies so too, and is one of each row."""
+    x, factor, y, acc = param("x", 64 * 64), param("factor", 64), param("y", 64), tensor("acc", DType.f32, (), Scope.register)
+    read = at(x, add(mul(i, 64 if is_row else 1), mul(j, pitch)))
+    fold = loop(j, 20, put(acc, value=add(at(acc), mul(read, at(factor, i)))))
+    f = Func("f", (x, factor, y), loop(i, 32, Alloc(acc), put(acc, value=f32(0.0)), fold, put(y, i, value=at(acc))))
+    assert (interleaved(f) is not f) is is_row

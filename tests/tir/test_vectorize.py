@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub, unary
-from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, Scope, Stmt, Store, Tensor, UnOp
+from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
@@ -296,3 +296,34 @@ def test_vectors_do_not_become_wider_vectors() -> None:
 def test_outer_loops_stay() -> None:
     lines = text(loop(i, 4, loop(k, 2, loop(j, 16, put(Y, add(mul(i, 16), j), value=at(X, j))))))
     assert lines.splitlines()[:2] == ["for i in 4 {", "  for k in 2 {"]
+
+
+def over_taps(index: Expr, extent: Expr | int = 3, when: Expr | None = None) -> Stmt:
+    """y[i] = the sum of x[index] over k, kept in a register."""
+    fold: Stmt = put(R, value=add(at(R), at(X, index)))
+    taps = loop(k, extent, fold if when is None else If(when, fold))
+    return loop(i, 4, loop(j, 40, Alloc(R), put(R, value=f32(0.0)), taps, put(Y, add(mul(i, 40), j), value=at(R))))
+
+
+def test_loops_that_all_iterations_have_alike_are_taken_along() -> None:
+    """Taps of windows, rows apart, and under a condition of the row."""
+    for when in (None, binary(BinOp.gt, add(i, k), Const(1))):
+        lines = print_tir(vectorized(over_taps(add(add(mul(i, 64), mul(k, 64)), j), when=when)).body)
+        assert ":+16" in lines
+        assert "for k in 3" in lines
+        assert "alloc r: f32 x16 register" in lines
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        over_taps(add(mul(j, 8), k)),
+        over_taps(add(mul(k, 64), j), extent=add(j, 1)),
+        over_taps(add(mul(k, 64), j), when=binary(BinOp.gt, j, Const(7))),
+        loop(j, 40, loop(k, 3, put(Y, j, value=add(at(Y, j), at(X, add(mul(k, 64), j)))))),
+    ],
+    ids=["rows of their own", "as many as j says", "where j says", "sums in memory"],
+)
+def test_other_loops_inside_stay_what_they_are(body: Stmt) -> None:
+    lines = print_tir(vectorized(body).body)
+    assert "for j in 40" in lines

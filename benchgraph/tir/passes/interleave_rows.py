@@ -20,10 +20,10 @@ from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
-from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Scope, Seq, Stmt, Store, Var
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
 from benchgraph.tir.work import steps
@@ -56,13 +56,13 @@ def interleave_rows(f: Func, target: Target) -> Func:
     return f if body is f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], variables: frozenset[str]) -> Stmt:
+def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: frozenset[str]) -> Stmt:
     if isinstance(s, For):
         within = inside(s, ranges)
         if s.kind is LoopKind.serial and _folds_rows(s) and not _streams(s, target) and _are_independent(s, within):
-            return in_groups(s, ROWS, _together, taken, variables)
-        return map_children(s, lambda c: _stmt(c, within, target, taken, variables))
-    return map_children(s, lambda c: _stmt(c, ranges, target, taken, variables))
+            return in_groups(s, ROWS, _together, taken, names)
+        return map_children(s, lambda c: _stmt(c, within, target, taken, names))
+    return map_children(s, lambda c: _stmt(c, ranges, target, taken, names))
 
 
 def _folds_rows(loop: For) -> bool:
@@ -71,13 +71,24 @@ def _folds_rows(loop: For) -> bool:
     if rows is None or rows < ROWS or any(isinstance(s, Brgemm | Pack | If) for s in walk(loop.body)):
         return False
     inner = [s for s in walk(loop.body) if isinstance(s, For)]
-    if not inner or any(isinstance(c, For) for s in inner for c in walk(s.body)):
+    if not inner or any(_lies_across(loop, s) or any(isinstance(c, For) for c in walk(s.body)) for s in inner):
         return False
     is_short = all((n := constant(s.extent)) is not None and n <= LONGEST and s.kind is LoopKind.serial for s in inner)
     own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
     stores = [[c for c in walk(s.body) if isinstance(c, Store)] for s in inner]
     folds = [sum(c.tensor.name in own for c in found) for found in stores]
     return is_short and 0 < max(folds) <= MOST_FOLDS and all(sum(map(steps, found)) <= MOST_STEPS for found in stores)
+
+
+def _lies_across(rows: For, loop: For) -> bool:
+    """Whether rows are elements side by side, of which a loop reads those farther apart, as one over taps of windows does: vectors of rows
+    will do."""
+    reads = [load for load in loads(loop.body) if load.index]
+    return any(_step(load, rows.var) == 1 and abs(_step(load, loop.var)) > 1 for load in reads)
+
+
+def _step(load: Load, var: Var) -> int:
+    return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
 def _streams(loop: For, target: Target) -> bool:

@@ -11,8 +11,8 @@
                                            }
 
 So interpolation has its places and weights worked out here, and conditions on them decided. Only loops that cannot run in vectors,
-innermost ones and then those around what has become straight code. Of a long loop as many iterations side by side as the digits repeat
-after, if these are few: the loop over the rest may run in vectors then.
+nor are in one that can, innermost ones and then those around what has become straight code. Of a long loop as many iterations side by side
+as the digits repeat after, if these are few: the loop over the rest may run in vectors then.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class _Unroller:
     def __call__(self, s: Stmt, ranges: Ranges) -> Stmt:
         if not isinstance(s, For):
             return map_children(s, lambda c: self(c, ranges))
+        if loop_of(s, self.target.lanes) is not None:
+            return s
         within = inside(s, ranges)
         s = map_children(s, lambda c: self(c, within))
         assert isinstance(s, For)
@@ -83,7 +85,7 @@ class _Unroller:
         """How many iterations become one; 0 where the loop stays."""
         extent = constant(s.extent)
         is_asked = s.var.name in self.names and s.kind is LoopKind.serial and extent is not None and extent > 1
-        if not is_asked or any(isinstance(c, For) for c in walk(s.body)) or loop_of(s, self.target.lanes) is not None:
+        if not is_asked or any(isinstance(c, For) for c in walk(s.body)):
             return 0
         assert extent is not None
         stores = [c for c in walk(s.body) if isinstance(c, Store)]

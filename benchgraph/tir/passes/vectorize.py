@@ -1,9 +1,14 @@
-"""vectorize: innermost serial loops run in vectors of target.lanes elements, and one masked vector for what is left.
+"""vectorize: serial loops, the innermost or nearly so, run in vectors of target.lanes elements, and one masked vector for what is left.
 
     for j in 20 {                      ->  for j_v in 1 { y[j_v*16:+16] = exp(x[j_v*16:+16]) }
       y[j] = exp(x[j])                     y[16:+16] = exp((x[16:+16] where 0:+16 < x16(4))) where 0:+16 < x16(4)
     }
     for j in 64 { s = s + x[j] }       ->  four vector accumulators, added up and reduced into s after the loop
+    for j in 20 {                      ->  for j_v in 1 { r = 0, a vector of 16
+      r = 0                                  for k in 3 { r = r + x[k*64 + j_v*16:+16] }
+      for k in 3 { r = r + x[k*64 + j] }     y[j_v*16:+16] = r } and so on: a loop that all iterations have alike is taken along
+      y[j] = r
+    }
 
 A loop stays as it is when a store is neither to neighbours (or to wider elements that are close) nor a reduction, or when an iteration
 depends on another in any other way.
@@ -136,7 +141,7 @@ def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[
     for v in range(rounds * copies, vectors):
         body.append(_body(loop, Const(v * lanes), accs, v % copies))
     if rest == 1:  # LLVM 22 writes four bytes for a masked store of one i8 or i16 (llvm-project issue 179489), and a scalar is cheaper
-        body.append(substitute_all(block(*loop.stmts), {loop.var.name: Const(count - 1)}))
+        body.append(substitute_all(block(*loop.body), {loop.var.name: Const(count - 1)}))
     elif rest:
         body.append(_body(loop, Const(vectors * lanes), accs, 0, _mask(Const(rest), lanes)))
     return body
@@ -162,15 +167,19 @@ def _mask(active: Expr, lanes: int) -> Expr:
 def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
     """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
     folds = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
-    stmts: list[Stmt] = []
-    for s in loop.stmts:
-        if isinstance(s, Alloc):
-            stmts.append(Alloc(replace(s.tensor, lanes=loop.lanes)))
-        elif id(s) in folds:
-            stmts.append(_accumulate(loop, *folds[id(s)], base, mask))
-        else:
-            stmts.append(_store(loop, s, base, mask))
-    return Seq(tuple(stmts)) if len(stmts) > 1 else stmts[0]
+
+    def widened(s: Stmt) -> Stmt:
+        match s:
+            case Alloc(t):
+                return Alloc(replace(t, lanes=loop.lanes))
+            case Store() if id(s) in folds:
+                return _accumulate(loop, *folds[id(s)], base, mask)
+            case Store():
+                return _store(loop, s, base, mask)
+        return map_children(s, widened)
+
+    stmts = tuple(map(widened, loop.body))
+    return Seq(stmts) if len(stmts) > 1 else stmts[0]
 
 
 def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, mask: Expr | None) -> Stmt:
