@@ -45,7 +45,7 @@ FEW_ROWS = 64  # places of the other axes that are too few for threads to share
 
 def beside(nest: Nest, kind: LoopKind) -> tuple[int, Stmt] | None:
     """y, and the loops over it and x; None where that is of no use, or not that simple. kind: of the loops over dst."""
-    if nest.how.op is None or nest.how.unclamped is not None or not nest.is_close or nest.period > 1:
+    if nest.together == 1 or nest.how.op is None or nest.how.unclamped is not None or not nest.is_close or nest.period > 1:
         return None
     for axis in reversed(range(len(nest.loops))):
         own = _leading(nest, axis) if axis != nest.along and nest.dst.shape[axis] > 1 else ()

@@ -127,6 +127,13 @@ def test_fewer_registers_hold_fewer_sums() -> None:
     assert stored_at_once(tir(depthwise(FORWARD, (40, 60), (3, 3)), before("merge-parallel"), AVX2)) == 4
 
 
+@pytest.mark.parametrize(("stride", "llc", "together"), [(2, 1 << 30, TOGETHER), (2, 1 << 20, 1), (1, 1 << 20, TOGETHER)])
+def test_windows_that_wait_for_memory_go_one_by_one(stride: int, llc: int, together: int) -> None:
+    """Where they take few taps for each element they read."""
+    graph = depthwise(FORWARD, (80, 80), (3, 3), stride=stride, channels=32)
+    assert stored_at_once(tir(graph, before("merge-parallel"), replace(TARGET, llc_bytes=llc))) == together
+
+
 def test_what_windows_share_is_read_once() -> None:
     """Eight windows of 3x3 meet ten elements of src and three weights in each of three rows, where each on its own meets three of both."""
     f = lowered(depthwise(FORWARD, (40, 60), (3, 3)))

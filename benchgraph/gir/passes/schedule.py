@@ -40,13 +40,18 @@ from benchgraph.gir.schedule import (
     wait_for_weights,
 )
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Reduction
+from benchgraph.ops.spec import Call, Reduction, Window
 
 GIVEN = "given from outside"
 # Of the vector registers, which part holds the sums of windows beside each other. One Zen 4 core, depthwise convolutions, channels last,
 # times of 8 over those of 4 with 32 registers: 112x112, 3x3 0.97, 56x56, 7x7 0.98, 28x28, 5x5 0.89, 14x14, 3x3 0.91, 5x5 0.81, gradients
 # of weights of 5x5 and 7x7 0.76, 0.80; with 16 registers (AVX2) 1.10, 0.86, and 1.71 for 14x14, 3x3.
 WINDOWS = 4
+# Taps for each element that is read, below which windows whose data comes from memory go one by one: in groups they would read lines here
+# and there. Two Zen 4 cores, times of groups over those without, channels last, 23 to 100 MB: maximum pooling, 3x3, stride 2 (2.3) 2.2,
+# its gradient (3.2) 1.5, depthwise convolutions of 3x3, stride 2 (2.3) 1.4; 3x3 (9) 0.85 to 1.1, in bf16 0.72, 5x5 (25) 0.47, gradients of
+# average pooling (16) 0.7; gradients of weights (4.5) need them in any case.
+FAR_TAPS = 4
 
 
 def schedule(g: Graph, target: Target) -> Graph:
@@ -54,11 +59,20 @@ def schedule(g: Graph, target: Target) -> Graph:
     return g if nodes == g.nodes else replace(g, nodes=nodes)
 
 
+def _together(g: Graph, op: Op, target: Target) -> int:
+    """How many windows may be folded beside each other."""
+    ins, out, how = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, spec(op.kind).lower
+    assert isinstance(how, Window)
+    taps = prod(how.taps(Call(op.kind, op.attrs, ins, (out,)))) * out.elements
+    is_far = any(target.is_far(t.nbytes) for t in (*ins, out))
+    return 1 if is_far and taps < FAR_TAPS * sum(t.elements for t in ins) else target.isa.registers // WINDOWS
+
+
 def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
     kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).is_contraction and not stage.sums_rows]
     sums = any(stage.sums_rows for stage in node.stages)
     if spec(node.ops[0].kind).is_window:
-        return replace(node, together=target.isa.registers // WINDOWS)
+        return replace(node, together=_together(g, node.ops[0], target))
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
