@@ -18,7 +18,7 @@ Where a window has many taps along y, as those have that sum a gradient of weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise, product
@@ -50,7 +50,8 @@ def beside(nest: Nest, kind: LoopKind) -> tuple[int, Stmt] | None:
     for axis in reversed(range(len(nest.loops))):
         own = _leading(nest, axis) if axis != nest.along and nest.dst.shape[axis] > 1 else ()
         if own:
-            found = _Beside(nest, axis, own, Row(nest).interior, Row(nest).decided).lower(kind)
+            row = Row(nest)
+            found = _Beside(nest, axis, own, row.interior, row.decided).lower(kind)
             return None if found is None else (axis, found)
     return None
 
@@ -163,7 +164,7 @@ class _Block:
         return bool(self._turns) and len(self._conditions) <= 1 and known
 
     def lower(self) -> Stmt:
-        here = self._vector_by_vector() if len(self._turns) == 1 else self._row_by_row()
+        here = self._vector_by_vector(*self._found) if len(self._turns) == 1 else self._row_by_row()
         apart = self.of.nest.is_inside(self.of.decided, but=self.of.axis)
         return here if apart is None else If(apart, here, here)  # the first of them becomes simpler
 
@@ -206,44 +207,38 @@ class _Block:
                 first, last = max(first, low), min(last, high)
         return first, max(first, last)
 
-    def _known(self, nest: Nest, more: Ranges) -> Ranges:
-        loops = {k.name: (0, n - 1) for k, n in zip(self.of.outer_taps, nest.taps, strict=True) if k is not None}
-        return {**nest.ranges, **loops, self.x.name: (0, self.of.nest.x_size - 1), **more}
+    @cached_property
+    def _found(self) -> list[list[list[Found]]]:
+        """For each turn what the taps of each window give, inside of the loops over the others, as far as it has them."""
+        return [[list(self._taps_of(nest, turn)) for nest in self._nests] for turn in self._turns]
 
-    def _found(self, boxes: Iterable[Indices], known: Ranges) -> list[list[Found]]:
-        """For each window, what these taps give, as far as it has them. known: of further variables, or more of the nest's."""
-        boxes, found = list(boxes), list[list[Found]]()
-        for nest in self._nests:
-            simpler, each = Simplifier(self._known(nest, known)), list[Found]()
-            for box in boxes:
-                tap = nest.tap(nest.at(self.x), box)
-                when = [simpler(c) for c in tap.when]
-                each += [(tap.value, tuple(c for c in when if constant(c) is None))] if all(constant(c) != 0 for c in when) else []
-            found.append(each)
-        return found
-
-    def _in_turn(self, turn: _Turn) -> list[list[Found]]:
-        """The same of a turn, inside of the loops over the others."""
-        boxes = []
+    def _taps_of(self, nest: Nest, turn: _Turn) -> Iterator[Found]:
+        simpler = Simplifier(self._known(nest, {} if turn.loop is None else {turn.loop.name: (0, turn.count - 1)}))
         for places in turn.taps:
             own = dict(zip(self.of.own, places, strict=True))
-            boxes.append(tuple(own[k] if loop is None else loop for k, loop in enumerate(self.of.outer_taps)))
-        return self._found(boxes, {} if turn.loop is None else {turn.loop.name: (0, turn.count - 1)})
+            tap = nest.tap(nest.at(self.x), tuple(own[k] if loop is None else loop for k, loop in enumerate(self.of.outer_taps)))
+            when = [simpler(c) for c in tap.when]
+            if all(constant(c) != 0 for c in when):
+                yield tap.value, tuple(c for c in when if constant(c) is None)
+
+    def _known(self, nest: Nest, more: Ranges) -> Ranges:
+        loops = {k.name: (0, n - 1) for k, n in zip(self.of.outer_taps, nest.taps, strict=True) if k is not None}
+        return {**nest.ranges, **loops, self.x.name: (0, nest.x_size - 1), **more}
 
     @cached_property
     def _conditions(self) -> set[tuple[Expr, ...]]:
         """Those under which taps count, as far as that is not known."""
-        return {when for turn in self._turns for each in self._in_turn(turn) for _, when in each}
+        return {when for windows in self._found for taps in windows for _, when in taps}
 
     # ---- the ways to fold it
 
-    def _vector_by_vector(self) -> Stmt:
+    def _vector_by_vector(self, found: list[list[Found]]) -> Stmt:
         """All taps for one x, or a vector of them, after the other."""
-        nest, (turn,) = self.of.nest, self._turns
+        nest = self.of.nest
         accs = [nest.storage.extra(DType.f32, self.of.places) for _ in self.ys]
         at = self.of.at(self.x)
         starts = (Store(acc, at, nest.init) for acc in accs)
-        sums = (self._sum(acc, at, each) for acc, each in zip(accs, self._in_turn(turn), strict=True) if each)
+        sums = (self._sum(acc, at, taps) for acc, taps in zip(accs, found, strict=True) if taps)
         done = (n.done(n.at(self.x), Load(acc, at)) for n, acc in zip(self._nests, accs, strict=True))
         return self._over_x(seq(*starts, self._over_taps(seq(*sums)), *done))
 
@@ -252,9 +247,8 @@ class _Block:
         nest, turns = self.of.nest, list[Stmt]()
         acc = nest.storage.extra(DType.f32, (len(self.ys), *self.of.places))
         at = [(Const(i), *self.of.at(self.x)) for i in range(len(self.ys))]
-        for turn in self._turns:
-            found = self._in_turn(turn)
-            stmt = self._over_x(seq(*(self._sum(acc, i, each) for i, each in zip(at, found, strict=True) if each)))
+        for turn, found in zip(self._turns, self._found, strict=True):
+            stmt = self._over_x(seq(*(self._sum(acc, i, taps) for i, taps in zip(at, found, strict=True) if taps)))
             turns.append(stmt if turn.loop is None else For(turn.loop, Const(turn.count), stmt))
         starts = self._over_x(seq(*(Store(acc, i, nest.init) for i in at)))
         done = (n.done(n.at(self.x), Load(acc, i)) for n, i in zip(self._nests, at, strict=True))

@@ -131,6 +131,8 @@ TRANSPOSED_BY_WEIGHTS = (
     _with_shape_tensor(_PADDED.sample(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
 )
 _DEPTHWISE_CASES = tuple(replace(case, oix=False) for case in CASES if case.groups == case.channels == case.out)
+
+
 def _parts(case: _Case, blocks: Shape) -> Sample:
     s = case.sample(INTO_WEI, "weights_shape")
     return replace(s, attrs=s.attrs.updated(blocks=blocks), why=f"{case.why}, in blocks of {blocks}")
