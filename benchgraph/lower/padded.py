@@ -54,7 +54,7 @@ class _Dim:
 def padded(nest: Nest) -> Padded | None:
     """None where rows have no borders, nothing stands for what is not there, or planes are few or large."""
     padding = None if nest.how.padding is None else nest.how.padding(nest.call)
-    if padding is None or nest.period > 1:
+    if padding is None:
         return None
     first, last = Row(nest).interior[nest.along]
     index = _read(nest, nest.loops, taps := tuple(Var(f"$t{k}") for k in range(len(nest.taps))))

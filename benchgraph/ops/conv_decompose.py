@@ -98,10 +98,10 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
 
 def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int:
     """src, dst: those of the problem."""
-    if is_depthwise(p):
-        wei = _in_parts(d, p, p, "_DepthwisePartialWeights", (src, dst), _depthwise_attrs(call, p))
-    elif 0 in (*p.src, *p.dst):
+    if 0 in (*p.src, *p.dst):
         wei = zeros(d, src, p.wei)
+    elif is_depthwise(p):
+        wei = _in_parts(d, p, p, "_DepthwisePartialWeights", (src, dst), _depthwise_attrs(call, p))
     else:
         is_narrow = all(d.type(v).dtype is DType.bf16 for v in (src, dst))
         wei = _by_products(d, p, _source(d, call, p, src), _unformatted(d, call, as_dtype(d, dst, DType.f32)), is_narrow=is_narrow)

@@ -223,19 +223,19 @@ def test_groups_of_one_channel_stay_in_floats() -> None:
     assert products(up_to(gir(build), "dead-op")) == [FLOATS]
 
 
-def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = DType.u8) -> tuple[Op, Graph]:
+def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = DType.u8, data_format: str = "NXC") -> tuple[Op, Graph]:
     """The windows of a depthwise convolution of quantised data, channels last, by weights whose kernel is last; their graph in the end."""
 
     def build(b: GraphBuilder) -> None:
-        data = b.input((2, 9, 9, 16), dtype)
+        data = b.input((2, 9, 9, 16) if data_format == "NXC" else (2, 16, 9, 9), dtype)
         if isinstance(zps, int):
             src = quantised(b, data, 0.25, zps)
         else:
-            src = b.op("Dequantize", data, scales=[0.5] * 16, zps=list(zps), qtype="per_channel", axis=3)
+            src = b.op("Dequantize", data, scales=[0.5 + i for i in range(16)], zps=list(zps), qtype="per_channel", axis=3)
         scales = [0.5 + i for i in range(16)]
         wei = b.op("Dequantize", b.input((16, 1, 3, 3), DType.s8), scales=scales, zps=[wei_zp] * 16, qtype="per_channel", axis=0)
         attrs = {"strides": [1, 1], "dilations": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "groups": 16}
-        b.op("Convolution", src, wei, **attrs, data_format="NXC", weights_format="OIX")
+        b.op("Convolution", src, wei, **attrs, data_format=data_format, weights_format="OIX")
 
     g = up_to(gir(build), "schedule")
     ops = [op for node in g.nodes if isinstance(node, Fused) for op in node.ops]
@@ -253,11 +253,20 @@ def test_depthwise_windows_read_bytes_as_they_are_stored(dtype: DType) -> None:
     assert g.value(g.root(wei.id)).layout.is_plain, "the channels of a tap lie side by side"
 
 
-@pytest.mark.parametrize(("zps", "wei_zp", "dtypes"), [(tuple(range(16)), 0, {DType.f32}), (0, 5, {DType.u8, DType.f32})])
+@pytest.mark.parametrize(
+    ("zps", "wei_zp", "dtypes"), [(tuple(range(16)), 0, {DType.f32}), ((0,) * 16, 0, {DType.f32}), (0, 5, {DType.u8, DType.f32})]
+)
 def test_depthwise_windows_of_other_quantisations_read_floats(zps: int | tuple[int, ...], wei_zp: int, dtypes: set[DType]) -> None:
-    """Zero points per channel; of weights, which are then made in floats on their own."""
+    """Zero points per channel, scales too; zero points of weights, which are then made in floats on their own."""
     windows, g = stored_windows(zps, wei_zp)
     assert {g.value(v).dtype for v in windows.ins} == dtypes
+
+
+def test_weights_stay_where_they_are_for_channels_first() -> None:
+    """They are read one by one there."""
+    windows, g = stored_windows(3, data_format="NCX")
+    assert [g.value(v).dtype for v in windows.ins] == [DType.u8, DType.s8]
+    assert g.root(windows.ins[1]) == g.ins[1]
 
 
 def test_zero_points_beside_padding(golden) -> None:

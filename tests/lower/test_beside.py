@@ -32,26 +32,28 @@ def depthwise(
     kind: str,
     spatial: Shape,
     kernel: Shape,
-    stride: int = 1,
+    stride: int | Shape = 1,
     dilation: int = 1,
     pad: int = 1,
     channels: int = 5,
     dtype: DType = DType.f32,
     data_format: str = "NXC",
+    weights_format: str = "XIO",
 ) -> Graph:
     """One of the three ops, of a single channel per group, for these spatial dims of src."""
     b, rank = GraphBuilder(), len(spatial)
-    windows = tuple((n + 2 * pad - (k - 1) * dilation - 1) // stride + 1 for n, k in zip(spatial, kernel, strict=True))
+    strides = (stride,) * rank if isinstance(stride, int) else stride
+    windows = tuple((n + 2 * pad - (k - 1) * dilation - 1) // s + 1 for n, k, s in zip(spatial, kernel, strides, strict=True))
     src, dst = ((2, *dims, channels) if data_format == "NXC" else (2, channels, *dims) for dims in (spatial, windows))
-    wei = (*kernel, 1, channels)
+    wei = (*kernel, 1, channels) if weights_format == "XIO" else (channels, 1, *kernel)
     shapes, more = {
         FORWARD: ((src, wei), {}),
         BY_DATA: ((dst, wei), {"dst_shape": src}),
         BY_WEIGHTS: ((src, dst), {"weights_shape": wei}),
     }[kind]
-    steps = {"strides": (stride,) * rank, "dilations": (dilation,) * rank, "pads_begin": (pad,) * rank, "pads_end": (pad,) * rank}
+    steps = {"strides": strides, "dilations": (dilation,) * rank, "pads_begin": (pad,) * rank, "pads_end": (pad,) * rank}
     ins = (b.input(shape, dtype) for shape in shapes)
-    b.op(kind, *ins, **steps, groups=channels, data_format=data_format, weights_format="XIO", **more)
+    b.op(kind, *ins, **steps, groups=channels, data_format=data_format, weights_format=weights_format, **more)
     return b.graph()
 
 
@@ -116,6 +118,14 @@ def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -
     assert is_right(graph, p)
 
 
+@pytest.mark.parametrize("spatial", [(60, 40), (3, 8400)])
+def test_gradients_along_which_vectors_have_conditions_are_right(spatial: Shape) -> None:
+    """Channels first: x is along the kernel, and what it meets depends on the block too, of rows or of a piece of one."""
+    graph = depthwise(BY_WEIGHTS, spatial, (3, 5), pad=2, channels=16, data_format="NCX", weights_format="OIX")
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
 def middle(f: Func) -> Stmt:
     """What groups of windows do, away from the borders of the other axes if these have any."""
     (loop,) = (s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("g"))
@@ -131,7 +141,9 @@ def test_fewer_registers_hold_fewer_sums() -> None:
 def test_windows_that_wait_for_memory_go_one_by_one(stride: int, llc: int, together: int) -> None:
     """Where they take few taps for each element they read."""
     graph = depthwise(FORWARD, (80, 80), (3, 3), stride=stride, channels=32)
-    assert stored_at_once(tir(graph, before("merge-parallel"), replace(TARGET, llc_bytes=llc))) == together
+    f = tir(graph, before("merge-parallel"), replace(TARGET, llc_bytes=llc))
+    assert stored_at_once(f) == together
+    assert any(isinstance(s, For) and s.var.name.startswith("g") for s in walk(f.body)) is (together > 1)
 
 
 def test_what_windows_share_is_read_once() -> None:
@@ -156,9 +168,9 @@ def test_sums_are_vectors_in_registers(kind: str) -> None:
 
 
 def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
-    """The gradient of 3x3 weights: rows of 60 windows, of which a group adds to three sums at a time."""
-    f = lowered(depthwise(BY_WEIGHTS, (40, 60), (3, 3)))
-    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (60 - 2) // TAPS]
+    """The gradient of 3x3 weights: rows of 57 windows, of which a group adds to three sums at a time, but for the first and the last."""
+    f = lowered(depthwise(BY_WEIGHTS, (40, 57), (3, 3)))
+    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (57 - 2) // TAPS]
     assert len(groups) == 1
     sums = [s for s in walk(groups[0].body) if isinstance(s, Store)]
     assert len(sums) == 3
@@ -169,6 +181,14 @@ def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
 def test_windows_that_share_nothing_go_one_by_one(kernel: int, stride: int, together: int) -> None:
     b = GraphBuilder()
     b.op("MaxPool", b.input((2, 40, 60, 16)), kernel=(kernel,) * 2, strides=(stride,) * 2, pads_begin=(0, 0), pads_end=(0, 0))
+    assert stored_at_once(lowered(b.graph())) == together
+
+
+@pytest.mark.parametrize(("kernel", "together"), [(3, TOGETHER), (2, 1)])
+def test_nor_do_elements_that_one_window_holds(kernel: int, together: int) -> None:
+    b = GraphBuilder()
+    attrs = {"kernel": (kernel,) * 2, "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (kernel % 2,) * 2, "src_shape": (2, 40, 60, 16)}
+    b.op("AvgPoolBackward", b.input((2, 20, 30, 16)), exclude_pad=False, **attrs)
     assert stored_at_once(lowered(b.graph())) == together
 
 

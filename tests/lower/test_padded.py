@@ -25,7 +25,7 @@ def pooled(
     kind: str,
     src: Shape,
     kernel: Shape,
-    stride: int = 1,
+    stride: int | Shape = 1,
     begin: int = 1,
     end: int = 1,
     dtype: DType = DType.f32,
@@ -36,13 +36,14 @@ def pooled(
     b, rank = GraphBuilder(), len(kernel)
     first = 2 if data_format == "NCX" else 1
     spatial = src[first : first + rank]
-    windows = tuple((n + begin + end - k) // stride + 1 for n, k in zip(spatial, kernel, strict=True))
+    strides = (stride,) * rank if isinstance(stride, int) else stride
+    windows = tuple((n + begin + end - k) // s + 1 for n, k, s in zip(spatial, kernel, strides, strict=True))
     dst = (*src[:first], *windows, *src[first + rank :])
     ins = {"MaxPoolBackward": (src, dst), "AvgPoolBackward": (dst,)}.get(kind, (src,))
     more |= {"exclude_pad": False} if "Avg" in kind and "exclude_pad" not in more else {}
     more |= {"src_shape": src} if kind == "AvgPoolBackward" else {}
     pads = {"pads_begin": (begin,) * rank, "pads_end": (end,) * rank}
-    b.op(kind, *(b.input(s, dtype) for s in ins), kernel=kernel, strides=(stride,) * rank, data_format=data_format, **pads, **more)
+    b.op(kind, *(b.input(s, dtype) for s in ins), kernel=kernel, strides=strides, data_format=data_format, **pads, **more)
     return b.graph()
 
 
@@ -96,7 +97,9 @@ def test_what_is_laid_out_is_right(graph: Graph) -> None:
         (pooled("MaxPool", (2, 16, 112, 112), (3, 3), stride=2, end=0), "a border of one element of 56"),
         (pooled("MaxPool", (2, 16, 112, 112), (3, 3), stride=2, end=0, dtype=DType.bf16), "as narrow as they are"),
         (depthwise(BY_DATA, (9, 14), (3, 3), stride=2, channels=17, data_format="NCX"), "other conditions"),
+        (depthwise(BY_DATA, (9, 14), (3, 3), stride=(2, 1), channels=17, data_format="NCX"), "along another axis"),
         (pooled("AvgPoolBackward", (2, 16, 9, 14), (3, 3), stride=2), "the same"),
+        (pooled("AvgPoolBackward", (2, 16, 9, 14), (3, 3), stride=(2, 1)), "the same along another axis"),
     ],
 )
 def test_what_is_not(graph: Graph, why: str) -> None:

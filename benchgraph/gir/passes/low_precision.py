@@ -8,6 +8,7 @@ in words                                                               ->    %8:
 
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
 few rows: %3 = TypeCast(%1: bf16 or f16)            %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%2, %1)
+depthwise: %3 = Multiply(TypeCast(%0: u8) - z, s)   %4 = _Depthwise(%3, %1)     ->   %4 = Multiply(_Depthwise(%0, %1) {zero=z}, s)
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
 between an operand and its product stay where they are, on stored values: 0 is 0 in every dtype, and padding is the zero point where that is
@@ -81,7 +82,7 @@ def low_precision(g: Graph, target: Target) -> Graph:
         if spec(op.kind).is_contraction:
             result = _rewritten(g, op, builder, target)
         else:
-            result = _windows_of_stored(g, op, builder) if is_depthwise(op) else None
+            result = _windows_of_stored(g, op, builder) if _shares_weights(op) else None
         if result is not None:
             last = builder.nodes.pop()
             nodes += builder.nodes
@@ -118,7 +119,8 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     return None
 
 
-def is_depthwise(op: Op) -> bool:
+def _shares_weights(op: Op) -> bool:
+    """Whether it is windows by channels, each with weights of its own: a depthwise convolution."""
     how = spec(op.kind).lower
     return isinstance(how, Window) and how.shared is not None
 
