@@ -1,4 +1,22 @@
-"""One row of windows along x: away from its borders every tap counts, and elsewhere taps are under the conditions they have."""
+"""One row of windows along x: away from its borders every tap counts, and elsewhere taps are under the conditions they have.
+
+Away from the borders the taps are unrolled into one expression, and x is a loop of affine indices. Everywhere else taps are loops outside of
+the one over x; only conditions on x itself end up inside it:
+
+    parallel for the other axes of dst:
+      if the interior is here:
+        [begin of x, folded as below]
+        for x in interior: dst[x] = finish(tap_0 op tap_1 op ...); post-ops
+        [end of x]
+      else:
+        acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
+
+Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them. Where on x // 21, x
+reads here and there: the row is filled first, and post-ops, if there are any, run over it in vectors.
+
+Taps that stay on src by minima and maxima of indices have no conditions, and are unrolled everywhere. Only in the interior of x, where that
+makes vectors of what would be gathered, are they taken without those along x.
+"""
 
 from __future__ import annotations
 

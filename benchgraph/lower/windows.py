@@ -1,22 +1,13 @@
 """Windows: dst[i] folds what the taps of a small box give it, and pointwise ops take the result on from there.
 
-Away from the borders every tap counts, or is known not to. There the taps are unrolled into one expression, and x, the axis along which
-dst lies densest, is a loop of affine indices: it runs in vectors. Everywhere else taps are loops outside of the one over x, under the
-conditions they have; only conditions on x itself end up inside it:
+x, the axis along which dst lies densest, is the innermost loop and runs in vectors. There are three ways to go:
 
-    parallel for the other axes of dst:
-      if the interior is here:
-        [begin of x, folded as below]
-        for x in interior: dst[x] = finish(tap_0 op tap_1 op ...); post-ops
-        [end of x]
-      else:
-        acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
+    beside each other (beside.py)   neighbours along another axis meet the same elements or weights: their sums in registers, x by x
+    over padded planes (padded.py)  x has borders that are much of the work: a task lays src out with its padding, all taps count then
+    row by row (window_rows.py)     taps unrolled where all count, loops of taps under their conditions elsewhere
 
-Where the taps depend on x // 2 or x % 2, the even and the odd x are two such rows: indices are affine in each of them. Where on x // 21, x
-reads here and there: the row is filled first, and post-ops, if there are any, run over it in vectors.
-
-Taps that stay on src by minima and maxima of indices have no conditions, and are unrolled everywhere. Only in the interior of x, where that
-makes vectors of what would be gathered, are they taken without those along x.
+The second leads to one of the others. What an earlier window makes of an operand (MaxPoolBackward looks for the largest element first) is a
+nest of its own.
 """
 
 from __future__ import annotations
