@@ -1,7 +1,7 @@
 """One row of windows along x: away from its borders every tap counts, and elsewhere taps are under the conditions they have.
 
-Away from the borders the taps are unrolled into one expression, and x is a loop of affine indices. Everywhere else taps are loops outside of
-the one over x; only conditions on x itself end up inside it:
+Away from the borders the taps are unrolled into one expression, and x is a loop of affine indices. Everywhere else taps are loops outside
+of the one over x; only conditions on x itself end up inside it:
 
     parallel for the other axes of dst:
       if the interior is here:
