@@ -85,7 +85,6 @@ CASES = (
     _Case("more columns than a panel, K over a block", 1, 70, 100, (4, 5), (2, 2)),
     _Case("sizes 1", 1, 1, 1, (1, 1), (1, 1)),
     _Case("no images", 0, 3, 4, (5, 5), (3, 3)),
-    _Case("no images, a group per channel", 0, 3, 3, (5, 5), (3, 3), groups=3),
     _Case("bf16", 2, 6, 8, (5, 4), (3, 3), begin=(1, 1), end=(1, 1), dtype=DType.bf16),
     _Case("f16, channels first", 1, 3, 8, (5, 6), (3, 3), strides=(2, 2), begin=(1, 1), end=(1, 1), ncx=True, oix=True, dtype=DType.f16),
 )  # fmt: skip
@@ -131,7 +130,7 @@ TRANSPOSED_BY_WEIGHTS = (
     *_samples(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape"),
     _with_shape_tensor(_PADDED.sample(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
 )
-_DEPTHWISE_CASES = tuple(replace(case, oix=False) for case in CASES if case.groups == case.channels == case.out and case.batch)
+_DEPTHWISE_CASES = tuple(replace(case, oix=False) for case in CASES if case.groups == case.channels == case.out)
 
 
 def _parts(case: _Case, blocks: Shape) -> Sample:

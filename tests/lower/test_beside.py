@@ -39,12 +39,13 @@ def depthwise(
     dtype: DType = DType.f32,
     data_format: str = "NXC",
     weights_format: str = "XIO",
+    images: int = 2,
 ) -> Graph:
     """One of the three ops, of a single channel per group, for these spatial dims of src."""
     b, rank = GraphBuilder(), len(spatial)
     strides = (stride,) * rank if isinstance(stride, int) else stride
     windows = tuple((n + 2 * pad - (k - 1) * dilation - 1) // s + 1 for n, k, s in zip(spatial, kernel, strides, strict=True))
-    src, dst = ((2, *dims, channels) if data_format == "NXC" else (2, channels, *dims) for dims in (spatial, windows))
+    src, dst = ((images, *dims, channels) if data_format == "NXC" else (images, channels, *dims) for dims in (spatial, windows))
     wei = (*kernel, 1, channels) if weights_format == "XIO" else (channels, 1, *kernel)
     shapes, more = {
         FORWARD: ((src, wei), {}),
@@ -114,6 +115,13 @@ def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -
     dst = b.op("Convolution", src, wei, b.input((35,)), **attrs, data_format=data_format, weights_format="OIX")
     b.op("Quantize", dst, dtype=dtype, scales=[2.0], zps=[1], qtype="per_tensor")
     graph = b.graph()
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
+@pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
+def test_no_images_have_windows_too(kind: str) -> None:
+    graph = depthwise(kind, (5, 5), (3, 3), images=0)
     (p,) = partitions(graph, Policy.fused)
     assert is_right(graph, p)
 
