@@ -43,14 +43,14 @@ MOST_APART = 4  # blocks of windows at the borders of y, each with code of its o
 FEW_ROWS = 64  # places of the other axes that are too few for threads to share
 
 
-def beside(nest: Nest, kind: LoopKind) -> tuple[int, Stmt] | None:
+def beside(row: Row, kind: LoopKind) -> tuple[int, Stmt] | None:
     """y, and the loops over it and x; None where that is of no use, or not that simple. kind: of the loops over dst."""
+    nest = row.nest
     if nest.together == 1 or nest.how.op is None or nest.how.unclamped is not None or not nest.is_close or nest.period > 1:
         return None
     for axis in reversed(range(len(nest.loops))):
         own = _leading(nest, axis) if axis != nest.along and nest.dst.shape[axis] > 1 else ()
         if own:
-            row = Row(nest)
             found = _Beside(nest, axis, own, row.interior, row.decided).lower(kind)
             return None if found is None else (axis, found)
     return None
@@ -61,11 +61,11 @@ def _leading(nest: Nest, axis: int) -> tuple[int, ...]:
     taps, var = tuple(Var(f"$t{k}") for k in range(len(nest.taps))), nest.loops[axis]
     found, common = set[int](), nest.how.shared is not None
     for index in (i for load in loads_of(nest.tap(nest.loops, taps).value) for i in load.index if var.name in variables(i)):
-        step, by_tap = linear(index).terms.get(var, 0), linear(index).terms
+        terms = linear(index).terms
         for k, (tap, extent) in enumerate(zip(taps, nest.taps, strict=True)):
             if tap.name in variables(index):
                 found.add(k)
-                common |= extent > 1 and _meet(step, by_tap.get(tap, 0), extent, nest.together)
+                common |= extent > 1 and _meet(terms.get(var, 0), terms.get(tap, 0), extent, nest.together)
     return tuple(sorted(found)) if common else ()
 
 

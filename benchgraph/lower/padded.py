@@ -10,7 +10,7 @@ narrow types are converted once, and rows beside each other are taken together (
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.dtypes import DType
@@ -51,12 +51,13 @@ class _Dim:
     size: int
 
 
-def padded(nest: Nest) -> Padded | None:
+def padded(row: Row) -> Padded | None:
     """None where rows have no borders, nothing stands for what is not there, or planes are few or large."""
+    nest = row.nest
     padding = None if nest.how.padding is None else nest.how.padding(nest.call)
     if padding is None:
         return None
-    first, last = Row(nest).interior[nest.along]
+    first, last = row.interior[nest.along]
     index = _read(nest, nest.loops, taps := tuple(Var(f"$t{k}") for k in range(len(nest.taps))))
     ranges = nest.within(zip(taps, nest.taps, strict=True))
     axes = {d: nest.loops.index(i) for d, i in enumerate(index) if isinstance(i, Var) and i != nest.loops[nest.along]}
@@ -104,11 +105,8 @@ def _laid_out(nest: Nest, axes: dict[int, int], dims: list[_Dim], padding: Expr)
 
         return Tap(nest.how.tap(call, at, t, laid_out).value, ())
 
-    n = nest
-    how = replace(n.how, tap=tap)
-    over = Nest(n.storage, how, n.call, n.src, n.dst, n.along, n.finish, together=n.together, has_post_ops=n.has_post_ops)
-    outer = {d: over.loops[axis] for d, axis in axes.items()}
-    return Padded(over, frozenset(axes.values()), _filling(over, plane, outer, dims, padding))
+    outer = {d: nest.loops[axis] for d, axis in axes.items()}
+    return Padded(nest.tapping(tap), frozenset(axes.values()), _filling(nest, plane, outer, dims, padding))
 
 
 def _filling(nest: Nest, plane: Tensor, outer: dict[int, Var], dims: list[_Dim], padding: Expr) -> Stmt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import replace
 from functools import reduce
 from math import lcm
 from typing import TypeAlias
@@ -57,6 +58,12 @@ class Nest:
         other = copy(self)
         other.outer = tuple(place if a == axis else i for a, i in enumerate(self.outer))
         other.ranges = {**self.ranges, **ranges}
+        return other
+
+    def tapping(self, tap: Callable[[Call, Indices, Indices, Source], Tap]) -> Nest:
+        """The nest with other taps."""
+        other = copy(self)
+        other.how = replace(self.how, tap=tap)
         return other
 
     def at(self, x: Expr) -> Indices:

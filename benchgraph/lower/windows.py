@@ -96,10 +96,11 @@ def _densest(g: Graph, id: int, axes: Axes) -> int:
 def _lowered(nest: Nest) -> Stmt:
     work, rank = prod(nest.dst.shape) * max(prod(nest.taps), 1), len(nest.dst.shape)
     kind = inner = LoopKind.parallel if work > SMALL else LoopKind.serial
-    if (plane := padded(nest)) is not None:
-        nest, inner = plane.nest, LoopKind.serial
-    offsets = range(min(nest.period, max(nest.x_size, 1)))
-    axis, body = beside(nest, inner) or (nest.along, seq(*(Row(nest, offset).lower() for offset in offsets)))
+    row = Row(nest)
+    if (plane := padded(row)) is not None:
+        nest, row, inner = plane.nest, Row(plane.nest), LoopKind.serial
+    others = (Row(nest, offset) for offset in range(1, min(nest.period, nest.x_size)))
+    axis, body = beside(row, inner) or (nest.along, seq(*(r.lower() for r in (row, *others))))
     outermost = frozenset[int]() if plane is None else plane.axes
     body = _looped(nest, set(range(rank)) - outermost - {axis, nest.along}, body, inner)
     return body if plane is None else _looped(nest, outermost, seq(plane.filling, body), kind)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.tensor import Shape
 from benchgraph.ops.conv_problem import Problem
 from benchgraph.ops.formulas import mul as product
 from benchgraph.ops.spatial import channel_axis
@@ -61,8 +62,7 @@ def by_weights(problem: ProblemOf) -> Window:
 
     def tap(call: Call, at: Indices, over: Indices, src: Source) -> Tap:
         p, sizes = problem(call), call.attrs.integers("blocks")
-        block, (*t, _, c) = at[: len(sizes)], at[len(sizes) :]
-        n, *o = (add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True))
+        (n, *o), (*t, _, c) = in_block(sizes, at, over)
         position = positions(p, tuple(o), tuple(t))
         gradient = src(1, _data(call.attrs, n, tuple(o), c))
         return Tap(product(src(0, _data(call.attrs, n, position, c)), gradient), _inside(p, position))
@@ -77,6 +77,12 @@ def _zero(call: Call) -> float:
 def _element(call: Call, src: Source, n: Expr, spatial: Indices, c: Expr) -> Expr:
     value, zero = src(0, _data(call.attrs, n, spatial, c)), _zero(call)
     return binary(BinOp.sub, value, f32(zero)) if zero else value
+
+
+def in_block(sizes: Shape, at: Indices, over: Indices) -> tuple[Indices, Indices]:
+    """Image and window of what an element of a part sums up, and the element's place in the weights. at: [blocks.., weights..]."""
+    block, weight = at[: len(sizes)], at[len(sizes) :]
+    return tuple(add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True)), weight
 
 
 def positions(p: Problem, o: Indices, t: Indices) -> Indices:

@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_depthwise import positions
+from benchgraph.ops.conv_depthwise import in_block, positions
 from benchgraph.ops.conv_problem import Problem, by_weights, channel
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Indices
@@ -80,8 +80,7 @@ def parts_shape(p: Problem, sizes: Shape) -> Shape:
 
 def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
     """The index of src and of dst for a part's element and for what it sums over."""
-    block, (*t, k, c) = at[: len(sizes)], at[len(sizes) :]
-    n, *o = (add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True))
+    (n, *o), (*t, k, c) = in_block(sizes, at, over)
     *others, x = positions(p, tuple(o), tuple(t))
     if not is_turned:
         return (n, *others, x, channel(p, c, k)), (n, *o, c)

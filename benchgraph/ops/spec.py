@@ -392,6 +392,11 @@ class OpSpec:
         return isinstance(self.lower, Window)
 
     @property
+    def shared_weights(self) -> int | None:
+        """The port of the weights that windows share, if they do: a depthwise convolution's."""
+        return self.lower.shared if isinstance(self.lower, Window) else None
+
+    @property
     def is_internal(self) -> bool:
         """An op of the compiler's own, which decompositions are made of and no graph of a user's may name."""
         return self.kind.startswith("_")

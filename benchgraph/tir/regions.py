@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, inside, linear, linear_bounds
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Expr, For, If, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, variables
 
@@ -29,6 +29,11 @@ class Access:
 
 
 Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indices base + first .. base + last, both included
+
+
+def pitch(load: Load, var: Var) -> int:
+    """Elements of memory that a load moves by as a variable grows by one, as far as its indices are linear in it."""
+    return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
 def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:

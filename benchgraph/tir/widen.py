@@ -139,6 +139,8 @@ class Loop:
 def loop_of(s: For, most_lanes: int) -> Loop | None:
     """The loop as one that may run in vectors, None when it must stay as it is."""
     body = statements(s.body)
+    if not any(isinstance(c, Store) for c in body):
+        return None  # loops that hold others, mostly
     inner = [c for stmt in body for c in walk(stmt) if not isinstance(c, Seq)]
     stmts = tuple(c for c in inner if isinstance(c, Alloc | Store))
     allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]

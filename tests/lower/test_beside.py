@@ -28,6 +28,13 @@ TOGETHER = 8  # a fourth of the registers of the target here
 FORWARD, BY_DATA, BY_WEIGHTS = "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights"
 
 
+def windows_over(spatial: Shape, kernel: Shape, stride: int | Shape, dilation: int, begin: int, end: int) -> tuple[Shape, Shape]:
+    """Strides, and how many windows there are, along each dim."""
+    strides = (stride,) * len(kernel) if isinstance(stride, int) else stride
+    padded = (n + begin + end - (k - 1) * dilation - 1 for n, k in zip(spatial, kernel, strict=True))
+    return strides, tuple(n // s + 1 for n, s in zip(padded, strides, strict=True))
+
+
 def depthwise(
     kind: str,
     spatial: Shape,
@@ -43,8 +50,7 @@ def depthwise(
 ) -> Graph:
     """One of the three ops, of a single channel per group, for these spatial dims of src."""
     b, rank = GraphBuilder(), len(spatial)
-    strides = (stride,) * rank if isinstance(stride, int) else stride
-    windows = tuple((n + 2 * pad - (k - 1) * dilation - 1) // s + 1 for n, k, s in zip(spatial, kernel, strides, strict=True))
+    strides, windows = windows_over(spatial, kernel, stride, dilation, pad, pad)
     src, dst = ((images, *dims, channels) if data_format == "NXC" else (images, channels, *dims) for dims in (spatial, windows))
     wei = (*kernel, 1, channels) if weights_format == "XIO" else (channels, 1, *kernel)
     shapes, more = {

@@ -15,7 +15,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.ir import Cast, For, Func, If, Load, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.test_beside import BY_DATA, FORWARD, depthwise
+from tests.lower.test_beside import BY_DATA, FORWARD, depthwise, windows_over
 from tests.lower.test_meaning import is_right
 from tests.lower.test_windows import tir
 from tests.tir.programs import before
@@ -36,8 +36,7 @@ def pooled(
     b, rank = GraphBuilder(), len(kernel)
     first = 2 if data_format == "NCX" else 1
     spatial = src[first : first + rank]
-    strides = (stride,) * rank if isinstance(stride, int) else stride
-    windows = tuple((n + begin + end - k) // s + 1 for n, k, s in zip(spatial, kernel, strides, strict=True))
+    strides, windows = windows_over(spatial, kernel, stride, 1, begin, end)
     dst = (*src[:first], *windows, *src[first + rank :])
     ins = {"MaxPoolBackward": (src, dst), "AvgPoolBackward": (dst,)}.get(kind, (src,))
     more |= {"exclude_pad": False} if "Avg" in kind and "exclude_pad" not in more else {}

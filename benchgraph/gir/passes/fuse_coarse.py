@@ -111,9 +111,8 @@ def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: 
     for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
         entries = prod(rows[:deep])
         again = made * (entries // own - 1)
-        if again and may_repeat and again * MADE <= AGAIN * work and idle(entries, target.cores) <= IDLE:
-            return deep
-        if not again and _keep_busy(entries, target):
+        is_busy = idle(entries, target.cores) <= IDLE if again else _keep_busy(entries, target)
+        if is_busy and (not again or (may_repeat and again * MADE <= AGAIN * work)):
             return deep
     return None
 

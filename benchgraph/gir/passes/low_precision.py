@@ -38,7 +38,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
-from benchgraph.ops.spec import Computes, Movement, Role, Window
+from benchgraph.ops.spec import Computes, Movement, Role
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
@@ -82,7 +82,7 @@ def low_precision(g: Graph, target: Target) -> Graph:
         if spec(op.kind).is_contraction:
             result = _rewritten(g, op, builder, target)
         else:
-            result = _windows_of_stored(g, op, builder) if _shares_weights(op) else None
+            result = None if spec(op.kind).shared_weights is None else _windows_of_stored(g, op, builder)
         if result is not None:
             last = builder.nodes.pop()
             nodes += builder.nodes
@@ -117,12 +117,6 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         ins = (_moved(g, d, *rows), _moved(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
-
-
-def _shares_weights(op: Op) -> bool:
-    """Whether it is windows by channels, each with weights of its own: a depthwise convolution."""
-    how = spec(op.kind).lower
-    return isinstance(how, Window) and how.shared is not None
 
 
 def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:

@@ -30,7 +30,6 @@ from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_ax
 from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block
 from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
-from benchgraph.ops.spec import Window
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
 
@@ -83,13 +82,13 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
 def _across_channels(g: Graph, op: Op) -> int | None:
     """The port of a window's weights, if channels of what it reads lie side by side, and those of a tap do not, or would be converted for
     each vector of channels."""
-    how, src = spec(op.kind).lower, g.value(op.ins[0])
-    if not isinstance(how, Window) or how.shared is None:
+    if (port := spec(op.kind).shared_weights) is None:
         return None
-    channel, last = channel_axis(op.attrs, len(src.shape)), len(g.value(op.ins[how.shared]).shape) - 1
+    src, wei = g.value(op.ins[0]), g.value(op.ins[port])
+    channel = channel_axis(op.attrs, len(src.shape))
     is_along = src.shape[channel] > 1 and _step(g, src.id, channel) == 1
-    is_ready = g.value(op.ins[how.shared]).dtype is DType.f32 and _step(g, op.ins[how.shared], last) == 1
-    return how.shared if is_along and not is_ready else None
+    is_ready = wei.dtype is DType.f32 and _step(g, wei.id, len(wei.shape) - 1) == 1
+    return port if is_along and not is_ready else None
 
 
 def _step(g: Graph, id: int, axis: int) -> int | None:

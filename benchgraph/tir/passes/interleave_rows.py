@@ -20,11 +20,11 @@ from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.tir.affine import Ranges, inside, linear
+from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
-from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Scope, Seq, Stmt, Store, Var
-from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
+from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
 from benchgraph.tir.work import steps
 
@@ -84,11 +84,7 @@ def _lies_across(rows: For, loop: For) -> bool:
     """Whether rows are elements side by side, of which a loop reads those farther apart, as one over taps of windows does: vectors of rows
     will do."""
     reads = [load for load in loads(loop.body) if load.index]
-    return any(_step(load, rows.var) == 1 and abs(_step(load, loop.var)) > 1 for load in reads)
-
-
-def _step(load: Load, var: Var) -> int:
-    return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
+    return any(pitch(load, rows.var) == 1 and abs(pitch(load, loop.var)) > 1 for load in reads)
 
 
 def _streams(loop: For, target: Target) -> bool:

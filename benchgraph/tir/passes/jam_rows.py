@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import partial
 
 from benchgraph.core.target import PAGE_BYTES, Target
-from benchgraph.tir.affine import Ranges, inside, linear
+from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.passes.interleave_rows import FAR_BYTES
-from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
+from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
 from benchgraph.tir.widen import reduction
 from benchgraph.tir.work import FUNCTION, steps
@@ -74,8 +74,7 @@ def _streams(loop: For, target: Target) -> bool:
     assert isinstance(inner, For)
     given = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
     for t, load in given.items():
-        steps = [linear(i).terms.get(loop.var, 0) * stride for i, stride in zip(load.index, t.strides, strict=True)]
-        row, apart = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(sum(steps))
+        row, apart = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(pitch(load, loop.var))
         if row == apart and FAR_BYTES <= row <= PAGE_BYTES // ROWS:
             return True
     return False
