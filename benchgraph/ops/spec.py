@@ -239,7 +239,6 @@ class Window:
     before: windows over the shape of an input port, run first; what they make are further inputs, numbered after the call's own.
     unclamped(call, i, t, src, axis): where taps have no conditions but indices that are clamped to src, the same tap with those along this
     axis of dst as they come, under the conditions that they are on src. All taps of the box count.
-    shared: the port of weights that every element of a channel meets; their last axis is that of the channels.
     padding(call): where a tap's only conditions are that its element of the first input exists, an element that would count for nothing.
 
     Conditions that are linear in i and t keep borders apart from the interior, where nothing is compared: write them so where possible.
@@ -252,7 +251,7 @@ class Window:
     finish: Callable[[Call, Indices, Expr], Expr] | None = None
     before: tuple[tuple[int, Window], ...] = ()
     unclamped: Callable[[Call, Indices, Indices, Source, int], Tap] | None = None
-    shared: int | None = None
+    shared: int | None = None  # the port of weights that every element of a channel meets; their last axis is that of the channels
     padding: Callable[[Call], float | None] | None = None
 
     def start(self, call: Call) -> float:
@@ -393,7 +392,6 @@ class OpSpec:
 
     @property
     def shared_weights(self) -> int | None:
-        """The port of the weights that windows share, if they do: a depthwise convolution's."""
         return self.lower.shared if isinstance(self.lower, Window) else None
 
     @property
