@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.affine import Linear, Ranges, linear, to_expr
-from benchgraph.tir.build import constant
+from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds, to_expr
+from benchgraph.tir.build import binary, constant
 from benchgraph.tir.groups import PACKED_FROM
 from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, Flat, For, Load, LoopKind, Pack, Scope, Stmt, Store, Var
 from benchgraph.tir.visit import statements
 
 LEAST_BYTES = 16  # of a row of dst; rows of fewer are stored in less than a vector of the smallest kind
 LEAST_ROWS = 4
-TILE_ROWS = 16  # of 32 bits, in AVX-512
 
 
 def turned(outer: For, ranges: Ranges) -> Pack | None:
@@ -38,10 +37,24 @@ def turned(outer: For, ranges: Ranges) -> Pack | None:
 
 
 def _pays(rows: int, columns: int, src: DType, dst: DType) -> bool:
-    """Vectors of 32 bits are gathered in the time that tiles take, and in less where rows fill no tiles: 57 x 57 by 128 0.86."""
-    if src.bits == 32 and rows % TILE_ROWS:
-        return False
     return rows >= LEAST_ROWS and dst.nbytes(columns) >= LEAST_BYTES
+
+
+def last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
+    """When an extent is that of a last block, what it is there, and elsewhere; None where it is something else."""
+    match extent:
+        case Binary(BinOp.min, Const(size), left):
+            form = linear(left)
+            fewest, _ = linear_bounds(form, ranges)
+            if [-step >= size for step in form.terms.values()] == [True] and 0 < fewest < size:
+                return binary(BinOp.lt, left, Const(size)), int(fewest), int(size)
+    return None
+
+
+def most(extent: Expr, ranges: Ranges) -> int | None:
+    """How many turns a loop over a block has where it is whole; None where they are not of a block."""
+    found = last_block(extent, ranges)
+    return constant(extent) if found is None else found[2]
 
 
 def only(s: Stmt) -> Stmt | None:

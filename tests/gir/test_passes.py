@@ -217,6 +217,31 @@ def test_make_views_writes_the_parts_of_an_op_of_several_sources(golden) -> None
     golden(print_gir(up_to(gir(sources_side_by_side), "make-views")))
 
 
+CHANNELS_FIRST = {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1), "data_format": "NCX"}
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
+@pytest.mark.parametrize("size", [4, 1])
+def test_make_views_lets_no_product_write_element_by_element(dtype: DType, size: int) -> None:
+    """Neither o nor i of weights i x o x 4 x 4 is dense; of i x o x 1 x 1 o is."""
+
+    def gradient(b: GraphBuilder) -> None:
+        src, diff_dst = b.input((2, 64, 4, 4), dtype), b.input((2, 32, 8 if size > 1 else 5, 8 if size > 1 else 5), dtype)
+        attrs = {**CHANNELS_FIRST, "weights_format": "IOX", "weights_shape": (64, 32, size, size)}
+        b.op("ConvTransposeBackwardWeights", src, diff_dst, **attrs)
+
+    turning = [op.kind for op in up_to(gir(gradient), "make-views").nodes if isinstance(op, Op) and op.kind == "StaticTranspose"]
+    assert turning == (["StaticTranspose"] if size > 1 else [])
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
+def test_make_views_lets_phases_write_rows_in_pieces(dtype: DType) -> None:
+    def phases(b: GraphBuilder) -> None:
+        b.op("ConvTranspose", b.input((2, 20, 5, 12), dtype), b.constant((20, 64, 3, 3), dtype), **CHANNELS_FIRST, weights_format="IOX")
+
+    assert not [op for op in up_to(gir(phases), "make-views").nodes if isinstance(op, Op) and op.kind == "StaticTranspose"]
+
+
 def test_verify_wants_every_part_written_once() -> None:
     g = up_to(gir(sources_side_by_side), "make-views")
     reader = g.nodes[-1]

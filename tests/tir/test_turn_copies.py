@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, mul, sub
+from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, piece, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
 from benchgraph.tir.passes.turn_copies import turn_copies
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
 
 BF16 = DType.bf16
 
@@ -63,17 +65,37 @@ def test_borders_are_told_apart(golden) -> None:
     golden(print_tir(turned(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
 
 
-@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16])
-def test_of_8_and_16_bits(dtype: DType) -> None:
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
+def test_of_all_widths(dtype: DType) -> None:
     (found,) = turns(copy(dtype=dtype))
     assert (found.k, found.n, found.turns, found.group) == (6, 20, True, 1)
 
 
-@pytest.mark.parametrize("dtype", [DType.f32, DType.s32])
-def test_of_32_bits_where_rows_fill_tiles(dtype: DType) -> None:
-    (found,) = turns(copy(rows=16, columns=8, apart=17, row=9, dtype=dtype))
-    assert (found.k, found.n, found.turns) == (16, 8, True)
-    assert not turns(copy(rows=15, columns=8, apart=17, row=9, dtype=dtype))
+def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None) -> Func:
+    """y[i, j] = x[j, i], in blocks of at most `size` x `size`, or of that height."""
+    x, y = param("x", rows * columns, dtype=BF16), param("y", rows * columns, dtype=BF16)
+    value = at(x, add(add(mul(k, size), i), mul(add(mul(q, size), j), rows)))
+    stored = put(y, add(mul(add(mul(k, size), i), columns), add(mul(q, size), j)), value=value)
+    block = loop(i, height or piece(rows, size, k), loop(j, piece(columns, size, q), stored))
+    return Func("blocks", (x, y), loop(k, ceil(rows / size), loop(q, ceil(columns / size), block)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "found"),
+    [(21, 16, [(5, 8), (8, 8)]), (16, 29, [(8, 8)])],
+    ids=["rows", "columns too short for a vector"],
+)
+def test_the_last_block_is_told_apart(rows: int, columns: int, found: list[tuple[int, int]]) -> None:
+    assert sorted((t.k, t.n) for t in turns(in_blocks(rows, columns))) == found
+
+
+def test_blocks_of_two_dims_have_four_forms(golden) -> None:
+    golden(print_tir(turned(in_blocks(21, 40, 16))))
+
+
+def test_extents_of_more_values_stay() -> None:
+    f = in_blocks(21, 16, height=minimum(8, sub(21, mul(k, 5))))
+    assert turn_copies(f, TARGET) is f
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])

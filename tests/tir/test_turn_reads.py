@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, mul
+from benchgraph.tir.build import add, binary, cast, f32, mul, piece
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.turn_reads import MOST_BYTES, turn_reads
 from benchgraph.tir.text import print_tir
@@ -38,8 +38,8 @@ def test_a_tile_is_turned_first(golden) -> None:
     golden(print_tir(turned(scaled())))
 
 
-@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16])
-def test_of_8_and_16_bits(dtype: DType) -> None:
+@pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32])
+def test_of_all_widths(dtype: DType) -> None:
     (found,) = tiles(scaled(dtype=dtype))
     assert (found.tensor.dtype, found.tensor.shape) == (dtype, (ROWS * COLUMNS,))
 
@@ -48,6 +48,18 @@ def test_of_8_and_16_bits(dtype: DType) -> None:
 def test_each_thread_has_tiles_of_its_own(kind: LoopKind, scope: Scope) -> None:
     (found,) = tiles(scaled(kind=kind))
     assert found.tensor.scope is scope
+
+
+@pytest.mark.parametrize("doubled", [True, False])
+def test_a_last_block_has_part_of_a_tile(doubled: bool) -> None:
+    """As copies alone, its loops are left to turn-copies."""
+    x, y = param("x", 40 * COLUMNS, dtype=DType.u8), param("y", 21 * COLUMNS, dtype=DType.u8)
+    row = add(mul(k, 8), i)
+    taken = at(x, add(row, mul(j, 40)))
+    value = cast(binary(BinOp.mul, cast(taken, DType.f32), f32(2.0)), DType.u8) if doubled else taken
+    block = loop(i, piece(21, 8, k), loop(j, COLUMNS, put(y, add(mul(row, COLUMNS), j), value=value)))
+    found = tiles(Func("blocks", (x, y), loop(k, 3, block)))
+    assert [s.tensor.shape for s in found] == ([(8 * COLUMNS,)] if doubled else [])
 
 
 def test_what_is_read_twice_is_copied_once_and_what_lies_along_stays() -> None:
@@ -84,7 +96,6 @@ def guarded() -> Func:
 @pytest.mark.parametrize(
     "f",
     [
-        scaled(dtype=DType.f32),
         scaled(step=2),
         scaled(columns=15),
         scaled(rows=3),
@@ -93,7 +104,7 @@ def guarded() -> Func:
         copied(),
         guarded(),
     ],
-    ids=["32 bits", "rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
+    ids=["rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
 )
 def test_all_else_stays(f: Func) -> None:
     assert turned(f) is f

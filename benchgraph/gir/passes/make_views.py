@@ -23,7 +23,7 @@ from benchgraph.core.layout import plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
-from benchgraph.gir.movements import is_given
+from benchgraph.gir.movements import is_given, movement
 from benchgraph.gir.product import comes_of_products
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
@@ -87,8 +87,8 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     """The producer has no other reader to serve, and a microkernel among the producers still finds rows of unit stride."""
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
-    movement = spec(op.kind).lower
-    if isinstance(movement, Movement) and movement.target is None:
+    how = spec(op.kind).lower
+    if isinstance(how, Movement) and how.target is None:
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
@@ -97,7 +97,25 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return not _transposes_operand(g, op, attrs)
+    return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op, attrs)
+
+
+def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
+    """Whether tiles of a product would go to dst element by element, through this movement and what is behind it.
+
+    That is, where neither rows nor columns of a tile lie dense in dst; a row in pieces may.
+    """
+    id, dst = op.ins[position], g.value(op.outs[0]).shape
+    steps = unit_steps(op.kind, attrs, g.value(id).shape, dst, inverse=True)
+    while isinstance(maker := g.producer.get(id), Op) and not spec(maker.kind).is_contraction:
+        made, id = g.value(id).shape, next((v for v in maker.ins if g.consumers[v] == (maker,)), -1)
+        if id >= 0 and (moved := movement(maker)) is not None and moved.target is not None:
+            dims = unit_steps(maker.kind, maker.attrs, g.value(id).shape, made, inverse=True)
+            steps = tuple(None if dim is None else steps[dim] for dim in dims)
+        elif id < 0 or not spec(maker.kind).is_elementwise or g.value(id).shape != made:
+            return False
+    dense = max((dim for dim, extent in enumerate(dst) if extent > 1), default=None)
+    return maker is not None and not {None, dense} & {*steps[-2:]}
 
 
 def _transposes_operand(g: Graph, op: Op, attrs: Attrs) -> bool:
