@@ -11,6 +11,7 @@ from benchgraph.tir.visit import statements
 
 LEAST_BYTES = 16  # of a row of dst; rows of fewer are stored in less than a vector of the smallest kind
 LEAST_ROWS = 4
+MOST_BYTES = 16384  # of a tile: half of a common L1
 
 
 def turned(outer: For, ranges: Ranges) -> Pack | None:
@@ -87,3 +88,12 @@ def steps(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
     if not set(moving.terms) <= {k, n}:
         return None
     return start, moving.terms.get(k, 0), moving.terms.get(n, 0)
+
+
+def lies_across(x: Load, row: Var, column: Var) -> bool:
+    """Whether an element lies next to that of the next row, and not to that of the next column."""
+    dtype = x.tensor.dtype
+    if x.mask is not None or dtype.is_packed or dtype.bits not in (8, 16, 32) or x.tensor.scope is Scope.register:
+        return False
+    found = steps(x.index[0], row, column)
+    return found is not None and found[1] == 1 and found[2] > 1

@@ -234,6 +234,14 @@ def test_make_views_lets_no_product_write_element_by_element(dtype: DType, size:
     assert turning == (["StaticTranspose"] if size > 1 else [])
 
 
+def test_make_views_lets_what_no_product_made_write_any_way() -> None:
+    def parts(b: GraphBuilder) -> None:
+        turned = b.op("StaticTranspose", b.input((4, 8, 16)), order=[1, 2, 0])
+        b.op("Concat", b.op("StaticReshape", turned, shape=(8, 16, 4), special_zero=False), b.input((8, 16, 4)), axis=0)
+
+    assert [op.kind for op in up_to(gir(parts), "make-views").nodes if isinstance(op, Op)] == ["StaticReshape", "Reorder"]
+
+
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
 def test_make_views_lets_phases_write_rows_in_pieces(dtype: DType) -> None:
     def phases(b: GraphBuilder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -11,7 +12,7 @@ from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, piece, su
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
 from benchgraph.tir.passes.turn_copies import turn_copies
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.visit import walk
+from benchgraph.tir.visit import substitute_all, walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
 
 BF16 = DType.bf16
@@ -94,8 +95,21 @@ def test_blocks_of_two_dims_have_four_forms(golden) -> None:
 
 
 def test_extents_of_more_values_stay() -> None:
-    f = in_blocks(21, 16, height=minimum(8, sub(21, mul(k, 5))))
-    assert turn_copies(f, TARGET) is f
+    f = in_blocks(21, 16, height=minimum(8, sub(11, mul(k, 4))))
+    assert turned(f) is f
+
+
+def test_blocks_too_small_for_tiles_stay() -> None:
+    f = in_blocks(21, 3)
+    assert turned(f) is f
+
+
+def test_a_last_block_among_other_statements_is_told_apart() -> None:
+    f = in_blocks(21, 16)
+    (block,) = (s for s in walk(f.body) if isinstance(s, For) and s.var == i)
+    block = replace(block, body=substitute_all(block.body, {q.name: Const(1)}))
+    first = put(f.params[1], 0, value=at(f.params[0], 0))
+    assert [t.k for t in turns(replace(f, body=loop(k, 3, block, first)))] == [5, 8]
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])

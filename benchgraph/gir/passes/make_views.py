@@ -109,7 +109,7 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
     steps = unit_steps(op.kind, attrs, g.value(id).shape, dst, inverse=True)
     while isinstance(maker := g.producer.get(id), Op) and not spec(maker.kind).is_contraction:
         made, id = g.value(id).shape, next((v for v in maker.ins if g.consumers[v] == (maker,)), -1)
-        if id >= 0 and (moved := movement(maker)) is not None and moved.target is not None:
+        if id >= 0 and movement(maker) is not None:
             dims = unit_steps(maker.kind, maker.attrs, g.value(id).shape, made, inverse=True)
             steps = tuple(None if dim is None else steps[dim] for dim in dims)
         elif id < 0 or not spec(maker.kind).is_elementwise or g.value(id).shape != made:

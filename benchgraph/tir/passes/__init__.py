@@ -25,6 +25,7 @@ from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.passes.turn_copies import turn_copies
+from benchgraph.tir.passes.turn_loops import turn_loops
 from benchgraph.tir.passes.turn_reads import turn_reads
 from benchgraph.tir.passes.unroll_digits import unroll_digits
 from benchgraph.tir.passes.vectorize import vectorize
@@ -48,6 +49,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("flatten-index", flatten_index, needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("merge-blocks", merge_blocks, needs=_FLAT | _ONE_LEVEL, switch="coarse"),
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
+    Pass("turn-loops", turn_loops, needs=_FLAT, switch="turn"),
     Pass("turn-reads", turn_reads, needs=_FLAT, switch="turn"),
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("turn-copies", turn_copies, needs=_FLAT | {"planned"}, switch="turn"),

@@ -21,7 +21,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, most, only, steps, turned
+from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, most, only, turned
 from benchgraph.tir.visit import (
     bound_names,
     fresh,
@@ -34,8 +34,6 @@ from benchgraph.tir.visit import (
     walk,
     written,
 )
-
-MOST_BYTES = 16384  # of a tile: half of a common L1
 
 
 def turn_reads(f: Func, target: Target) -> Func:
@@ -75,7 +73,7 @@ class _Turner:
         for x in dict.fromkeys(loads(columns.body)):
             nbytes = x.tensor.dtype.nbytes
             fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
-            if fits and x.tensor not in stored and _lies_across(x, rows.var, columns.var):
+            if fits and x.tensor not in stored and lies_across(x, rows.var, columns.var):
                 tiles[x] = self.tile(x.tensor, height * width, scope)
         if not tiles:
             return None
@@ -95,12 +93,3 @@ class _Turner:
         for own in reversed(new):
             s = replace(own, body=s)
         return s
-
-
-def _lies_across(x: Load, row: Var, column: Var) -> bool:
-    """Whether an element lies next to that of the next row, and not to that of the next column."""
-    dtype = x.tensor.dtype
-    if x.mask is not None or dtype.is_packed or dtype.bits not in (8, 16, 32) or x.tensor.scope is Scope.register:
-        return False
-    found = steps(x.index[0], row, column)
-    return found is not None and found[1] == 1 and found[2] > 1

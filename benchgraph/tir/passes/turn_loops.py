@@ -1,0 +1,109 @@
+"""turn-loops: loops whose stores lie across them change places, and what they read across goes block by block where it is more than a tile.
+
+for r in 256 {                                for i_block in 2 {
+  for i in 77 {                                 for r_block in 4 {
+    y[r + i*4096] = x[r*77 + i] * s[i]            for i in min(64, 77 - i_block*64) {
+  }                                    ->           for r in 64 {
+}                                                     y[r + r_block*64 + i*4096 + i_block*262144] = ...
+                                                    }
+                                                  }
+                                                }
+                                              }
+
+What was stored element by element is so in vectors, and turn-reads makes a tile of what a block has of x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TypeAlias
+
+from benchgraph.core.target import Target
+from benchgraph.tir.build import add, constant, mul, piece
+from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
+from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only, steps
+from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
+
+SIDE = 64  # of a block
+
+Side: TypeAlias = tuple[Var, int]  # of what is stored: a loop's variable and extent
+Loop: TypeAlias = tuple[Var, Expr]
+
+
+def turn_loops(f: Func, target: Target) -> Func:
+    together = frozenset(frozenset((pair.dst, pair.src)) for pair in f.inplace)
+    body = _Turner(together, bound_names(f.body))(f.body)
+    return f if body is f.body else replace(f, body=body)
+
+
+@dataclass(frozen=True)
+class _Turner:
+    """together: pairs of parameters that may lie over each other. bound: names of variables."""
+
+    together: frozenset[frozenset[str]]
+    bound: frozenset[str]
+
+    def __call__(self, s: Stmt) -> Stmt:
+        if isinstance(s, For) and (found := self.turned(s)) is not None:
+            return found
+        return map_children(s, self)
+
+    def turned(self, outer: For) -> Stmt | None:
+        """The loops in the other order, in blocks, or both; None where they are good as they are, or have to stay so."""
+        inner = only(outer.body)
+        if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
+            return None
+        extents = constant(outer.extent), constant(inner.extent)
+        if extents[0] is None or extents[1] is None or not all(isinstance(s, Seq | Alloc | Store) for s in walk(inner.body)):
+            return None
+        stored = [s for s in walk(inner.body) if isinstance(s, Store) and s.tensor.scope is not Scope.register]
+        read = list(loads(inner.body))
+        if not stored or not self.in_any_order(stored, read):
+            return None
+        first, second = (outer.var, extents[0]), (inner.var, extents[1])
+        if all(_is_dense(s, first, second) for s in stored):
+            return self.in_blocks(first, second, read, inner.body)
+        if all(_is_dense(s, second, first) for s in stored):
+            return self.in_blocks(second, first, read, inner.body) or _nest(
+                ((inner.var, inner.extent), (outer.var, outer.extent)), inner.body
+            )
+        return None
+
+    def in_any_order(self, stored: list[Store], read: list[Load]) -> bool:
+        """Whether no turn of the loops reads what another may have stored."""
+        if any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
+            return False
+        pairs = [(s.tensor, x.tensor) for s in stored for x in read]
+        return not any(s == x or frozenset((s.name, x.name)) in self.together for s, x in pairs)
+
+    def in_blocks(self, rows: Side, columns: Side, read: list[Load], body: Stmt) -> Stmt | None:
+        """The loops over blocks, and inside those in a block; None where nothing is read across, or by no more than a tile."""
+        elements = rows[1] * columns[1]
+        if not any(x.tensor.dtype.nbytes(elements) > MOST_BYTES and lies_across(x, rows[0], columns[0]) for x in read):
+            return None
+        over, within, places = list[Loop](), list[Loop](), dict[str, Expr]()
+        for var, extent in (rows, columns):
+            if extent <= SIDE:
+                within.append((var, Const(extent)))
+                continue
+            block = Var(fresh(f"{var.name}_block", self.bound))
+            over.append((block, Const(ceil(extent / SIDE))))
+            within.append((var, piece(extent, SIDE, block)))
+            places[var.name] = add(mul(block, SIDE), var)
+        return _nest((*over, *within), substitute_all(body, places))
+
+
+def _is_dense(s: Store, rows: Side, columns: Side) -> bool:
+    """Whether rows are stored one after the other, apart from each other, each in vectors."""
+    (_, height), (column, width) = rows, columns
+    found = steps(s.index[0], rows[0], column)
+    if found is None or height < LEAST_ROWS or s.tensor.dtype.nbytes(width) < LEAST_BYTES:
+        return False
+    return found[2] == 1 and found[1] >= width
+
+
+def _nest(loops: tuple[Loop, ...], body: Stmt) -> Stmt:
+    for var, extent in reversed(loops):
+        body = For(var, extent, body)
+    return body

@@ -1,0 +1,111 @@
+"""turn-loops: stores go along the inner loop, and tiles of what is read across fit a cache; all else stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.tir.build import add, binary, cast, f32, mul
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Store
+from benchgraph.tir.passes.turn_loops import turn_loops
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.visit import walk
+from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+
+X, Y, SCALE = param("x", 30000), param("y", 30000), param("scale", 300)
+
+
+def nest(rows: int, columns: int, stored: Expr, value: Expr, kind: LoopKind = LoopKind.serial) -> Func:
+    """for i in rows: for j in columns: y[stored] = value * scale[j]"""
+    store = put(Y, stored, value=binary(BinOp.mul, value, at(SCALE, j)))
+    return Func("f", (X, SCALE, Y), For(i, Const(rows), loop(j, columns, store), kind))
+
+
+def at_rows(columns: int) -> Expr:
+    return add(mul(i, columns), j)
+
+
+def at_columns(rows: int) -> Expr:
+    return add(i, mul(j, rows))
+
+
+def turned(f: Func) -> Func:
+    """What the pass makes of it computes the same."""
+    after = turn_loops(f, TARGET)
+    assert_same(after, f)
+    return after
+
+
+def loops(f: Func) -> list[str]:
+    return [s.var.name for s in walk(turned(f).body) if isinstance(s, For)]
+
+
+def test_loops_change_places_in_blocks(golden) -> None:
+    golden(print_tir(turned(nest(256, 77, at_columns(256), at(X, at_rows(77))))))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "found"),
+    [(60, 60, ["j", "i"]), (200, 30, ["i_block", "j", "i"]), (30, 200, ["j_block", "j", "i"])],
+    ids=["one tile", "long columns", "long rows"],
+)
+def test_sides_of_more_than_a_block_are_cut(rows: int, columns: int, found: list[str]) -> None:
+    assert loops(nest(rows, columns, at_columns(rows), at(X, at_rows(columns)))) == found
+
+
+def test_where_nothing_is_read_across_there_are_no_blocks() -> None:
+    assert loops(nest(256, 77, at_columns(256), at(X, at_columns(256)))) == ["j", "i"]
+
+
+def test_what_is_read_across_in_more_than_a_tile_is_cut() -> None:
+    assert loops(nest(100, 70, at_rows(70), at(X, at_columns(100)))) == ["i_block", "j_block", "i", "j"]
+
+
+def within() -> Func:
+    """Only some turns of the loops store."""
+    f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
+    store = next(s for s in walk(f.body) if isinstance(s, Store))
+    return Func("f", f.params, loop(i, 60, loop(j, 60, If(binary(BinOp.lt, i, j), store))))
+
+
+def summed() -> Func:
+    """What a turn stores the next one reads."""
+    return nest(60, 60, at_columns(60), at(Y, add(at_columns(60), 60)))
+
+
+def masked() -> Func:
+    return nest(60, 60, at_columns(60), Load(X, (at_rows(60),), binary(BinOp.lt, j, Const(3))))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        nest(60, 60, at_rows(60), at(X, at_columns(60))),
+        nest(256, 77, at_rows(77), at(X, at_rows(77))),
+        nest(60, 60, at_columns(60), at(X, at_rows(60)), LoopKind.parallel),
+        nest(60, 60, at_columns(40), at(X, at_rows(60))),
+        nest(60, 60, mul(at_columns(60), 2), at(X, at_rows(60))),
+        nest(3, 60, at_columns(3), at(X, at_rows(60))),
+        nest(60, 3, at_columns(60), at(X, at_rows(3))),
+        within(),
+        summed(),
+        masked(),
+    ],
+    ids=["a tile", "nothing across", "in parallel", "rows overlap", "steps of two", "short rows", "few rows", "within", "summed", "masked"],
+)
+def test_all_else_stays(f: Func) -> None:
+    assert turned(f) is f
+
+
+def test_what_may_lie_over_each_other_stays() -> None:
+    f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
+    over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
+    assert turn_loops(over, TARGET) is over
+
+
+def test_every_store_must_lie_across() -> None:
+    f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
+    store, z = next(s for s in walk(f.body) if isinstance(s, Store)), param("z", 3600, dtype=DType.bf16)
+    other = put(z, at_rows(60), value=cast(f32(1.0), DType.bf16))
+    both = Func("f", (*f.params, z), loop(i, 60, loop(j, 60, store, other)))
+    assert turned(both) is both
