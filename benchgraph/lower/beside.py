@@ -147,6 +147,9 @@ class _Turn:
     loop: Var | None = None
     count: int = 1
 
+    def repeated(self, stmt: Stmt) -> Stmt:
+        return stmt if self.loop is None else For(self.loop, Const(self.count), stmt)
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -240,7 +243,8 @@ class _Block:
         starts = (Store(acc, at, nest.init) for acc in accs)
         sums = (self._sum(acc, at, taps) for acc, taps in zip(accs, found, strict=True) if taps)
         done = (n.done(n.at(self.x), Load(acc, at)) for n, acc in zip(self._nests, accs, strict=True))
-        return self._over_x(seq(*starts, self._over_taps(seq(*sums)), *done))
+        (turn,) = self._turns
+        return self._over_x(seq(*starts, self._over_taps(turn.repeated(seq(*sums))), *done))
 
     def _row_by_row(self) -> Stmt:
         """All x for some taps after the others: where these are a row of src."""
@@ -249,7 +253,7 @@ class _Block:
         at = [(Const(i), *self.of.at(self.x)) for i in range(len(self.ys))]
         for turn, found in zip(self._turns, self._found, strict=True):
             stmt = self._over_x(seq(*(self._sum(acc, i, taps) for i, taps in zip(at, found, strict=True) if taps)))
-            turns.append(stmt if turn.loop is None else For(turn.loop, Const(turn.count), stmt))
+            turns.append(turn.repeated(stmt))
         starts = self._over_x(seq(*(Store(acc, i, nest.init) for i in at)))
         done = (n.done(n.at(self.x), Load(acc, i)) for n, i in zip(self._nests, at, strict=True))
         return seq(starts, self._over_taps(seq(*turns)), self._over_x(seq(*done)))

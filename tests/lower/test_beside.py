@@ -12,7 +12,7 @@ from benchgraph.core.target import ISAS
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.beside import TAPS
+from benchgraph.lower.beside import MOST_TAPS, TAPS
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import constant
@@ -128,6 +128,17 @@ def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
 def test_no_images_have_windows_too(kind: str) -> None:
     graph = depthwise(kind, (5, 5), (3, 3), images=0)
+    (p,) = partitions(graph, Policy.fused)
+    assert is_right(graph, p)
+
+
+@pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAPS - 1, 2 * TAPS, 2 * TAPS + 1, 3 * TAPS])
+@pytest.mark.parametrize(("data_format", "weights_format"), [("NXC", "XIO"), ("NCX", "OIX")])
+@pytest.mark.parametrize("stride", [1, 5])
+def test_long_kernels_are_right(taps: int, data_format: str, weights_format: str, stride: int) -> None:
+    """Taps that one expression holds, and those that go so many at a time: with some left over at either end, and with none."""
+    formats = {"data_format": data_format, "weights_format": weights_format}
+    graph = depthwise(FORWARD, (40, 21), (taps, 3), stride=(stride, 2), pad=0, channels=5, **formats)
     (p,) = partitions(graph, Policy.fused)
     assert is_right(graph, p)
 
