@@ -17,7 +17,7 @@ from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
 
 # The basic ops the compiler itself inserts: the same elements in another buffer, and in another type.
-COPY, CONVERT = "Reorder", "TypeCast"
+COPY, CONVERT, TURN = "Reorder", "TypeCast", "StaticTranspose"
 
 
 def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:

@@ -14,7 +14,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
-from benchgraph.tir.passes.make_private import make_private
+from benchgraph.tir.passes.make_private import MOST_IN_L2, make_private
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
 from tests.lower.test_meaning import is_right
@@ -124,6 +124,13 @@ STAYS: dict[str, tuple[Stmt, ...]] = {
 def test_it_stays_where(name: str) -> None:
     f = given(*STAYS[name])
     assert make_private(f, replace(TARGET, cores=2)) is f
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_it_stays_where_it_leaves_l2_meanwhile(more: bool) -> None:
+    f, nbytes = given(made(), tasks()), T.dtype.nbytes(T.shape[0])
+    target = replace(TARGET, cores=2, l2_bytes=nbytes // MOST_IN_L2 - more)
+    assert (make_private(f, target) is f) == more
 
 
 def test_it_stays_for_one_core() -> None:

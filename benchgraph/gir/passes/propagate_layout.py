@@ -8,6 +8,10 @@
 %3 = _Depthwise(%0: f32[N,H,W,C], %1: f32[H,W,1,C], of which C is    ->   %4: f32[H,W,1,C] = Reorder(%1)
   outermost in memory)                                                    %3 = _Depthwise(%0, %4)
 
+%2 = Convolution(%0, %1: f32[H,W,C,O],   ->   %3: f32[C,H,W,O] = StaticTranspose(%1)
+  of which H, W are innermost in memory)      %5 = Reorder(%3 as [H,W,C,O])  [H,W,O/64][C][64]
+                                              %2 = Convolution(%0, %5)
+
 Weights that are constant are packed once, by init; weights that are not are packed only when their columns are not unit stride, and where
 dot products take several elements of k at a time: those then lie together, [N/64][K/4][64][4] for s8.
 """
@@ -21,8 +25,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
-from benchgraph.gir.build import CONVERT, COPY
-from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
+from benchgraph.core.tensor import dense_strides
+from benchgraph.gir.build import CONVERT, COPY, TURN
+from benchgraph.gir.ir import Constness, Graph, Node, Op, Value, View
 from benchgraph.gir.memory import steps_of
 from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.pieces import rows_in_turn
@@ -32,6 +37,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
+from benchgraph.tir.turns import LEAST_ROWS
 
 # Rows of several panels lie far apart in weights that are not packed, in few sets of L1, so that each register tile reads its panel from L2
 # again. From how many rows on it pays to pack them at every execution: of a batch entry, whose panels stay in L2, and of a single product,
@@ -68,7 +74,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
                 elif (narrow := _conversion_behind(g, wei)) is not None:
                     wei = _converted(values, nodes, wei, narrow, panels)
                 else:
-                    wei = _reordered(values, nodes, wei, panels)
+                    wei = _reordered(values, nodes, _columns_last(g, values, nodes, wei), panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         elif isinstance(op, Op) and (port := _across_channels(g, op)) is not None:
             wei, dtype = op.ins[port], None if g.value(op.ins[port]).dtype is DType.f32 else DType.f32
@@ -139,6 +145,30 @@ def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Lay
     return new
 
 
+def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: int) -> int:
+    """A view of a copy whose columns lie dense, of weights given at every execution whose taps do; else the weights.
+
+    The copy turns whole matrices, which packing from taps cannot.
+    """
+    given, last = g.value(g.root(wei)), len(values[wei].shape) - 1
+    rows, columns = _step(g, wei, last - 1), _step(g, wei, last)
+    if given.id not in g.ins or given.is_constant or 1 in (rows, columns):
+        return wei
+    strides, rank = given.strides or dense_strides(given.shape), len(given.shape)
+    along = next((dim for dim in range(rank) if given.shape[dim] > 1 and strides[dim] == columns), None)
+    if along is None or prod(given.shape[dim] for dim in range(rank) if 0 < strides[dim] < strides[along]) < LEAST_ROWS:
+        return wei
+    others = sorted(set(range(rank)) - {along}, key=lambda dim: -strides[dim])
+    order, copy, back = (*others, along), max(values) + 1, max(values) + 2
+    shape = tuple(given.shape[dim] for dim in order)
+    values[copy] = replace(given, id=copy, shape=shape, layout=plain(rank), strides=None)
+    inverse = Attrs(order=[order.index(dim) for dim in range(rank)])
+    view = View(copy, TURN, inverse, shape, given.shape, inverse=False)
+    values[back] = replace(values[copy], id=back, shape=given.shape, view=view)
+    nodes.append(Op(TURN, (given.id,), (copy,), Attrs(order=list(order))))
+    return _through_views(values, wei, back)
+
+
 def _conversion_behind(g: Graph, wei: int) -> int | None:
     """Of a view of something that is converted and that packing can convert too: what it is converted from."""
     maker = g.producer.get(g.root(wei))
@@ -151,16 +181,20 @@ def _conversion_behind(g: Graph, wei: int) -> int | None:
 
 def _converted(values: dict[int, Value], nodes: list[Node], wei: int, narrow: int, layout: Layout) -> int:
     """The narrow weights through the views of the wide ones, converted into panels."""
-    chain = [wei]
+    return _reordered(values, nodes, _through_views(values, wei, narrow), layout, values[wei].dtype)
+
+
+def _through_views(values: dict[int, Value], id: int, base: int) -> int:
+    """What a value is of its root, of another that has the root's shape."""
+    chain, dtype = [id], values[base].dtype
     while (view := values[chain[-1]].view) is not None and values[view.base].view is not None:
         chain.append(view.base)
-    base, dtype = narrow, values[narrow].dtype
     for id in reversed(chain):
         v, new = values[id], max(values) + 1
         assert v.view is not None
         values[new] = replace(v, id=new, dtype=dtype, view=replace(v.view, base=base))
         base = new
-    return _reordered(values, nodes, base, layout, values[wei].dtype)
+    return base
 
 
 def _block_activations(g: Graph, target: Target) -> Graph:

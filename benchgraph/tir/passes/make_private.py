@@ -45,6 +45,10 @@ LINE_NS = 16.0
 # line, which leaves out what turns take. Two threads, times with it over those without: gradients of weights, whose bf16 become f32 first,
 # 1.2 ns, 0.31 to 0.39; transposed convolutions, whose weights are packed first, f32, 1.0 ns, 0.61 to 0.72, bf16, 3.5 ns, 0.98 to 1.14.
 SHARED_LINE_NS = 2.0
+# Times the size of L2: of what is more, most lines have left the core that made them before the others read them, and each core reads back
+# what it has made itself. Two Zen 4 cores, weights of convolutions packed at every execution, f32, times of those that each core makes over
+# those that cores make between them: 8 and 9.4 MB 1.45 to 1.79, 3.3 MB 1.18, 2.4 MB 0.92, 2 MB 1.0; bf16, 1.6 MB 0.70.
+MOST_IN_L2 = 2
 FELT = 0.02  # of the loop's time on one core
 
 
@@ -89,6 +93,7 @@ def _private(made: list[Stmt], loop: For, target: Target) -> For | None:
     given = _lines({t.name: t for t in tensors(body) if t.name not in new}.values())
     if (
         given > crossing
+        or crossing * LINE_BYTES > MOST_IN_L2 * target.l2_bytes
         or nanoseconds(_longest(body), target, saved, step) > saved
         or nanoseconds(loop, target, saved / FELT, step) > saved / FELT
     ):
