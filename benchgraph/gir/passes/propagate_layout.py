@@ -155,7 +155,7 @@ def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: in
     if given.id not in g.ins or given.is_constant or 1 in (rows, columns):
         return wei
     strides, rank = given.strides or dense_strides(given.shape), len(given.shape)
-    along = next((dim for dim in range(rank) if given.shape[dim] > 1 and strides[dim] == columns), None)
+    along = next((dim for dim in range(rank) if strides[dim] == columns), None)  # those of one element come later
     if along is None or prod(given.shape[dim] for dim in range(rank) if 0 < strides[dim] < strides[along]) < LEAST_ROWS:
         return wei
     others = sorted(set(range(rank)) - {along}, key=lambda dim: -strides[dim])
