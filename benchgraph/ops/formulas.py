@@ -60,7 +60,8 @@ def softplus(x: Expr, beta: float) -> Expr:
     """
     t = exp(unary(UnOp.neg, unary(UnOp.abs, mul(f32(beta), x))))
     s = div(t, add(t, f32(2)))
-    square, series = mul(s, s), f32(2 / 13)
+    square = mul(s, s)
+    series: Expr = f32(2 / 13)
     for k in (11, 9, 7, 5, 3, 1):
         series = add(mul(series, square), f32(2 / k))
     return add(binary(BinOp.min if beta < 0 else BinOp.max, f32(0), x), div(mul(s, series), f32(beta)))
