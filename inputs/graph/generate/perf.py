@@ -43,6 +43,23 @@ BATCHES = {
             " --case=op/layernormbackward.json",
         ),
     ),
+    "perf_graph_movement": (
+        "Speed of what only moves: between channels first and last, and of transposed convolutions that have channels first",
+        (
+            "--reset --dt=f32,bf16 --in-shapes=0:4096x77,0:77x4096,0:1001x999 --op-attrs=0:order:1x0 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:8x197x768 --op-attrs=0:order:0x2x1 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x64x56x56,0:4x192x35x35 --op-attrs=0:order:0x2x3x1 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x56x56x64,0:1x57x57x128 --op-attrs=0:order:0x3x1x2 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:16x32x8x24x20 --op-attrs=0:order:4x3x2x1x0 --case=op/transpose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x512x4x4+1:512x256x3x3+2:256,0:2x128x16x16+1:128x64x3x3+2:64"
+            " --case=op/convtranspose.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x256x8x8+1:512x256x3x3,0:2x64x32x32+1:128x64x3x3"
+            " --op-attrs=0:data_format:NCX*weights_format:IOX*pads_end:0x0 --case=op/convtranspose_backward_data.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x512x4x4+1:2x256x8x8"
+            " --op-attrs=0:data_format:NCX*weights_format:IOX*pads_end:0x0*weights_shape:512x256x3x3"
+            " --case=op/convtranspose_backward_weights.json",
+        ),
+    ),
     "perf_graph_mha": (
         "Speed of attention",
         (
