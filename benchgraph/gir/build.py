@@ -16,7 +16,7 @@ from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
 
-# The basic ops the compiler itself inserts: the same elements in another buffer, and in another type.
+# The basic ops the compiler itself inserts: the same elements in another buffer, in another type, and in another order.
 COPY, CONVERT, TURN = "Reorder", "TypeCast", "StaticTranspose"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, mul
-from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Store
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Scope, Store, Tensor
 from benchgraph.tir.passes.turn_loops import turn_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -73,6 +73,13 @@ def summed() -> Func:
     return nest(60, 60, at_columns(60), at(Y, add(at_columns(60), 60)))
 
 
+def running() -> Func:
+    """What has been summed so far is stored, and kept in a register in between."""
+    acc = Tensor("acc", DType.f32, (1,), (1,), Scope.register)
+    body = put(acc, 0, value=binary(BinOp.add, at(acc, 0), at(X, at_rows(60)))), put(Y, at_columns(60), value=at(acc, 0))
+    return Func("f", (X, Y), seq(Alloc(acc), put(acc, 0, value=f32(0.0)), loop(i, 60, loop(j, 60, *body))))
+
+
 def masked() -> Func:
     return nest(60, 60, at_columns(60), Load(X, (at_rows(60),), binary(BinOp.lt, j, Const(3))))
 
@@ -89,9 +96,22 @@ def masked() -> Func:
         nest(60, 3, at_columns(60), at(X, at_rows(3))),
         within(),
         summed(),
+        running(),
         masked(),
     ],
-    ids=["a tile", "nothing across", "in parallel", "rows overlap", "steps of two", "short rows", "few rows", "within", "summed", "masked"],
+    ids=[
+        "a tile",
+        "nothing across",
+        "in parallel",
+        "rows overlap",
+        "steps of two",
+        "short rows",
+        "few rows",
+        "within",
+        "summed",
+        "running",
+        "masked",
+    ],
 )
 def test_all_else_stays(f: Func) -> None:
     assert turned(f) is f

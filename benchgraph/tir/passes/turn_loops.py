@@ -57,7 +57,8 @@ class _Turner:
         extents = constant(outer.extent), constant(inner.extent)
         if extents[0] is None or extents[1] is None or not all(isinstance(s, Seq | Alloc | Store) for s in walk(inner.body)):
             return None
-        stored = [s for s in walk(inner.body) if isinstance(s, Store) and s.tensor.scope is not Scope.register]
+        own = {s.tensor for s in walk(inner.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
+        stored = [s for s in walk(inner.body) if isinstance(s, Store) and s.tensor not in own]
         read = list(loads(inner.body))
         if not stored or not self.in_any_order(stored, read):
             return None
@@ -65,9 +66,8 @@ class _Turner:
         if all(_is_dense(s, first, second) for s in stored):
             return self.in_blocks(first, second, read, inner.body)
         if all(_is_dense(s, second, first) for s in stored):
-            return self.in_blocks(second, first, read, inner.body) or _nest(
-                ((inner.var, inner.extent), (outer.var, outer.extent)), inner.body
-            )
+            swapped = replace(inner, body=replace(outer, body=inner.body))
+            return self.in_blocks(second, first, read, inner.body) or swapped
         return None
 
     def in_any_order(self, stored: list[Store], read: list[Load]) -> bool:
