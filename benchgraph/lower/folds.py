@@ -22,9 +22,9 @@ from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, along
-from benchgraph.lower.region import Loop, Merged, Region, Span, nest
+from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.ops.spec import Reduction
-from benchgraph.tir.build import add, binary, constant, mul, piece, seq
+from benchgraph.tir.build import Loop, add, binary, constant, mul, nest, piece, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.work import FUNCTION
 

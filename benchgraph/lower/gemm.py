@@ -42,7 +42,7 @@ from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
-from benchgraph.tir.build import add, binary, in_blocks, minimum, mul, one_block, piece, seq
+from benchgraph.tir.build import add, binary, in_blocks, minimum, mul, nest, one_block, piece, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
@@ -126,10 +126,8 @@ class GemmNest:
         """The panels of all matrices that these spans of the batch axes name."""
         loops = tuple(None if span.extent == Const(1) else self.storage.var("i") for span in spans)
         at = tuple(Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(loops, spans, strict=True))
-        body = whole.nest(LoopKind.serial, at)
-        for var, span in reversed(tuple(zip(loops, spans, strict=True))):
-            body = body if var is None else For(var, span.extent, body)
-        return body
+        around = ((var, span.extent) for var, span in zip(loops, spans, strict=True) if var is not None)
+        return nest(around, whole.nest(LoopKind.serial, at))
 
     def _column_block(self, ops: tuple[Op, ...]) -> int:
         layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))

@@ -19,9 +19,9 @@ from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
-from benchgraph.lower.region import Loop, Merged, Region, Span, nest
+from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.lower.runs import Runs, is_even
-from benchgraph.tir.build import add, in_blocks, mul, one_block, piece
+from benchgraph.tir.build import Loop, add, in_blocks, mul, nest, one_block, piece
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20

@@ -15,9 +15,9 @@ from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE
 from benchgraph.ops.spec import Movement
-from benchgraph.tir.build import in_blocks
+from benchgraph.tir.build import in_blocks, nest
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
-from benchgraph.tir.ir import Const, Expr, For, LoopKind, Pack, Prefetch, Slice, Stmt, Tensor, Var
+from benchgraph.tir.ir import Const, Expr, LoopKind, Pack, Prefetch, Slice, Stmt, Tensor, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 FIRST = Coord(ZERO)
@@ -67,9 +67,7 @@ class Packing:
         at = batch if batch is not None else tuple(Coord(var) for var, _ in loops)
         _, block = self.dst.layout.blocks[0]
         body = in_blocks(n, block, self.storage.var("no"), lambda no, columns: self.panel(at, no, columns), kind)
-        for var, extent in reversed(loops):
-            body = For(var, Const(extent), body, kind)
-        return body
+        return nest(((var, Const(extent)) for var, extent in loops), body, kind)
 
 
 def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:

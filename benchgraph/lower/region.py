@@ -27,18 +27,10 @@ from benchgraph.lower.again import Again
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
 from benchgraph.tir.build import binary, cast, seq
-from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
 from benchgraph.tir.share import share
 
 Merged: TypeAlias = tuple[tuple[int, ...], ...]
-Loop: TypeAlias = tuple[Var, Expr]  # its variable and extent
-
-
-def nest(loops: Iterable[Loop], body: Stmt, kind: LoopKind = LoopKind.serial) -> Stmt:
-    """Loops around statements, outermost first."""
-    for var, extent in reversed(tuple(loops)):
-        body = For(var, extent, body, kind)
-    return body
 
 
 @dataclass(frozen=True)

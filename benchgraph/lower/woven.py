@@ -20,9 +20,9 @@ from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Stage
 from benchgraph.lower.access import Coord
 from benchgraph.lower.along_rows import Weave
-from benchgraph.lower.region import Region, Span, nest
+from benchgraph.lower.region import Region, Span
 from benchgraph.lower.taps import by_taps
-from benchgraph.tir.build import add, floordiv, mod, mul, seq
+from benchgraph.tir.build import add, floordiv, mod, mul, nest, seq
 from benchgraph.tir.ir import Const, Expr, Pack, Slice, Stmt
 
 if TYPE_CHECKING:

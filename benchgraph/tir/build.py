@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
@@ -31,6 +31,7 @@ from benchgraph.tir.ir import (
 )
 
 Index: TypeAlias = Expr | int
+Loop: TypeAlias = tuple[Var, Expr]  # its variable and extent
 
 
 @remembered
@@ -130,6 +131,13 @@ def minimum(a: Index, b: Index) -> Expr:
     if x is not None and y is not None:
         return Const(min(x, y))
     return Binary(BinOp.min, a, b)
+
+
+def nest(loops: Iterable[Loop], body: Stmt, kind: LoopKind = LoopKind.serial) -> Stmt:
+    """Loops around statements, outermost first."""
+    for var, extent in reversed(tuple(loops)):
+        body = For(var, extent, body, kind)
+    return body
 
 
 def piece(total: int, size: int, number: Expr) -> Expr:

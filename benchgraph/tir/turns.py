@@ -78,8 +78,12 @@ def _copied(e: Expr, store: Store) -> Load | None:
             pass
         case _:
             return None
-    is_same = load.mask is None and load.tensor.dtype is dtype and not dtype.is_packed and dtype.bits in (8, 16, 32)
+    is_same = load.mask is None and load.tensor.dtype is dtype and _is_turned(dtype)
     return load if is_same else None
+
+
+def _is_turned(dtype: DType) -> bool:
+    return not dtype.is_packed and dtype.bits in (8, 16, 32)
 
 
 def steps(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
@@ -92,8 +96,7 @@ def steps(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
 
 def lies_across(x: Load, row: Var, column: Var) -> bool:
     """Whether an element lies next to that of the next row, and not to that of the next column."""
-    dtype = x.tensor.dtype
-    if x.mask is not None or dtype.is_packed or dtype.bits not in (8, 16, 32) or x.tensor.scope is Scope.register:
+    if x.mask is not None or not _is_turned(x.tensor.dtype) or x.tensor.scope is Scope.register:
         return False
     found = steps(x.index[0], row, column)
     return found is not None and found[1] == 1 and found[2] > 1

@@ -19,6 +19,7 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     For,
+    Func,
     If,
     Lane,
     Load,
@@ -257,6 +258,11 @@ def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     gap = linear(a[0]).minus(linear(b[0]))
     count = constant(loop.extent)
     return not gap.terms and (gap.constant == 0 or (count is not None and abs(gap.constant) >= count and loop.is_even(a[0])))
+
+
+def may_meet(f: Func, a: Tensor, b: Tensor) -> bool:
+    """Whether tensors of a function may have an element in common."""
+    return a.name == b.name or share_bytes(a, b) or any({over.dst, over.src} == {a.name, b.name} for over in f.inplace)
 
 
 def share_bytes(a: Tensor, b: Tensor) -> bool:

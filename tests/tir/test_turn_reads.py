@@ -7,8 +7,9 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mul, piece
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
-from benchgraph.tir.passes.turn_reads import MOST_BYTES, turn_reads
+from benchgraph.tir.passes.turn_reads import turn_reads
 from benchgraph.tir.text import print_tir
+from benchgraph.tir.turns import MOST_BYTES
 from benchgraph.tir.visit import loads, walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 

@@ -25,7 +25,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
-from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.build import CONVERT, COPY, TURN
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value, View
 from benchgraph.gir.memory import steps_of
@@ -151,10 +150,12 @@ def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: in
     The copy turns whole matrices, which packing from taps cannot.
     """
     given, last = g.value(g.root(wei)), len(values[wei].shape) - 1
-    rows, columns = _step(g, wei, last - 1), _step(g, wei, last)
-    if given.id not in g.ins or given.is_constant or 1 in (rows, columns):
+    if given.id not in g.ins or given.is_constant:
         return wei
-    strides, rank = given.strides or dense_strides(given.shape), len(given.shape)
+    rows, columns = _step(g, wei, last - 1), _step(g, wei, last)
+    if 1 in (rows, columns):
+        return wei
+    strides, rank = given.known_strides, len(given.shape)
     along = next((dim for dim in range(rank) if strides[dim] == columns), None)  # those of one element come later
     if along is None or prod(given.shape[dim] for dim in range(rank) if 0 < strides[dim] < strides[along]) < LEAST_ROWS:
         return wei

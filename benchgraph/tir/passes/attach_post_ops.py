@@ -41,14 +41,13 @@ from benchgraph.tir.ir import (
     Seq,
     Stmt,
     Store,
-    Tensor,
     Unary,
     UnOp,
     Var,
 )
 from benchgraph.tir.post_ops import place_in_acc
 from benchgraph.tir.visit import bound_names, fresh, loads_of, map_children, own_tensors, parts, statements, walk
-from benchgraph.tir.widen import share_bytes
+from benchgraph.tir.widen import may_meet
 from benchgraph.tir.work import steps
 
 MOST_STEPS = 20  # of a vector's post-ops, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8
@@ -184,17 +183,12 @@ class _Check:
         operands = (self.g.src.tensor, self.g.wei.tensor)
         others = [load for load in loads if load.tensor.name != self.g.acc.tensor.name]
         for s in results:
-            if any(self.may_meet(s.tensor, t) for t in operands):
+            if any(may_meet(self.f, s.tensor, t) for t in operands):
                 return False
-            meeting = [load for load in others if self.may_meet(s.tensor, load.tensor)]
+            meeting = [load for load in others if may_meet(self.f, s.tensor, load.tensor)]
             if meeting and (len(results) > 1 or any(self.place(load.index) != self.place(s.index) for load in meeting)):
                 return False
-        return not any(self.may_meet(a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
-
-    def may_meet(self, a: Tensor, b: Tensor) -> bool:
-        """Whether they may have an element in common."""
-        names = {a.name, b.name}
-        return len(names) == 1 or share_bytes(a, b) or any({over.dst, over.src} == names for over in self.f.inplace)
+        return not any(may_meet(self.f, a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
 
     def place(self, index: tuple[Expr, ...]) -> Linear | None:
         """Where an access begins; None unless it steps evenly from row to row and from vector to vector."""

@@ -45,20 +45,20 @@ from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKin
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.turns import last_block, only, turned
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor_names, variables
+from benchgraph.tir.widen import may_meet
 
 
 def turn_copies(f: Func, target: Target) -> Func:
-    together = frozenset(frozenset((pair.dst, pair.src)) for pair in f.inplace)
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Turner(together, taken, bound_names(f.body))(f.body, {})
+    body = _Turner(f, taken, bound_names(f.body))(f.body, {})
     return f if body is f.body else replace(f, body=body)
 
 
 @dataclass(frozen=True)
 class _Turner:
-    """together: pairs of parameters that may lie over each other. taken: names of tensors, which grows; bound: names of variables."""
+    """taken: names of tensors, which grows; bound: names of variables."""
 
-    together: frozenset[frozenset[str]]
+    f: Func
     taken: set[str]
     bound: frozenset[str]
 
@@ -73,8 +73,7 @@ class _Turner:
 
     def turned(self, loop: For, ranges: Ranges) -> Pack | None:
         found = turned(loop, ranges)
-        is_apart = found is not None and frozenset((found.dst.tensor.name, found.src.tensor.name)) not in self.together
-        return found if is_apart else None
+        return None if found is None or may_meet(self.f, found.dst.tensor, found.src.tensor) else found
 
     def in_blocks(self, loop: For, ranges: Ranges) -> If | None:
         """A loop over a block, or the one within, told apart from that over the last block; None where neither can be turned."""

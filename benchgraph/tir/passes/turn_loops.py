@@ -16,32 +16,32 @@ What was stored element by element is so in vectors, and turn-reads makes a tile
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isqrt
 from typing import TypeAlias
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.tir.build import add, constant, mul, piece
+from benchgraph.tir.build import Loop, add, constant, mul, nest, piece
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
 from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only, steps
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
+from benchgraph.tir.widen import may_meet
 
-SIDE = 64  # of a block
+SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block: a tile of 32 bits an element
 
 Side: TypeAlias = tuple[Var, int]  # of what is stored: a loop's variable and extent
-Loop: TypeAlias = tuple[Var, Expr]
 
 
 def turn_loops(f: Func, target: Target) -> Func:
-    together = frozenset(frozenset((pair.dst, pair.src)) for pair in f.inplace)
-    body = _Turner(together, bound_names(f.body))(f.body)
+    body = _Turner(f, bound_names(f.body))(f.body)
     return f if body is f.body else replace(f, body=body)
 
 
 @dataclass(frozen=True)
 class _Turner:
-    """together: pairs of parameters that may lie over each other. bound: names of variables."""
+    """bound: names of variables."""
 
-    together: frozenset[frozenset[str]]
+    f: Func
     bound: frozenset[str]
 
     def __call__(self, s: Stmt) -> Stmt:
@@ -74,8 +74,7 @@ class _Turner:
         """Whether no turn of the loops reads what another may have stored."""
         if any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
             return False
-        pairs = [(s.tensor, x.tensor) for s in stored for x in read]
-        return not any(s == x or frozenset((s.name, x.name)) in self.together for s, x in pairs)
+        return not any(may_meet(self.f, s.tensor, x.tensor) for s in stored for x in read)
 
     def in_blocks(self, rows: Side, columns: Side, read: list[Load], body: Stmt) -> Stmt | None:
         """The loops over blocks, and inside those in a block; None where nothing is read across, or by no more than a tile."""
@@ -91,7 +90,7 @@ class _Turner:
             over.append((block, Const(ceil(extent / SIDE))))
             within.append((var, piece(extent, SIDE, block)))
             places[var.name] = add(mul(block, SIDE), var)
-        return _nest((*over, *within), substitute_all(body, places))
+        return nest((*over, *within), substitute_all(body, places))
 
 
 def _is_dense(s: Store, rows: Side, columns: Side) -> bool:
@@ -101,9 +100,3 @@ def _is_dense(s: Store, rows: Side, columns: Side) -> bool:
     if found is None or height < LEAST_ROWS or s.tensor.dtype.nbytes(width) < LEAST_BYTES:
         return False
     return found[2] == 1 and found[1] >= width
-
-
-def _nest(loops: tuple[Loop, ...], body: Stmt) -> Stmt:
-    for var, extent in reversed(loops):
-        body = For(var, extent, body)
-    return body

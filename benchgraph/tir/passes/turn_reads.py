@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
-from benchgraph.tir.build import add, mul
+from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, most, only, turned
 from benchgraph.tir.visit import (
@@ -88,8 +88,5 @@ class _Turner:
 
     def copy(self, store: Store, *loops: For) -> Stmt:
         """The store in loops of its own, as these."""
-        new = [replace(loop, var=Var(fresh(f"{loop.var.name}_t", self.bound))) for loop in loops]
-        s: Stmt = substitute_all(store, {loop.var.name: own.var for loop, own in zip(loops, new, strict=True)})
-        for own in reversed(new):
-            s = replace(own, body=s)
-        return s
+        own = {loop.var.name: Var(fresh(f"{loop.var.name}_t", self.bound)) for loop in loops}
+        return nest(((own[loop.var.name], loop.extent) for loop in loops), substitute_all(store, own))
