@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchgraph.codegen import ir, vmath
+from benchgraph.codegen import ir, philox, vmath
 from benchgraph.codegen.convert import cast, literal
 from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import (
@@ -24,6 +24,7 @@ from benchgraph.codegen.intrinsics import (
     splat,
 )
 from benchgraph.core.dtypes import DType
+from benchgraph.core.philox import BLOCK
 from benchgraph.tir.affine import bounds, linear
 from benchgraph.tir.build import constant as known_integer
 from benchgraph.tir.build import type_of
@@ -38,6 +39,7 @@ from benchgraph.tir.ir import (
     Lane,
     Load,
     Ramp,
+    Random,
     ReduceLanes,
     Scope,
     Select,
@@ -55,7 +57,7 @@ _FLOAT = {
 }  # fmt: skip
 _INTEGER: dict[BinOp, Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]] = {
     BinOp.add: ir.IRBuilder.add, BinOp.sub: ir.IRBuilder.sub, BinOp.mul: ir.IRBuilder.mul, BinOp.and_: ir.IRBuilder.and_,
-    BinOp.or_: ir.IRBuilder.or_, BinOp.xor: ir.IRBuilder.xor,
+    BinOp.or_: ir.IRBuilder.or_,
 }  # fmt: skip
 _COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">="}
 _UNSIGNED = frozenset({DType.u8, DType.boolean})
@@ -77,6 +79,8 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
             return cast(b, evaluate(f, e.a), type_of(e.a)[0], e.dtype, f.target.isa)
         case Select():
             return b.select(evaluate(f, e.cond), evaluate(f, e.a), evaluate(f, e.b))
+        case Random():
+            return _random(f, e)
         case Load():
             base, stride, lanes = place(f, e.tensor, e.index)
             odd = _parity(e.index[0]) if e.tensor.dtype.is_packed and e.index else None
@@ -136,8 +140,6 @@ def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Va
             return extreme(b, op.name, x, y)
         smaller = _compare(b, BinOp.lt if op is BinOp.min else BinOp.gt, dtype, x, y)
         return b.select(smaller, x, y)  # the second operand when either is NaN: one minps
-    if op in (BinOp.mul_high, BinOp.mul_low):
-        return _half_of_product(b, op, x, y)
     if dtype is DType.f32:
         return _FLOAT[op](b, x, y, () if op is BinOp.div else _CONTRACT)
     return _INTEGER[op](b, x, y)
@@ -176,11 +178,18 @@ def _is_small(f: Frame, e: Expr) -> bool:
     return low >= 0 and high < 1 << 31 and type_of(e)[0] is INDEX
 
 
-def _half_of_product(b: ir.IRBuilder, op: BinOp, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The masks tell LLVM that 32 by 32 bits are enough: one vpmuludq."""
-    lower, half = constant(x.type, 0xFFFFFFFF), constant(x.type, 32)
-    product = b.mul(b.and_(x, lower), b.and_(y, lower))
-    return b.lshr(product, half) if op is BinOp.mul_high else b.and_(product, lower)
+def _random(f: Frame, e: Random) -> ir.Value:
+    b, lanes = f.builder, type_of(e)[1]
+    match e:
+        case Random(Ramp(first, 1), Broadcast(seed), Broadcast(offset)) if _are_blocks(first, lanes):
+            stream = (splat(b, evaluate(f, part), lanes // BLOCK) for part in (seed, offset))
+            return philox.neighbours(b, evaluate(f, Ramp(first, BLOCK, lanes // BLOCK)), *stream)
+    return philox.numbers(b, *(evaluate(f, part) for part in parts(e)))
+
+
+def _are_blocks(first: Expr, lanes: int) -> bool:
+    """Whether neighbours in a stream are several whole blocks."""
+    return lanes > BLOCK and lanes % BLOCK == 0 and linear(first).is_multiple(BLOCK)
 
 
 def _unary(f: Frame, e: Unary) -> ir.Value:

@@ -5,8 +5,8 @@ row-major order whatever the strides, is kept exactly when
 
     word(i, seed, offset) > p * (2**32 - 1)        computed without rounding
 
-The stream of words is philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011). Four neighbours
-share a block of four words, and element i takes word number i % 4 of the block with, lower halves first,
+The stream of words is philox4x32-10 (core/philox.py). Four neighbours share a block of four words, and element i takes word number i % 4
+of the block with, lower halves first,
 
     counter = (offset mod 2**32, offset >> 32, group mod 2**32, group >> 32)     group = i - i % 4
     key     = (seed mod 2**32, seed >> 32)                                       seed and offset as 64 bits without sign
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import floor, isnan, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +29,16 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
+from benchgraph.core.philox import BLOCK, LARGEST, WORD_BITS, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import filling, pointwise
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, unary
-from benchgraph.tir.ir import BinOp, Const, Expr, UnOp
+from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
+from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
 
-ROUNDS = 10
-MULTIPLIERS, KEY_STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # from the paper
-LARGEST, WORDS = 2**32 - 1, 2**32
-Words = NDArray[np.uint32]
+TOP = 2 ** (WORD_BITS - 1)
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -54,24 +51,9 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 # ---- the reference ---------------------------------------------------------------------------------------------------
 
 
-def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
-    """Blocks of philox4x32-10. counter: four words, numbers or arrays of one shape. Returns the four words of each block."""
-    c = [np.asarray(word, dtype=np.uint64) for word in counter]
-    k = list(key)
-    lower, half = np.uint64(LARGEST), np.uint64(32)
-    for _ in range(ROUNDS):
-        first, second = np.uint64(MULTIPLIERS[0]) * c[0], np.uint64(MULTIPLIERS[1]) * c[2]
-        c = [(second >> half) ^ c[1] ^ np.uint64(k[0]), second & lower, (first >> half) ^ c[3] ^ np.uint64(k[1]), first & lower]
-        k = [(word + step) % WORDS for word, step in zip(k, KEY_STEPS, strict=True)]
-    a, b, c_, d = (word.astype(np.uint32) for word in c)
-    return a, b, c_, d
-
-
 def words(count: int, seed: int, offset: int) -> Words:
     """The word of each of the first `count` elements."""
-    group = np.arange(0, count, 4, dtype=np.uint64)
-    low, high = group & np.uint64(LARGEST), group >> np.uint64(32)
-    block = philox((offset % WORDS, (offset >> 32) % WORDS, low, high), (seed % WORDS, (seed >> 32) % WORDS))
+    block = blocks(np.arange(0, count, BLOCK), seed, offset)
     return np.stack(np.broadcast_arrays(*block), axis=-1).reshape(-1)[:count]
 
 
@@ -104,36 +86,6 @@ def _position(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, .
     return (total,)
 
 
-def _halves(x: Expr) -> tuple[Expr, Expr]:
-    return mod(x, WORDS), mod(floordiv(x, WORDS), WORDS)
-
-
-def _word(i: Expr, seed: Expr, offset: Expr) -> Expr:
-    """The element's random word, in s64."""
-    *first, word = block((*_halves(offset), *_halves(mul(floordiv(i, 4), 4))), _halves(seed))
-    for n, other in reversed(list(enumerate(first))):
-        word = select(binary(BinOp.eq, mod(i, 4), Const(n)), other, word)
-    return word
-
-
-def block(counter: tuple[Expr, ...], key: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The words of a block, from and in s64, of which 32 bits are used."""
-    c = counter
-    for n in range(ROUNDS):
-        k = [mod(add(word, n * step), WORDS) for word, step in zip(key, KEY_STEPS, strict=True)]
-        (high_0, low_0), (high_1, low_1) = (_product(c[word], by) for word, by in zip((0, 2), MULTIPLIERS, strict=True))
-        c = _xor(_xor(high_1, c[1]), k[0]), low_1, _xor(_xor(high_0, c[3]), k[1]), low_0
-    return c
-
-
-def _product(x: Expr, by: int) -> tuple[Expr, Expr]:
-    return binary(BinOp.mul_high, x, Const(by)), binary(BinOp.mul_low, x, Const(by))
-
-
-def _xor(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.xor, a, b)
-
-
 def _limit(p: Expr) -> Expr:
     """floor(p * (2**32 - 1)) in s64. p * 2**32 is exact in f32, and so is its fraction; taking p away crosses a whole number or not."""
     scaled = binary(BinOp.mul, p, f32(WORDS))
@@ -147,7 +99,7 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
     p = binary(BinOp.max, binary(BinOp.min, probability, f32(1)), f32(0))  # no number: 1, as min gives its second operand then
     rest = binary(BinOp.sub, f32(1), p)
     scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
-    keep = binary(BinOp.gt, _word(i, seed, offset), _limit(p))
+    keep = binary(BinOp.gt, Random(i, seed, offset), cast(binary(BinOp.sub, _limit(p), Const(TOP)), DType.s32))
     return select(keep, binary(BinOp.mul, src, scale), f32(0)), keep
 
 

@@ -41,6 +41,10 @@ class Linear:
     def times(self, factor: int) -> Linear:
         return Linear({a: c * factor for a, c in self.terms.items() if factor}, self.constant * factor)
 
+    def is_multiple(self, of: int) -> bool:
+        """Whatever its atoms are."""
+        return all(c % of == 0 for c in (self.constant, *self.terms.values()))
+
     def split(self, names: frozenset[str]) -> tuple[Linear, Linear]:
         """(terms that stand still while these variables run, the other terms); the constant goes with the first.
 
@@ -145,12 +149,6 @@ def bounds(e: Expr, ranges: Ranges) -> Range:
         case Binary(BinOp.max):
             (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
             return max(a_lo, b_lo), max(a_hi, b_hi)
-        case Binary(BinOp.mul_high | BinOp.mul_low):
-            return 0, 2**32 - 1
-        case Binary(BinOp.xor):
-            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
-            largest = max(a_hi, b_hi)
-            return (0, 2 ** int(largest).bit_length() - 1) if a_lo >= 0 and b_lo >= 0 and not isinf(largest) else ANYTHING
         case Select():
             (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
             return min(a_lo, b_lo), max(a_hi, b_hi)

@@ -21,6 +21,7 @@ from benchgraph.tir.ir import (
     Load,
     LoopKind,
     Ramp,
+    Random,
     ReduceLanes,
     Select,
     Seq,
@@ -51,6 +52,8 @@ def type_of(e: Expr) -> tuple[DType, int]:
             return e.dtype, type_of(e.a)[1]
         case Select():
             return type_of(e.a)
+        case Random():
+            return DType.s32, type_of(e.index)[1]
         case Load():
             lanes = max((type_of(i)[1] for i in e.index), default=1)
             return e.tensor.dtype, max(lanes, e.tensor.lanes)

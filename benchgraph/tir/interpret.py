@@ -41,6 +41,7 @@ from benchgraph.tir.ir import (
     Pack,
     Prefetch,
     Ramp,
+    Random,
     ReduceLanes,
     Scope,
     Select,
@@ -104,7 +105,6 @@ def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
 _INFIX = {
     BinOp.add: "+", BinOp.sub: "-", BinOp.mul: "*", BinOp.div: "/", BinOp.floordiv: "//", BinOp.mod: "%", BinOp.eq: "==", BinOp.ne: "!=",
     BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">=", BinOp.and_: "&", BinOp.or_: "|",
-    BinOp.xor: "^",
 }  # fmt: skip
 
 
@@ -233,7 +233,7 @@ class _Writer:
                 return f"({int(e.value)})" if dtype is INDEX else self.constant(dtype.numpy.type(e.value))
             case Binary():
                 a, b = self.expr(e.a, ranges), self.expr(e.b, ranges)
-                if e.op.is_infix:
+                if e.op in _INFIX:
                     return f"({a} {_INFIX[e.op]} {b})"
                 return f"{'scalar' if lanes == 1 else 'vector'}_{e.op.value}({a}, {b})"
             case Unary():
@@ -244,6 +244,8 @@ class _Writer:
             case Select():
                 cond, a, b = self.expr(e.cond, ranges), self.expr(e.a, ranges), self.expr(e.b, ranges)
                 return f"{'scalar_select' if lanes == 1 else 'where'}({cond}, {a}, {b})"
+            case Random():
+                return f"random({', '.join(self.expr(p, ranges) for p in parts(e))})"
             case Load():
                 return self.load(e, lanes, ranges)
             case Ramp():

@@ -82,7 +82,6 @@ class BinOp(Enum):
     """Both operands have one dtype and one number of lanes. Comparisons give boolean.
 
     floordiv and mod are for s64: the divisor is positive and the result rounds towards minus infinity. A power of two shifts and masks.
-    xor, mul_high and mul_low are for s64 too; the latter: the upper, lower 32 bits of the unsigned product of both operands' lower 32 bits.
     min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`).
     """
 
@@ -102,19 +101,12 @@ class BinOp(Enum):
     ge = ">="
     and_ = "and"
     or_ = "or"
-    xor = "^"
-    mul_high = "mul_high"
-    mul_low = "mul_low"
 
     __hash__ = object.__hash__  # Enum's is a function in Python
 
     @cached_property
     def is_comparison(self) -> bool:
         return self in _COMPARISONS
-
-    @cached_property
-    def is_infix(self) -> bool:
-        return self not in (BinOp.min, BinOp.max, BinOp.mul_high, BinOp.mul_low)
 
 
 _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
@@ -172,6 +164,15 @@ class Select:
 
 
 @dataclass(frozen=True)
+class Random:
+    """Word number `index` of the stream of seed and offset (core/philox.py), less 2**31: every number of s32. Its operands are of s64."""
+
+    index: Expr
+    seed: Expr
+    offset: Expr
+
+
+@dataclass(frozen=True)
 class Load:
     """tensor[index]. A vector load has exactly one index with lanes > 1 (a Ramp, in units of that dim); masked-off lanes give 0."""
 
@@ -212,7 +213,7 @@ class Lane:
     lane: int
 
 
-Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Load | Ramp | Broadcast | ReduceLanes | Lane
+Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Random | Load | Ramp | Broadcast | ReduceLanes | Lane
 
 
 class LoopKind(Enum):

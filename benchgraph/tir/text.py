@@ -39,6 +39,7 @@ from benchgraph.tir.ir import (
     PostOps,
     Prefetch,
     Ramp,
+    Random,
     ReduceLanes,
     Scope,
     Select,
@@ -56,7 +57,7 @@ from benchgraph.tir.visit import parts, tensors
 
 _PRECEDENCE = {
     BinOp.or_: 1, BinOp.and_: 2, BinOp.eq: 3, BinOp.ne: 3, BinOp.lt: 3, BinOp.le: 3, BinOp.gt: 3, BinOp.ge: 3, BinOp.add: 4, BinOp.sub: 4,
-    BinOp.xor: 4, BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
+    BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
 }  # fmt: skip
 _UNARY = 6
 _ATOM = 7
@@ -176,7 +177,7 @@ def _batch(s: Slice | Flat) -> str:
 def _expr(e: Expr, least: int = 0) -> str:
     """e, in parentheses when it binds less tightly than `least`."""
     match e:
-        case Binary() if e.op.is_infix:
+        case Binary() if e.op in _PRECEDENCE:
             level = _PRECEDENCE[e.op]
             tight = e.op in (BinOp.mul, BinOp.floordiv, BinOp.mod) and _is_short(e.a) and _is_short(e.b)
             sign = e.op.value if tight else f" {e.op.value} "
@@ -218,6 +219,8 @@ def _atom(e: Expr) -> str:
             return f"{e.dtype.value}({_expr(e.a)})"
         case Select():
             return f"select({_expr(e.cond)}, {_expr(e.a)}, {_expr(e.b)})"
+        case Random():
+            return f"random({', '.join(map(_expr, parts(e)))})"
         case Load():
             text = _access(e.tensor, e.index)
             return text if e.mask is None else f"({text}{_mask(e.mask)})"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-import random
 from collections.abc import Callable
+from random import Random
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.philox import BLOCK, WORDS, blocks
 from benchgraph.tir.ir import Axis, BinOp
 
 Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
@@ -20,7 +21,7 @@ Piece: TypeAlias = Callable[[tuple[int, ...]], Value]  # batch entry -> 2-d view
 
 def shuffler(seed: int) -> Callable[[int], list[int]]:
     """range(), in an order that each call draws anew."""
-    rng = random.Random(seed)
+    rng = Random(seed)
     return lambda extent: rng.sample(range(extent), extent)
 
 
@@ -75,33 +76,9 @@ def vector_max(a: Value, b: Value) -> Value:
     return np.where(a > b, a, b)
 
 
-def scalar_mul_high(a: Value, b: Value) -> Value:
-    return _product(a, b) >> 32
-
-
-def scalar_mul_low(a: Value, b: Value) -> Value:
-    return _product(a, b) & _LOWER
-
-
-def _product(a: Value, b: Value) -> int:
-    """Of the lower halves, in a Python integer: 64 bits without a sign."""
-    return (int(a) & _LOWER) * (int(b) & _LOWER)
-
-
-_LOWER = 0xFFFFFFFF
-
-
-def vector_mul_high(a: Value, b: Value) -> Value:
-    return (_products_of(a, b) >> np.uint64(32)).astype(np.int64)
-
-
-def vector_mul_low(a: Value, b: Value) -> Value:
-    return (_products_of(a, b) & np.uint64(_LOWER)).astype(np.int64)
-
-
-def _products_of(a: Value, b: Value) -> Value:
-    lower = np.uint64(_LOWER)
-    return (a.astype(np.uint64) & lower) * (b.astype(np.uint64) & lower)
+def random_number(index: Value, seed: Value, offset: Value) -> Value:
+    word = np.choose(index % BLOCK, blocks(index, seed, offset)).astype(np.int64)
+    return (word - WORDS // 2).astype(np.int32)
 
 
 def scalar_select(cond: Value, a: Value, b: Value) -> Value:
@@ -218,8 +195,7 @@ def pack(src: Piece, dst: Piece, dtype: DType) -> None:
 
 NAMES: dict[str, Any] = {
     "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
-    "vector_min": vector_min, "vector_max": vector_max, "scalar_mul_high": scalar_mul_high, "scalar_mul_low": scalar_mul_low,
-    "vector_mul_high": vector_mul_high, "vector_mul_low": vector_mul_low, "scalar_select": scalar_select, "where": np.where,
+    "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "reduce_rows": reduce_rows, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,

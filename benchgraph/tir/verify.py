@@ -35,6 +35,7 @@ from benchgraph.tir.ir import (
     PostOps,
     Prefetch,
     Ramp,
+    Random,
     ReduceLanes,
     Scope,
     Select,
@@ -53,7 +54,7 @@ from benchgraph.tir.text import header, print_tir
 from benchgraph.tir.visible import Visible, fail
 from benchgraph.tir.visit import exprs, loads_of, parts, statements, walk, written
 
-_S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod, BinOp.xor, BinOp.mul_high, BinOp.mul_low})
+_S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod})
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
 _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
@@ -170,6 +171,9 @@ def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
             cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
             if a != b or cond != (DType.boolean, a[1]):
                 fail(s, scope, f"`{print_tir(e)}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
+        case Random():
+            if len({(INDEX, type_of(e)[1]), *map(type_of, parts(e))}) > 1:
+                fail(s, scope, f"`{print_tir(e)}` needs three operands of s64, with as many lanes")
         case Load():
             lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
             _mask(s, e.mask, lanes, scope)
@@ -201,7 +205,7 @@ def _binary(s: Stmt, e: Binary, scope: Visible) -> None:
         fail(s, scope, f"`{print_tir(e)}` divides {dtype.value}; / is for floats")
     if e.op in _S64_ONLY and dtype is not INDEX:
         fail(s, scope, f"`{print_tir(e)}` is for s64, not {dtype.value}")
-    if e.op in (BinOp.floordiv, BinOp.mod) and bounds(e.b, scope.ranges)[1] <= 0:
+    if e.op in _S64_ONLY and bounds(e.b, scope.ranges)[1] <= 0:
         fail(s, scope, f"the divisor of `{print_tir(e)}` is not positive")
     if dtype in _STORAGE_ONLY:
         fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")

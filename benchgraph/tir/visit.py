@@ -25,6 +25,7 @@ from benchgraph.tir.ir import (
     PostOps,
     Prefetch,
     Ramp,
+    Random,
     ReduceLanes,
     Select,
     Seq,
@@ -71,6 +72,8 @@ def parts(e: Expr) -> tuple[Expr, ...]:
             return (e.a,)
         case ReduceLanes():
             return (e.a, *e.more)
+        case Random():
+            return (e.index, e.seed, e.offset)
 
 
 def map_parts(e: Expr, fn: ExprMap) -> Expr:
@@ -96,6 +99,10 @@ def map_parts(e: Expr, fn: ExprMap) -> Expr:
         case ReduceLanes():
             a, more = fn(e.a), map_tuple(e.more, fn)
             return e if a is e.a and more is e.more else ReduceLanes(e.op, a, more)
+        case Random():
+            old = parts(e)
+            new = map_tuple(old, fn)
+            return e if new is old else Random(*new)
 
 
 def rewrite(e: Expr, fn: ExprMap) -> Expr:

@@ -11,13 +11,14 @@ from math import inf, prod
 
 from benchgraph.core.target import Target
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Scope, Stmt, Store, Unary, Var
+from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Random, Scope, Stmt, Store, Unary, Var
 from benchgraph.tir.post_ops import loops
 from benchgraph.tir.visit import children, parts
 
 REGION_NS = 700.0
 STEP_NS = 0.2  # one instruction on a vector, two of which begin in a cycle
 FUNCTION = 15  # instructions of exp; others take more
+RANDOM = 200  # of a random number: ten rounds
 MACS_PER_NS = 4.0  # of one lane's group of 32 bits, two instructions in a cycle
 BYTES_PER_NS = 32.0  # of weights, from a second-level cache
 CALL_NS = 10.0  # of a microkernel, its tiles' ends included
@@ -70,5 +71,7 @@ def _steps(e: Expr, function: int) -> int:
             return 0
         case Unary():
             return function + _steps(e.a, function)
+        case Random():
+            return RANDOM + sum(_steps(part, function) for part in parts(e))
         case _:
             return 1 + sum(_steps(part, function) for part in parts(e))

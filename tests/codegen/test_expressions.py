@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
+from benchgraph.core.philox import blocks
 from benchgraph.core.target import ISAS, Isa, host
 from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, mul, seq, type_of, unary
@@ -29,6 +30,7 @@ from benchgraph.tir.ir import (
     Lane,
     Load,
     Ramp,
+    Random,
     ReduceLanes,
     Scope,
     Select,
@@ -130,15 +132,31 @@ def test_floordiv_and_mod_round_towards_minus_infinity(divisor: int, lanes: int,
         same(mapped(f, [x], [S64], S64), want)
 
 
-def test_words_multiply_and_differ(mapped: Mapped, same: Same) -> None:
-    """The lower 32 bits count, whatever stands above them."""
+def test_random_numbers_are_the_streams_words(mapped: Mapped, same: Same) -> None:
+    """Of any places in any streams: every lane has its own."""
     rng = np.random.default_rng(9)
-    a, b = (rng.integers(-(2**63), 2**63 - 1, 77) for _ in range(2))
-    a[:4], b[:4] = (0, 1, 2**32 - 1, -1), (5, 2**32 - 1, 2**32 - 1, -1)
-    product = [(int(x) % 2**32) * (int(y) % 2**32) for x, y in zip(a, b, strict=True)]
-    wanted = {BinOp.mul_high: [p >> 32 for p in product], BinOp.mul_low: [p % 2**32 for p in product], BinOp.xor: a ^ b}
-    for op, want in wanted.items():
-        same(mapped(lambda x, y, op=op: Binary(op, x, y), [a, b], [S64, S64], S64), np.array(want))
+    place, seed, offset = (rng.integers(-(2**63), 2**63 - 1, 77, endpoint=True) for _ in range(3))
+    place[:5], seed[:2], offset[:2] = (0, 1, 2, 3, 2**32), (0, -1), (0, -1)
+    words = np.choose(place % 4, blocks(place, seed, offset)).astype(np.int64)
+    same(mapped(Random, [place, seed, offset], [S64, S64, S64], DType.s32), (words - 2**31).astype(np.int32))
+
+
+@pytest.mark.parametrize("first", [0, 2**32 - 8, 6])
+def test_random_numbers_of_neighbours_are_the_same_ones(first: int, isa: Isa, run: Run) -> None:
+    """Whole blocks are drawn together, also across 32 bits; what begins within a block, and a few of them, are not."""
+    widths = (2, 4, 8, 10, 12, 16, 64)
+    stream, dst = tensor("stream", S64, (2,), Scope.param), tensor("dst", DType.s32, (sum(widths),), Scope.param)
+    seed, offset = (Load(stream, (Const(k),)) for k in range(2))
+    ends = list(accumulate(widths, initial=0))
+    stores = [
+        Store(dst, (Ramp(Const(at), 1, w),), Random(Ramp(Const(first), 1, w), Broadcast(seed, w), Broadcast(offset, w)))
+        for at, w in zip(ends, widths, strict=False)
+    ]
+    numbers = np.array([-6510615555426900571, 1234567890123])
+    (got,) = run(Func("main", (stream, dst), seq(*stores)), [numbers], isa=isa)
+    place = first + np.concatenate([np.arange(w) for w in widths])
+    words = np.choose(place % 4, blocks(place, *numbers.tolist())).astype(np.int64)
+    assert np.array_equal(got, words - 2**31)
 
 
 UNARIES: dict[UnOp, Callable[[Array], Array]] = {

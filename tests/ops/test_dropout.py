@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import count, pairwise
+from itertools import pairwise
 from math import floor
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchgraph.codegen.emit import emit
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
-from benchgraph.core.target import host
+from benchgraph.core.philox import blocks
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
@@ -27,96 +26,15 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
-from benchgraph.runtime.executable import Executable, Signature
-from benchgraph.runtime.jit import jit
-from benchgraph.tir.build import seq
-from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Const, Expr, For, Func, Load, Scope, Store, Var, tensor
-from benchgraph.tir.module import Module
-from benchgraph.tir.passes.flatten_index import flatten_index
-from benchgraph.tir.passes.vectorize import vectorize
-from benchgraph.tir.share import share
 from tests.lower.test_meaning import TARGET
 
-# (counter, key, words) of philox4x32-10: the known answers published with Random123, the authors' own library.
-ANSWERS = (
-    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-    ((2**32 - 1,) * 4, (2**32 - 1,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-    (
-        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-        (0xA4093822, 0x299F31D0),
-        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-    ),
-)
 SEED, OFFSET = -6510615555426900571, 1234567890123  # a seed with its highest bit set, an offset beyond 32 bits
 Mask = NDArray[np.uint8]
 
 
-@pytest.mark.parametrize(("counter", "key", "words"), ANSWERS, ids=["zeros", "ones", "pi"])
-def test_the_reference_gives_the_published_words(counter: tuple[int, ...], key: tuple[int, int], words: tuple[int, ...]) -> None:
-    assert tuple(map(int, dropout.philox(counter, key))) == words
-
-
-# ---- the compiled stream ---------------------------------------------------------------------------------------------
-
-LANES = 24  # more than one vector, and a tail
-
-
-def _blocks() -> Func:
-    """out[w, i] = word w of the block of in[0..3, i] with the key in[4..5, i]."""
-    src, dst, i = tensor("src", DType.s64, (6, LANES), Scope.param), tensor("dst", DType.s64, (4, LANES), Scope.param), Var("i")
-    values: list[Expr] = [Load(src, (Const(n), i)) for n in range(6)]
-    names = (f"r{n}" for n in count())
-    shared, words = share(dropout.block(tuple(values[:4]), tuple(values[4:])), lambda: next(names))
-    return Func("main", (src, dst), For(i, Const(LANES), seq(*shared, *(Store(dst, (Const(n), i), w) for n, w in enumerate(words)))))
-
-
-def _inputs() -> NDArray[np.int64]:
-    columns = [(*counter, *key) for counter, key, _ in ANSWERS]
-    return np.array([columns[n % len(columns)] for n in range(LANES)], np.int64).T.copy()
-
-
-def _outputs() -> list[list[int]]:
-    return [[ANSWERS[n % len(ANSWERS)][2][w] for n in range(LANES)] for w in range(4)]
-
-
-def test_the_lowering_interpreted_gives_the_published_words() -> None:
-    got = np.zeros((4, LANES), np.int64)
-    interpret(_blocks(), [_inputs(), got])
-    assert got.tolist() == _outputs()
-
-
-@pytest.mark.parametrize("widened", [False, True], ids=["scalar", "vector"])
-def test_the_lowering_compiled_gives_the_published_words(widened: bool) -> None:
-    flat = flatten_index(_blocks(), host())
-    f = vectorize(flat, host()) if widened else flat
-    assert (f is not flat) == widened
-    executable = _executable(f)
-    src, got = _inputs().reshape(-1), np.zeros(4 * LANES, np.int64)
-    executable.bind([src], [got])()
-    assert got.reshape(4, LANES).tolist() == _outputs()
-
-
-def _executable(f: Func) -> Executable:
-    """One input, one output, no constants."""
-    signature = Signature(f.params[:1], f.params[1:], (), (), ())
-    return Executable(jit(emit([f], host()), host()), Module(f), signature, 0.0)
-
-
-# ---- which element takes which word ----------------------------------------------------------------------------------
-
-
-def test_four_neighbours_share_a_block_and_take_its_words_in_order() -> None:
-    words = dropout.words(11, SEED, OFFSET)
-    for group in (0, 4, 8):
-        counter = OFFSET % 2**32, OFFSET // 2**32, group, 0
-        block = dropout.philox(counter, (SEED % 2**32, SEED // 2**32 % 2**32))
-        assert words[group : group + 4].tolist() == [int(w) for w in block][: 11 - group]
-
-
-def test_elements_beyond_32_bits_of_counter_have_blocks_of_their_own() -> None:
-    low = dropout.philox((0, 0, np.array([0, 0]), np.array([0, 1])), (1, 2))
-    assert len({int(w) for word in low for w in word}) == 8
+def test_four_neighbours_take_the_words_of_a_block_in_order() -> None:
+    place = np.arange(11)
+    assert np.array_equal(dropout.words(11, SEED, OFFSET), np.choose(place % 4, blocks(place, SEED, OFFSET)))
 
 
 def run(graph: Graph, data: dict[int, NDArray[np.generic]], policy: Policy = Policy.fused) -> dict[int, NDArray[np.generic]]:

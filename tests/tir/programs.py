@@ -27,6 +27,7 @@ from benchgraph.tir.ir import (
     LoopKind,
     Pack,
     Prefetch,
+    Random,
     Scope,
     Select,
     Seq,
@@ -309,10 +310,19 @@ def packed_matmul() -> Func:
     return Func("packed_matmul", (x, w, y), seq(Alloc(packed), Alloc(acc), body))
 
 
+def dropped() -> Func:
+    """Random numbers of neighbours, of which a half are above what is asked for."""
+    x, y, stream = param("x", 3, 5, 40), param("y", 3, 5, 40), param("stream", 2, dtype=DType.s64)
+    place = add(add(mul(b, 200), mul(i, 40)), j)
+    kept = Binary(BinOp.gt, Random(place, at(stream, 0), at(stream, 1)), Const(0, DType.s32))
+    body = parallel(b, 3, loop(i, 5, loop(j, 40, put(y, b, i, j, value=Select(kept, at(x, b, i, j), f32(0.0))))))
+    return Func("dropped", (x, stream, y), body)
+
+
 PROGRAMS: tuple[Callable[[], Func], ...] = (
     relu, matmul_relu, batch_reduce, attention, transpose, two_stages, dependent_stages, column_sums, row_extremes, ragged_chunks,
     shared_temporary, running_sum, split_and_join, dequantised, matmul_bf16, matmul_u8_s8,
-    packed_matmul, worked_on_across,
+    packed_matmul, worked_on_across, dropped,
 )  # fmt: skip
 
 
@@ -327,7 +337,8 @@ def _array(t: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
         return rng.integers(0, 256, t.nbytes, dtype=np.uint8)
     size = t.dtype.numpy.itemsize
     if t.dtype.is_integer:
-        memory = rng.integers(int(t.dtype.range[0]), int(t.dtype.range[1]), t.nbytes // size, dtype=t.dtype.numpy, endpoint=True)
+        ends = np.iinfo(t.dtype.numpy)
+        memory = rng.integers(ends.min, ends.max, t.nbytes // size, dtype=t.dtype.numpy, endpoint=True)
     else:
         memory = rng.uniform(-1.0, 1.0, t.nbytes // size).astype(t.dtype.numpy)
     return np.lib.stride_tricks.as_strided(memory, t.shape, tuple(s * size for s in t.strides))

@@ -11,7 +11,7 @@ from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, current
 from benchgraph.tir.build import f32
-from benchgraph.tir.ir import Const, For, Func, LoopKind, Scope, Store, Tensor, Var
+from benchgraph.tir.ir import Cast, Const, For, Func, LoopKind, Random, Scope, Store, Tensor, Var
 from benchgraph.tir.work import REGION_NS, STEP_NS, nanoseconds, pays_in_parallel
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
@@ -30,6 +30,12 @@ def filled(extent: int) -> Tensor:
 def test_time_grows_with_extents() -> None:
     assert nanoseconds(loop(200), TARGET) == pytest.approx(100 * nanoseconds(loop(2), TARGET))
     assert nanoseconds(replace(loop(2), extent=Var("n")), TARGET) == float("inf")
+
+
+def test_a_random_number_is_worth_its_rounds() -> None:
+    store, place = Store(filled(8), (Const(0),), f32(1.0)), Const(3)
+    drawn = replace(store, value=Cast(Random(place, place, place), DType.f32))
+    assert nanoseconds(drawn, TARGET) > 100 * nanoseconds(store, TARGET)
 
 
 @pytest.mark.parametrize(("extent", "cores", "pays"), [(EVEN - 1, 2, False), (EVEN + 1, 2, True), (EVEN - 1, 4, True), (10**9, 1, False)])

@@ -10,6 +10,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
+from benchgraph.tir.passes.draw_ahead import draw_ahead
 from benchgraph.tir.passes.fetch_rows import fetch_rows
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
@@ -51,6 +52,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("turn-loops", turn_loops, needs=_FLAT, switch="turn"),
     Pass("turn-reads", turn_reads, needs=_FLAT, switch="turn"),
+    Pass("draw-ahead", draw_ahead, needs=_FLAT, switch="draw"),
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("turn-copies", turn_copies, needs=_FLAT | {"planned"}, switch="turn"),
     Pass("unroll-digits", unroll_digits, needs=_FLAT | {"planned"}, switch="unroll"),

@@ -66,8 +66,7 @@ def _fills_lines(s: Store, loop: For) -> bool:
     if not isinstance(at, Ramp) or at.stride != 1 or s.mask is not None:
         return False
     form, bits = linear(at.base), at.lanes * s.tensor.dtype.bits
-    is_aligned = all(c % at.lanes == 0 for c in (form.constant, *form.terms.values()))
-    return bits == 8 * LINE_BYTES and is_aligned and form.terms.get(loop.var) == at.lanes
+    return bits == 8 * LINE_BYTES and form.is_multiple(at.lanes) and form.terms.get(loop.var) == at.lanes
 
 
 def _vectors_read(s: Store) -> int:
