@@ -176,7 +176,8 @@ def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     """
     with ThreadPoolExecutor(max(host().cores - 1, 1)) as pool:
         begun = [(w, w.find() or pool.submit(w.make)) for w in (_Wanted(text, isa, level(text)) for text in texts)]
-        mine = {w: w.make() for w, found in begun if isinstance(found, Future) and found.cancel()}
+        longest_first = sorted(begun, key=lambda b: len(b[0].text), reverse=True)
+        mine = {w: w.make() for w, found in longest_first if isinstance(found, Future) and found.cancel()}
 
     def made(w: _Wanted, found: bytes | Future[bytes]) -> bytes:
         return found if isinstance(found, bytes) else w.keep(mine[w] if found.cancelled() else found.result())
