@@ -170,9 +170,10 @@ def kept(text: str, isa: Isa, opt: int | None = None) -> Unit:
 def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     """Each text `kept`, compiled as soon as it is there: on other threads, side by side, while the next one is written.
 
-    One core is left to this thread, which writes them; afterwards it compiles what nobody has begun, the last first: functions take longer than kernels. It alone looks at the disk: a file is
-    ten system calls, and after each of them a thread waits for its turn (core/undisturbed.py). First compile of MLP_2 in int8 on two cores
-    of a Zen 4, medians of twelve in turns: 159 ms with two more threads that do it all, 151 with one and this one, 137 to 149 as it is.
+    One core is left to this thread, which writes them; afterwards it compiles what nobody has begun, from the last one on: functions take
+    longer than kernels. It alone looks at the disk: a file is ten system calls, and after each of them a thread waits for its turn
+    (core/undisturbed.py). First compile of MLP_2 in int8 on two cores of a Zen 4, medians of twelve in turns: 159 ms with two more threads
+    that do it all, 151 with one and this one, 137 to 149 as it is.
     """
     with ThreadPoolExecutor(max(host().cores - 1, 1)) as pool:
         begun = [(w, w.find() or pool.submit(w.make)) for w in (_Wanted(text, isa, level(text)) for text in texts)]
