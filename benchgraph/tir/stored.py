@@ -1,4 +1,4 @@
-"""Does a block store every element of a tensor before it loads it?
+"""Do statements store every element of a tensor before they load it?
 
 Stored boxes are tracked through the block: `for i in E { t[i + 4] = ... }` stores t[4 .. 4 + E), whether E is a number or an expression
 such as min(32, 100 - mo*32); a later load inside a loop of the same extent lies in that box.
@@ -6,7 +6,7 @@ such as min(32, 100 - mo*32); a later load inside a loop of the same extent lies
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchgraph.tir.affine import Linear, Ranges, inside, linear_bounds
@@ -29,9 +29,9 @@ class _Side:
 _Box = tuple[_Side, ...]
 
 
-def stores_first(t: Tensor, s: Stmt, ranges: Ranges) -> bool:
-    """True when every load from t inside s certainly reads what s stored before it."""
-    return _run(t, s, ranges, {}, []) is not None
+def stores_first(t: Tensor, stmts: Iterable[Stmt], ranges: Ranges) -> bool:
+    """True when every load from t inside these statements certainly reads what they stored before it."""
+    return _run_all(t, stmts, ranges, {}, []) is not None
 
 
 def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
@@ -40,12 +40,7 @@ def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored
         return stored
     match s:
         case Seq():
-            for c in (c for c in s.stmts if t.name in tensor_names(c)):
-                after = _run(t, c, ranges, extents, stored)
-                if after is None:
-                    return None
-                stored = after
-            return stored
+            return _run_all(t, s.stmts, ranges, extents, stored)
         case For():
             body = _run(t, s.body, inside(s, ranges), {**extents, s.var.name: s.extent}, stored)
             if body is None:
@@ -58,6 +53,16 @@ def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored
             return None if then is None or orelse is None else [box for box in then if box in orelse]
         case Store() | Brgemm() | Pack():
             return _leaf(t, s, ranges, extents, stored)
+    return stored
+
+
+def _run_all(t: Tensor, stmts: Iterable[Stmt], ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
+    """As `_run`, one after the other."""
+    for c in stmts:
+        after = _run(t, c, ranges, extents, stored)
+        if after is None:
+            return None
+        stored = after
     return stored
 
 

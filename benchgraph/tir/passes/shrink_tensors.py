@@ -119,22 +119,23 @@ def _uses(s: Stmt, t: Tensor) -> bool:
     return t.name in tensor_names(s)
 
 
-def _declare(t: Tensor, s: Stmt, place: _Place) -> Stmt:
-    """s, which holds all uses of t, with t declared in the innermost block that does."""
+def _declare(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access] = ()) -> Stmt:
+    """s, which holds all uses of t, with t declared in the innermost block that does. found: these, if they are known."""
     stmts = statements(s)
     users = [k for k, c in enumerate(stmts) if _uses(c, t)]
     if not users:
         return s
     first = users[0]
+    found = found or list(accesses_of(t.name, s, place.ranges))
     if len(users) > 1:
-        again = next((k for k in users[1:] if stores_first(t, Seq(stmts[k:]), place.ranges)), None)
+        again = next((k for k in users[1:] if stores_first(t, stmts[k:], place.ranges)), None)
         if again is not None:
             return _split(t, stmts, again, place)
     else:
-        deeper = _descend(t, stmts[first], place)
+        deeper = _descend(t, stmts[first], place, found)
         if deeper is not None:
             return Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
-    shrunk, shift = _shrunk(t, Seq(stmts[first:]), place)
+    shrunk, shift = _shrunk(t, Seq(stmts[first:]), place, found)
     moved = tuple(_shifted(c, t.name, shrunk, shift, place.ranges) for c in stmts[first:])
     return Seq((*stmts[:first], Alloc(shrunk), *moved))
 
@@ -147,27 +148,27 @@ def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
     return Seq((*statements(before), *statements(after)))
 
 
-def _descend(t: Tensor, s: Stmt, place: _Place) -> Stmt | None:
+def _descend(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access]) -> Stmt | None:
     """s with t declared inside it, or None when t must live outside."""
     if any(load.tensor.name == t.name for e in exprs(s) for load in loads_of(e)):
         return None
     match s:
-        case For() if s.kind is LoopKind.parallel or _is_private(t, s, place):
-            return replace(s, body=_declare(t, s.body, place.within(s)))
+        case For() if s.kind is LoopKind.parallel or _is_private(t, s, place, found):
+            return replace(s, body=_declare(t, s.body, place.within(s), found))
         case If():
-            return _branches(t, s, place)
+            return _branches(t, s, place, found)
         case Seq():
-            return _declare(t, s, place)
+            return _declare(t, s, place, found)
     return None
 
 
-def _branches(t: Tensor, s: If, place: _Place) -> If:
+def _branches(t: Tensor, s: If, place: _Place, found: Sequence[Access]) -> If:
     """s with t declared in the branches that use it, under a name of its own in the second when both do."""
     then, orelse = place.given(s.cond, holds=True), place.given(s.cond, holds=False)
     if s.orelse is None or not _uses(s.orelse, t):
-        return replace(s, then=_declare(t, s.then, then))
+        return replace(s, then=_declare(t, s.then, then, found))
     if not _uses(s.then, t):
-        return replace(s, orelse=_declare(t, s.orelse, orelse))
+        return replace(s, orelse=_declare(t, s.orelse, orelse, found))
     other = _renamed(t, place)
     return replace(s, then=_declare(t, s.then, then), orelse=_declare(other, map_tensors(s.orelse, {t.name: other}), orelse))
 
@@ -178,18 +179,16 @@ def _renamed(t: Tensor, place: _Place) -> Tensor:
     return other
 
 
-def _is_private(t: Tensor, loop: For, place: _Place) -> bool:
+def _is_private(t: Tensor, loop: For, place: _Place, found: Sequence[Access]) -> bool:
     """No iteration of a serial loop reads from t what another one wrote."""
-    found = list(accesses_of(t.name, loop.body, inside(loop, place.ranges)))
-    return is_partitioned(found, loop.var.name, inner_names(loop)) or stores_first(t, loop.body, inside(loop, place.ranges))
+    return is_partitioned(found, loop.var.name, inner_names(loop)) or stores_first(t, [loop.body], inside(loop, place.ranges))
 
 
 # ---- the new shape ---------------------------------------------------------------------------------------------------
 
 
-def _shrunk(t: Tensor, s: Stmt, place: _Place) -> tuple[Tensor, tuple[Linear, ...]]:
+def _shrunk(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access]) -> tuple[Tensor, tuple[Linear, ...]]:
     """The tensor as s needs it, and what to subtract from each index."""
-    found = list(accesses_of(t.name, s, place.ranges))
     inner = bound_names(s)
     scope = Scope.thread if place.in_parallel else Scope.shared
     dims = [_window(found, d, inner, t.shape[d]) for d in range(len(t.shape))]
