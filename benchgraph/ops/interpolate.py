@@ -12,10 +12,9 @@ gradient, dst's size is that of diff_dst. All of x is rational, so places and we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
-from math import floor, gcd, prod, sqrt
+from math import floor, prod, sqrt
 
 import numpy as np
 
@@ -24,11 +23,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, select, sub
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
 
 ATTRS = {
@@ -87,10 +87,6 @@ def _elements(attrs: Attrs, shape: Shape) -> Shape:
 # ---- references ------------------------------------------------------------------------------------------------------
 
 
-def _is_nearest(call: Call) -> bool:
-    return call.attrs.string("mode") == "nearest"
-
-
 def _places(call: Call, size: int, count: int) -> list[Fraction]:
     """x of every output along a spatial dim of `size` elements and `count` outputs."""
     if call.attrs.string("coordinate_transformation_mode") == "align_corners":
@@ -104,18 +100,12 @@ def _matrix(call: Call, size: int, count: int) -> Reals:
     """dst = matrix @ src, along one spatial dim."""
     weights = np.zeros((count, size))
     for o, x in enumerate(_places(call, size, count)):
-        if _is_nearest(call):
+        if is_nearest(call):
             weights[o, floor(x + Fraction(1, 2))] = 1
         else:
             weights[o, floor(x)] += float(1 - (x - floor(x)))
             weights[o, min(floor(x) + 1, size - 1)] += float(x - floor(x))
     return weights
-
-
-def _sizes(call: Call) -> tuple[tuple[int, int, int], ...]:
-    """(axis, size of src, size of dst) per spatial dim, forward and backward."""
-    src, dst = call.ins[0].shape, (call.ins[1] if call.kind.endswith("Backward") else call.outs[0]).shape
-    return tuple((axis, src[axis], dst[axis]) for axis in spatial_axes(call.attrs, len(src)))
 
 
 def _along(matrix: Reals, a: Reals, axis: int) -> Reals:
@@ -124,14 +114,14 @@ def _along(matrix: Reals, a: Reals, axis: int) -> Reals:
 
 def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     dst = real(ins[0])
-    for axis, size, count in _sizes(call):
+    for axis, size, count in sizes_of(call):
         dst = _along(_matrix(call, size, count), dst, axis)
     return (dst,)
 
 
 def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     diff_src = real(ins[1])
-    for axis, size, count in _sizes(call):
+    for axis, size, count in sizes_of(call):
         diff_src = _along(_matrix(call, size, count).T, diff_src, axis)
     return (diff_src,)
 
@@ -139,48 +129,9 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Line:
-    """x = (step * o + start) / unit along one spatial dim, before clamping; the numbers have no common factor.
-
-    nearest: moved by 1/2, so that the nearest element is the last one that x has passed, and no clamping is needed.
-    """
-
-    axis: int
-    size: int
-    count: int
-    step: int
-    start: int
-    unit: int
-
-    def scaled(self, o: Expr) -> Expr:
-        """x * unit."""
-        return add(mul(o, self.step), self.start)
-
-    def clamped(self, x: Expr, part: Expr) -> Expr:
-        """part, the weight times unit; all of unit beyond the outermost elements, where nothing lies on the other side."""
-        top = index(self.unit * (self.size - 1))
-        beyond = select(binary(BinOp.gt, x, top), index(self.unit), part)
-        return select(binary(BinOp.lt, x, index(0)), index(self.unit), beyond)
-
-
-def _lines(call: Call) -> tuple[_Line, ...]:
-    found = []
-    for axis, size, count in _sizes(call):
-        if call.attrs.string("coordinate_transformation_mode") == "align_corners":
-            step, start, unit = (size - 1, 0, count - 1) if count > 1 else (0, 0, 1)
-        else:
-            step, start, unit = 2 * size, size - count, 2 * count
-        if _is_nearest(call):
-            step, start, unit = 2 * step, 2 * start + unit, 2 * unit
-        common = gcd(step, start, unit)
-        found.append(_Line(axis, size, count, step // common, start // common, unit // common))
-    return tuple(found)
-
-
 def _corners(call: Call) -> Shape:
     """Two elements around x, or one where x always is an element."""
-    return () if _is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in _lines(call))
+    return () if is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in lines_of(call))
 
 
 def _corner(call: Call, at: Indices, tap: Indices, src: Source, unclamped: int | None = None) -> Tap:
@@ -189,10 +140,10 @@ def _corner(call: Call, at: Indices, tap: Indices, src: Source, unclamped: int |
     unclamped: the axis along which the corner is on src, if its conditions hold.
     """
     place, weight, when = list(at), list[Expr](), list[Expr]()
-    for d, line in enumerate(_lines(call)):
+    for d, line in enumerate(lines_of(call)):
         x = line.scaled(at[line.axis])
         place[line.axis] = floordiv(x, line.unit)
-        if _is_nearest(call) or line.unit == 1:
+        if is_nearest(call) or line.unit == 1:
             continue
         behind, corner = mod(x, line.unit), add(place[line.axis], tap[d])  # behind: how far x is from the element in front of it
         if line.axis == unclamped:
@@ -205,7 +156,7 @@ def _corner(call: Call, at: Indices, tap: Indices, src: Source, unclamped: int |
     return Tap(_weighted(weight, src(0, tuple(place))), tuple(when))
 
 
-def _share(part: Expr, line: _Line) -> Expr:
+def _share(part: Expr, line: Line) -> Expr:
     return binary(BinOp.mul, cast(part, DType.f32), f32(1 / line.unit))
 
 
@@ -216,26 +167,26 @@ def _weighted(weights: list[Expr], value: Expr) -> Expr:
 
 def _outputs(call: Call) -> Shape:
     """How many outputs may take a share of one element, along each spatial dim: those with x less than 1 away, or 1/2."""
-    lengths = ((line, line.unit * (1 if _is_nearest(call) else 2)) for line in _lines(call))
+    lengths = ((line, line.unit * (1 if is_nearest(call) else 2)) for line in lines_of(call))
     return tuple(line.count if line.step == 0 else -(-length // line.step) for line, length in lengths)
 
 
 def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     """What one of the outputs that take a share of an element gives back."""
     place, weight, when = list(at), list[Expr](), list[Expr]()
-    for d, line in enumerate(_lines(call)):
+    for d, line in enumerate(lines_of(call)):
         i = at[line.axis]
         if line.step == 0:  # every output stands on the first element
             place[line.axis] = tap[d]
             when.append(binary(BinOp.lt, i, index(1)))
             continue
-        reach, least = (line.unit, mul(i, line.unit)) if _is_nearest(call) else (2 * line.unit - 1, add(mul(sub(i, 1), line.unit), 1))
+        reach, least = (line.unit, mul(i, line.unit)) if is_nearest(call) else (2 * line.unit - 1, add(mul(sub(i, 1), line.unit), 1))
         before, number = sub(least, line.start + 1), add(tap[d], 1)  # the outputs up to before // step have not come to this element
         o = place[line.axis] = add(floordiv(before, line.step), number)
         past = sub(mul(number, line.step), mod(before, line.step))  # how far x is past the last place that is too far away
         when += [binary(BinOp.ge, before, mul(sub(0, number), line.step)), binary(BinOp.le, past, index(reach))]
         when.append(binary(BinOp.lt, before, mul(sub(line.count, number), line.step)))
-        if not _is_nearest(call):
+        if not is_nearest(call):
             weight.append(_share(line.clamped(line.scaled(o), minimum(past, sub(2 * line.unit, past))), line))
     return Tap(_weighted(weight, src(1, tuple(place))), tuple(when))
 
@@ -245,9 +196,9 @@ def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
 
 def _by_numpy(call: Call, src: Reals) -> Reals:
     """Each line of src through numpy's own linear interpolation, or its nearest element, one dim after the other."""
-    for axis, size, count in _sizes(call):
+    for axis, size, count in sizes_of(call):
         x = np.array([float(p) for p in _places(call, size, count)])
-        if _is_nearest(call):
+        if is_nearest(call):
             distances = np.abs(x[:, None] - np.arange(size)[None, ::-1])  # backwards: of two equal ones argmin takes the one behind
             src = np.take(src, size - 1 - np.argmin(distances, axis=1), axis)
         else:
@@ -319,7 +270,7 @@ def _samples(*, backward: bool) -> tuple[Sample, ...]:
 
 def _threshold(call: Call) -> float:
     """Nearest picks. A weight is off by two roundings, a product of d of them and an element by 3 d, and the weights add up to 1."""
-    return 0.0 if _is_nearest(call) else 3.0 * len(_lines(call)) + 2
+    return 0.0 if is_nearest(call) else 3.0 * len(lines_of(call)) + 2
 
 
 def _threshold_backward(call: Call) -> float:
@@ -329,7 +280,7 @@ def _threshold_backward(call: Call) -> float:
 
 def _unread(call: Call) -> float:
     """The share of src that no output has a weight in."""
-    return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in _sizes(call))
+    return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in sizes_of(call))
 
 
 SPECS = (
@@ -343,7 +294,7 @@ SPECS = (
         num_inputs=(1, 2),
         infer=infer,
         reference=_reference,
-        flops=lambda call: 0 if _is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
+        flops=lambda call: 0 if is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
         threshold=_threshold,
         fill=pointwise.interpolate,
         zero_limit=lambda call: 0.99,
@@ -352,6 +303,8 @@ SPECS = (
         laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
         check=check,
         lower=Window(_corners, BinOp.add, 0.0, _corner, unclamped=_corner),
+        decompose=by_dims,
+        is_canonical=is_at_once,
     ),
     OpSpec(
         kind="InterpolateBackward",
@@ -363,7 +316,7 @@ SPECS = (
         num_inputs=(2, 3),
         infer=_infer_backward,
         reference=_reference_backward,
-        flops=lambda call: 2 * (1 if _is_nearest(call) else 2 ** len(_lines(call))) * call.ins[1].elements,
+        flops=lambda call: 2 * (1 if is_nearest(call) else 2 ** len(lines_of(call))) * call.ins[1].elements,
         threshold=_threshold_backward,
         fill=pointwise.interpolate,
         zero_limit=lambda call: 0.99,

@@ -63,6 +63,12 @@ def test_decompose_softmax(golden) -> None:
     golden(print_gir(up_to(gir(lambda b: b.op("SoftMax", b.input((4, 8)), axis=-1)), "decompose")))
 
 
+def test_decompose_interpolate(golden) -> None:
+    """The dim that grows least first, in f32 between them, and no reason for a dim that stays as it is."""
+    attrs = {"mode": "linear", "sizes": (12, 5, 8), "data_format": "NCX"}
+    golden(print_gir(up_to(gir(lambda b: b.op("Interpolate", b.input((2, 3, 4, 5, 6), DType.bf16), **attrs)), "decompose")))
+
+
 def test_decompose_matmul_bias_and_transpose(golden) -> None:
     g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.input((6, 8)), b.input((6,)), transpose_b=True))
     golden(print_gir(up_to(g, "decompose")))

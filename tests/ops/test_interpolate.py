@@ -13,6 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraphOp, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import check_op, spec, with_defaults
+from benchgraph.ops.interpolate_dims import is_at_once
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Call, Sample, Tap, Window
 from benchgraph.tir.build import constant
@@ -92,6 +93,27 @@ def test_every_ratio_of_small_sizes(coordinates: str) -> None:
         (want,) = row.reference(Call(row.kind, with_defaults(row.kind, attrs), *types), (kept,))
         found[f"{size} to {count}"] = (compiled(row.kind, attrs, kept), want)
     assert {name for name, (got, want) in found.items() if not np.allclose(got, want, rtol=1e-5, atol=1e-6)} == set()
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "dtype", "at_once"),
+    [
+        ((2, 3, 5, 9), {"sizes": (10, 18)}, F32, False),
+        ((2, 3, 5, 9), {"sizes": (5, 18)}, F32, True),  # one dim alone
+        ((2, 3, 5, 9), {"sizes": (10, 8)}, F32, True),  # one that does not grow
+        ((2, 3, 5, 9), {"sizes": (10, 18), "mode": "nearest"}, F32, True),
+        ((2, 5, 9, 3), {"sizes": (10, 18), "data_format": "NXC"}, F32, True),
+        ((2, 5, 9, 3), {"sizes": (10, 18), "data_format": "NXC"}, DType.bf16, False),
+        ((1, 1, 300, 300), {"sizes": (600, 600)}, F32, True),  # 720 KB between the two
+        ((1, 1, 300, 300), {"sizes": (600, 600)}, DType.bf16, False),
+        ((1, 1, 300, 300), {"sizes": (600, 601)}, F32, False),  # weights that do not repeat
+        ((1, 1, 8, 16, 16), {"sizes": (16, 32, 32)}, F32, False),
+    ],
+)
+def test_dims_that_grow_go_one_after_the_other(shape: Shape, attrs: dict, dtype: DType, at_once: bool) -> None:
+    full = with_defaults("Interpolate", Attrs(**{"mode": "linear", "data_format": "NCX"} | attrs))
+    types = (TensorType(dtype, shape),)
+    assert is_at_once(Call("Interpolate", full, types, (TensorType(dtype, spec("Interpolate").infer(full, types)[0]),))) is at_once
 
 
 @pytest.mark.parametrize("sample", FORWARD)
