@@ -134,3 +134,23 @@ def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:
     assert multiplications(main.body) == prod(SPATIAL) * 4 * 25 * 64 * 16
     products = [s for s in walk(main.body) if isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s))]
     assert not products
+
+
+@pytest.mark.parametrize(("stride", "data_format", "is_product"), [(8, "NCX", True), (4, "NCX", False), (8, "NXC", False)])
+def test_a_depthwise_one_of_many_phases_is_a_product_where_channels_come_first(stride: int, data_format: str, is_product: bool) -> None:
+    channels, kernel, size = 3, 2 * stride, 4
+    attrs = Attrs(
+        strides=(stride,) * 2, pads_begin=(stride // 2,) * 2, pads_end=(stride // 2,) * 2, dilations=(1, 1), groups=channels,
+        data_format=data_format, weights_format="IOX",
+    )  # fmt: skip
+    rng = np.random.default_rng(3)
+    src = rng.uniform(-1, 1, (2, channels, size, size) if data_format == "NCX" else (2, size, size, channels)).astype(np.float32)
+    wei = rng.uniform(-1, 1, (channels, 1, kernel, kernel)).astype(np.float32)
+    b = GraphBuilder()
+    b.op("ConvTranspose", b.input(src.shape), b.input(wei.shape), **attrs)
+    (p,) = partitions(b.graph(), Policy.fused)
+    assert any(isinstance(s, Brgemm) for s in walk(lowered(p).main.body)) == is_product
+    types, row = tuple(TensorType(DType.f32, a.shape) for a in (src, wei)), spec("ConvTranspose")
+    full = with_defaults(row.kind, attrs)
+    (want,) = row.reference(Call(row.kind, full, types, (TensorType(DType.f32, row.infer(full, types)[0]),)), (src, wei))
+    np.testing.assert_allclose(compiled(row.kind, attrs, src, wei), want, rtol=1e-4, atol=1e-5)
