@@ -19,7 +19,7 @@
     batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
     reduce          ReduceSum, ReduceMax, ReduceL2 ...
     pool            AvgPool, MaxPool; their gradients: pool_backward
-    interpolate     Interpolate and its gradient
+    interpolate     Interpolate and its gradient; interpolate_dims: the places of outputs, and one spatial dim after the other
     gen_index       GenIndex
     dropout         Dropout
     movement        StaticTranspose, StaticReshape, Reorder

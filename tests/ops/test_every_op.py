@@ -43,6 +43,7 @@ SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "law
     "conv_partial",
     "conv_phases",
     "conv_samples",
+    "interpolate_dims",
     "unary_gradient_data",
 }
 F32_EPS = DType.f32.eps

@@ -44,7 +44,7 @@ BATCHES = {
         ),
     ),
     "perf_graph_movement": (
-        "Speed of what only moves: between channels first and last, and of transposed convolutions that have channels first",
+        "Speed of what moves: between channels first and last, of transposed convolutions that have channels first, and to other sizes",
         (
             "--reset --dt=f32,bf16 --in-shapes=0:4096x77,0:77x4096,0:1001x999 --op-attrs=0:order:1x0 --case=op/transpose.json",
             "--reset --dt=f32,bf16 --in-shapes=0:8x197x768 --op-attrs=0:order:0x2x1 --case=op/transpose.json",
@@ -58,6 +58,9 @@ BATCHES = {
             "--reset --dt=f32,bf16 --in-shapes=0:2x512x4x4+1:2x256x8x8"
             " --op-attrs=0:data_format:NCX*weights_format:IOX*pads_end:0x0*weights_shape:512x256x3x3"
             " --case=op/convtranspose_backward_weights.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x64x32x32,0:2x21x64x64,0:2x3x224x224"
+            " --op-attrs=0:data_format:NCX*scales:2x2,0:data_format:NCX*scales:1.335x1.335 --case=op/interpolate.json",
+            "--reset --dt=f32,bf16 --in-shapes=0:2x32x32x64,0:1x28x28x256 --op-attrs=0:scales:2x2 --case=op/interpolate.json",
         ),
     ),
     "perf_graph_mha": (
