@@ -104,6 +104,17 @@ def test_bytes_are_back_what_they_were(first: DType, wider: DType) -> None:
     assert cast(cast(f32(0.3), first), DType.f32) != f32(0.3)
 
 
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])
+def test_floats_are_back_from_f32_alone(dtype: DType) -> None:
+    h, s = at(param("h", 1, dtype=dtype), 0), at(param("s", 1, dtype=DType.s64), 0)
+    other = DType.f16 if dtype is DType.bf16 else DType.bf16
+    assert cast(cast(h, DType.f32), dtype) == h
+    assert cast(cast(h, other), dtype) != h
+    assert cast(cast(h, DType.f32), other) != h
+    assert cast(cast(f32(0.3), dtype), DType.f32) != f32(0.3)
+    assert cast(cast(s, DType.f32), DType.s64) != s
+
+
 def test_cast_between_integers_saturates() -> None:
     assert evaluate(cast(at(param("x", 1, dtype=DType.s32), 0), DType.u8), DType.u8, x=np.int32(-3)) == 0
 
