@@ -172,9 +172,9 @@ def binary(op: BinOp, a: Expr, b: Expr) -> Expr:
 
 
 def cast(a: Expr, dtype: DType) -> Expr:
-    """The value in this dtype. What comes from bytes to any wider dtype, or from a float to f32, is back what it was."""
+    """The value in this dtype. What comes from bytes to any wider dtype, or from floats and booleans to f32, is back what it was."""
     if isinstance(a, Cast) and type_of(a.a)[0] is dtype:
-        is_held = dtype.bits <= 8 < a.dtype.bits if dtype.is_integer else dtype.is_float and a.dtype is DType.f32
+        is_held = dtype.bits <= 8 < a.dtype.bits if dtype.is_integer else a.dtype is DType.f32
         if is_held:
             return a.a
     return a if type_of(a)[0] is dtype else Cast(a, dtype)

@@ -69,6 +69,14 @@ def test_decompose_interpolate(golden) -> None:
     golden(print_gir(up_to(gir(lambda b: b.op("Interpolate", b.input((2, 3, 4, 5, 6), DType.bf16), **attrs)), "decompose")))
 
 
+def test_decompose_interpolate_along_the_inner_of_two_dims_first() -> None:
+    attrs = {"mode": "linear", "scales": (2.0, 2.0), "data_format": "NCX"}
+    first, _ = up_to(gir(lambda b: b.op("Interpolate", b.input((2, 3, 5, 9)), **attrs)), "decompose").nodes
+    assert isinstance(first, Op)
+    assert first.attrs.integers("sizes") == (5, 18)
+    assert "scales" not in first.attrs
+
+
 def test_decompose_matmul_bias_and_transpose(golden) -> None:
     g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.input((6, 8)), b.input((6,)), transpose_b=True))
     golden(print_gir(up_to(g, "decompose")))

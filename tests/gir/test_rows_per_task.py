@@ -20,6 +20,7 @@ TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=
         (1000, 40),  # rather than 25: a multiple of four
         (784, 28),
         (1160, 40),  # a quarter more
+        (5040, 28),  # rather than 40: close to 32
         (1230, 30),  # not 41
         (2092, 32),  # of 523, a prime
     ],

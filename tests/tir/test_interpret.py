@@ -104,7 +104,7 @@ def test_bytes_are_back_what_they_were(first: DType, wider: DType) -> None:
     assert cast(cast(f32(0.3), first), DType.f32) != f32(0.3)
 
 
-@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3, DType.boolean])
 def test_floats_are_back_from_f32_alone(dtype: DType) -> None:
     h, s = at(param("h", 1, dtype=dtype), 0), at(param("s", 1, dtype=DType.s64), 0)
     other = DType.f16 if dtype is DType.bf16 else DType.bf16
