@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchgraph.codegen import ir
 from benchgraph.codegen.blocks import loop
 from benchgraph.codegen.intrinsics import I32, I64, constant, lanes_of, same_lanes, shuffled, vector
-from benchgraph.core.philox import BLOCK, KEY_STEPS, LARGEST, MULTIPLIERS, ROUNDS, WORD_BITS, WORDS
+from benchgraph.core.philox import BLOCK, KEY_STEPS, LARGEST, MIDDLE, MULTIPLIERS, ROUNDS, WORD_BITS, WORDS
 
 
 def numbers(b: ir.IRBuilder, index: ir.Value, seed: ir.Value, offset: ir.Value) -> ir.Value:
@@ -30,7 +30,7 @@ def neighbours(b: ir.IRBuilder, groups: ir.Value, seed: ir.Value, offset: ir.Val
 
 
 def _signed(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
-    return b.xor(words, constant(words.type, WORDS // 2))
+    return b.xor(words, constant(words.type, MIDDLE))
 
 
 def _alternately(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -13,6 +13,7 @@ ROUNDS = 10
 MULTIPLIERS, KEY_STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # from the paper
 WORD_BITS, BLOCK = 32, 4  # words of a block
 LARGEST, WORDS = 2**WORD_BITS - 1, 2**WORD_BITS
+MIDDLE = WORDS // 2  # less so much a word is a number of s32
 
 Words: TypeAlias = NDArray[np.uint32]
 Block: TypeAlias = tuple[Words, Words, Words, Words]

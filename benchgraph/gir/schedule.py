@@ -256,8 +256,8 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
         return Rows(ceil(m / min(even, m)), why)
     mb = ceil(m / tasks)
     close = range(ceil(mb * (1 - SPREAD)), min(int(mb * (1 + SPREAD)), fits) + 1)
-    even = max((rows for rows in close if m % rows == 0), key=lambda rows: (rows % GROUP == 0, -abs(rows - mb)), default=mb)
-    return Rows(even, why + f"; {even} divide {m}" * (even != mb))
+    best = max((rows for rows in close if m % rows == 0), key=lambda rows: (rows % GROUP == 0, -abs(rows - mb)), default=mb)
+    return Rows(best, why + f"; {best} divide {m}" * (best != mb))
 
 
 # Columns of weights that lie by columns whose sums go on side by side: each of their streams is fetched ahead, and they share what they

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
-from benchgraph.core.philox import BLOCK, LARGEST, WORD_BITS, WORDS, Words, blocks
+from benchgraph.core.philox import BLOCK, LARGEST, MIDDLE, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
@@ -37,8 +37,6 @@ from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, OpSpe
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
-
-TOP = 2 ** (WORD_BITS - 1)
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -99,7 +97,7 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
     p = binary(BinOp.max, binary(BinOp.min, probability, f32(1)), f32(0))  # no number: 1, as min gives its second operand then
     rest = binary(BinOp.sub, f32(1), p)
     scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
-    keep = binary(BinOp.gt, Random(i, seed, offset), cast(binary(BinOp.sub, _limit(p), Const(TOP)), DType.s32))
+    keep = binary(BinOp.gt, Random(i, seed, offset), cast(binary(BinOp.sub, _limit(p), Const(MIDDLE)), DType.s32))
     return select(keep, binary(BinOp.mul, src, scale), f32(0)), keep
 
 

@@ -98,7 +98,8 @@ def by_dims(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
 def _passes(call: Call) -> list[Shape]:
     """The sizes of all spatial dims after each one that there is something to do along. Those that grow least come first, and of two the
     inner one: what is along the outer one is in vectors when channels come first."""
-    lines, sizes = lines_of(call), [size for _, size, _ in sizes_of(call)]
+    lines = lines_of(call)
+    sizes = [line.size for line in lines]
     order = [n for n, line in enumerate(lines) if line.unit > 1 or line.count != line.size]
     found = list[Shape]()
     for n in sorted(order, key=lambda n: (Fraction(lines[n].count, lines[n].size), -n)):

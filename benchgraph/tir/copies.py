@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.ir import Alloc, Expr, For, Seq, Stmt
-from benchgraph.tir.visit import fresh, map_tensors, substitute_all, walk
+from benchgraph.tir.visit import claim, fresh, map_tensors, substitute_all, walk
 
 
 def in_groups(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
@@ -32,7 +32,5 @@ def copied(s: Stmt, values: Mapping[str, Expr], taken: set[str] | None) -> Stmt:
     new = {}
     for inner in walk(body):
         if isinstance(inner, Alloc):
-            name = fresh(inner.tensor.name, taken)
-            taken.add(name)
-            new[inner.tensor.name] = replace(inner.tensor, name=name)
+            new[inner.tensor.name] = replace(inner.tensor, name=claim(inner.tensor.name, taken))
     return map_tensors(body, new)

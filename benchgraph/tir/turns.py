@@ -65,11 +65,9 @@ def only(s: Stmt) -> Stmt | None:
 
 
 def _copied(e: Expr, store: Store) -> Load | None:
-    """What is stored as it was loaded, or as f32, or s8 as u8, 128 more; without a mask. 8 or 16 bits may be f32 in between."""
+    """What is stored as it was loaded, or as f32, or s8 as u8, 128 more; without a mask."""
     dtype = store.tensor.dtype
     match e:
-        case Cast(Cast(Load() as load, DType.f32), _) if dtype.bits < DType.f32.bits:
-            pass
         case Cast(Binary(BinOp.add, Cast(Load() as load, DType.s32), Const(128)), DType.u8) if load.tensor.dtype is DType.s8:
             return load if load.mask is None else None
         case Cast(Load() as load, DType.f32) if dtype is DType.f32 and load.tensor.dtype in PACKED_FROM[dtype]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.philox import BLOCK, WORDS, blocks
+from benchgraph.core.philox import BLOCK, MIDDLE, blocks
 from benchgraph.tir.ir import Axis, BinOp
 
 Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
@@ -78,7 +78,7 @@ def vector_max(a: Value, b: Value) -> Value:
 
 def random_number(index: Value, seed: Value, offset: Value) -> Value:
     word = np.choose(index % BLOCK, blocks(index, seed, offset)).astype(np.int64)
-    return (word - WORDS // 2).astype(np.int32)
+    return (word - MIDDLE).astype(np.int32)
 
 
 def scalar_select(cond: Value, a: Value, b: Value) -> Value:

@@ -370,3 +370,10 @@ def fresh(wanted: str, taken: frozenset[str] | set[str]) -> str:
     if wanted not in taken:
         return wanted
     return next(name for name in (f"{wanted}_{k}" for k in range(1, len(taken) + 2)) if name not in taken)
+
+
+def claim(wanted: str, taken: set[str]) -> str:
+    """A fresh name, which is taken from now on."""
+    name = fresh(wanted, taken)
+    taken.add(name)
+    return name

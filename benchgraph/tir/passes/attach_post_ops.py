@@ -46,7 +46,7 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.post_ops import place_in_acc
-from benchgraph.tir.visit import bound_names, fresh, loads_of, map_children, own_tensors, parts, statements, walk
+from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, walk
 from benchgraph.tir.widen import may_meet
 from benchgraph.tir.work import steps
 
@@ -125,8 +125,7 @@ def _peeled(g: Brgemm, nest: Stmt, lanes: int) -> PostOps | None:
     made = list[Var]()
     for extent in (g.m, g.n // lanes):
         if extent == 1:
-            made.append(Var(fresh("once", taken)))
-            taken.add(made[-1].name)
+            made.append(Var(claim("once", taken)))
         elif isinstance(nest, For) and nest.kind is LoopKind.serial and constant(nest.extent) == extent:
             made.append(nest.var)
             nest = nest.body

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import BLOCK
+from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, mul, seq
@@ -27,15 +28,15 @@ from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, Lo
 from benchgraph.tir.turns import most, only
 from benchgraph.tir.visit import (
     bound_names,
+    children,
+    claim,
     exprs,
-    fresh,
     loads_of,
     map_all_exprs,
     map_children,
     rewrite,
     tensor_names,
     variables,
-    walk,
     walk_expr,
     written,
 )
@@ -45,15 +46,15 @@ MOST = 16384  # numbers of a draw: 64 KB, which a second-level cache holds besid
 
 
 def draw_ahead(f: Func, target: Target) -> Func:
-    if not _randoms(f.body):
-        return f
     body = _Drawer(f, target)(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 
 
-def _randoms(s: Stmt) -> list[Random]:
+@remembered
+def _randoms(s: Stmt) -> tuple[Random, ...]:
     """Those inside s, each once."""
-    return list(dict.fromkeys(e for c in walk(s) for whole in exprs(c) for e in walk_expr(whole) if isinstance(e, Random)))
+    own = (e for whole in exprs(s) for e in walk_expr(whole) if isinstance(e, Random))
+    return tuple(dict.fromkeys((*own, *(e for c in children(s) for e in _randoms(c)))))
 
 
 class _Drawer:
@@ -63,6 +64,8 @@ class _Drawer:
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
         """scope: of a temporary there."""
+        if not _randoms(s):
+            return s
         if not isinstance(s, For):
             return map_children(s, lambda c: self(c, ranges, scope))
         if s.kind is LoopKind.parallel:
@@ -91,17 +94,12 @@ class _Drawer:
 
     def draw(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
         """Statements that draw them, and the number that the expression is, read from memory."""
-        lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(self.new("d"))
-        drawn = Tensor(self.new("drawn"), DType.s32, (rounds * lanes,), (1,), scope)
+        lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(claim("d", self.taken))
+        drawn = Tensor(claim("drawn", self.taken), DType.s32, (rounds * lanes,), (1,), scope)
         index = Ramp(add(to_expr(first, ranges), mul(d, lanes)), 1, lanes)
         numbers = Random(index, Broadcast(e.seed, lanes), Broadcast(e.offset, lanes))
         store = Store(drawn, (Ramp(mul(d, lanes), 1, lanes),), numbers)
         return (Alloc(drawn), For(d, Const(rounds), store)), Load(drawn, (to_expr(place, ranges),))
-
-    def new(self, wanted: str) -> str:
-        name = fresh(wanted, self.taken)
-        self.taken.add(name)
-        return name
 
 
 def _extents(s: Stmt | None, ranges: Ranges) -> dict[Expr, int]:

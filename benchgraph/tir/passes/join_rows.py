@@ -44,7 +44,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Unary,
 )
-from benchgraph.tir.visit import children, fresh, loads_of, map_children, map_exprs, map_parts, parts, reads_memory, tensors
+from benchgraph.tir.visit import children, claim, loads_of, map_children, map_exprs, map_parts, parts, reads_memory, tensors
 from benchgraph.tir.widen import share_bytes
 
 WIDTHS = (4, 2)  # rows that go together, at best as many as ROWS of interleave-rows: four numbers of 32 bits fill the shortest vector
@@ -306,9 +306,7 @@ def _folded_together(run: _Run, taken: set[str]) -> list[Stmt]:
     """The folds into a register of several lanes, and the stores of the rows, each with its lane."""
     folds = [fold for s in run.stores if (fold := _fold_of(s))]
     dtype, _ = type_of(folds[0])
-    name = fresh(f"{run.names[0]}_rows", taken)
-    taken.add(name)
-    register = Tensor(name, dtype, (), (), Scope.register, lanes=len(folds))
+    register = Tensor(claim(f"{run.names[0]}_rows", taken), dtype, (), (), Scope.register, lanes=len(folds))
     stmts: list[Stmt] = [Alloc(register), Store(register, (), replace(folds[0], more=tuple(fold.a for fold in folds[1:])))]
     for k, (s, fold) in enumerate(zip(run.stores, folds, strict=True)):
         lane = Lane(Load(register, ()), k)

@@ -50,8 +50,8 @@ from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_
 from benchgraph.tir.stored import stores_first
 from benchgraph.tir.visit import (
     bound_names,
+    claim,
     exprs,
-    fresh,
     loads_of,
     map_children,
     map_exprs,
@@ -174,9 +174,7 @@ def _branches(t: Tensor, s: If, place: _Place, found: Sequence[Access]) -> If:
 
 
 def _renamed(t: Tensor, place: _Place) -> Tensor:
-    other = replace(t, name=fresh(t.name, place.taken))
-    place.taken.add(other.name)
-    return other
+    return replace(t, name=claim(t.name, place.taken))
 
 
 def _is_private(t: Tensor, loop: For, place: _Place, found: Sequence[Access]) -> bool:

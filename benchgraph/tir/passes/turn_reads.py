@@ -24,6 +24,7 @@ from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Sco
 from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, most, only, turned
 from benchgraph.tir.visit import (
     bound_names,
+    claim,
     fresh,
     loads,
     map_all_exprs,
@@ -82,9 +83,7 @@ class _Turner:
         return Seq((*copies, map_all_exprs(rows, lambda e: rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
 
     def tile(self, x: Tensor, elements: int, scope: Scope) -> Tensor:
-        name = fresh(f"{x.name}_turned", self.taken)
-        self.taken.add(name)
-        return Tensor(name, x.dtype, (elements,), (1,), scope)
+        return Tensor(claim(f"{x.name}_turned", self.taken), x.dtype, (elements,), (1,), scope)
 
     def copy(self, store: Store, *loops: For) -> Stmt:
         """The store in loops of its own, as these."""

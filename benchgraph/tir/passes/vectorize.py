@@ -43,7 +43,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import block, bound_names, fresh, loads_of, map_children, substitute_all, tensor_names
+from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
@@ -65,12 +65,6 @@ def _stmt(s: Stmt, target: Target, taken: set[str]) -> Stmt:
     return map_children(s, lambda c: _stmt(c, target, taken))
 
 
-def _new(wanted: str, taken: set[str]) -> str:
-    name = fresh(wanted, taken)
-    taken.add(name)
-    return name
-
-
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
     """The vector form of a loop: accumulators, full vectors, the masked rest, and what the accumulators hold."""
     count, lanes = constant(loop.extent), loop.lanes
@@ -80,10 +74,10 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
     for r, group in zip(loop.reductions, accs, strict=True):
         for t in group:
             start += [Alloc(t), Store(t, (), Broadcast(neutral(r.op, t.dtype), lanes))]
-    var = Var(_new(f"{loop.var.name}_v", taken))
+    var = Var(claim(f"{loop.var.name}_v", taken))
     end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
     if count is None:
-        body = _unknown_count(loop, var, Var(_new(f"{loop.var.name}_r", taken)), accs)
+        body = _unknown_count(loop, var, Var(claim(f"{loop.var.name}_r", taken)), accs)
     else:
         body = _known_count(loop, var, count, copies, accs)
     return block(*start, *body, *end)
@@ -127,7 +121,7 @@ def _hides(loop: Loop, r: Reduction) -> bool:
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> Tensor:
-    return Tensor(_new(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), Scope.register, lanes=lanes)
+    return Tensor(claim(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), Scope.register, lanes=lanes)
 
 
 def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[Tensor]]) -> list[Stmt]:
