@@ -23,7 +23,7 @@ from benchgraph.codegen.calls import kernels, packings, products
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
-from benchgraph.codegen.invariant import fixed_divisions, fixed_lanes, fixed_loads
+from benchgraph.codegen.invariant import fixed_divisions, fixed_loads
 from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
@@ -145,8 +145,6 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
     changed = {f.memory(t) for t in written(s.body)}
     for division in fixed_divisions(s):
         evaluate(f, division)
-    for lane in fixed_lanes(s):
-        evaluate(f, lane)
     if is_entered is None:
         names = {memory.name for memory in changed}
         for load in fixed_loads(s):

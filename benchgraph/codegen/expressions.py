@@ -20,7 +20,6 @@ from benchgraph.codegen.intrinsics import (
     pointwise,
     poison,
     same_lanes,
-    shuffled,
     splat,
 )
 from benchgraph.core.dtypes import DType
@@ -36,7 +35,6 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Lane,
     Load,
     Ramp,
     Random,
@@ -50,7 +48,6 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.visit import parts
 
-UNPACKED_BITS = 128  # of a vector, in which x86 unpacks within one instruction
 _CONTRACT = ("contract",)  # a * b + c may become one fma; nothing may be reassociated
 _FLOAT = {
     BinOp.add: ir.IRBuilder.fadd, BinOp.sub: ir.IRBuilder.fsub, BinOp.mul: ir.IRBuilder.fmul, BinOp.div: ir.IRBuilder.fdiv,
@@ -92,9 +89,7 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
         case Broadcast():
             return splat(b, evaluate(f, e.a), e.lanes)
         case ReduceLanes():
-            return fold_rows(f, e.op, type_of(e.a)[0], [evaluate(f, row) for row in parts(e)])
-        case Lane():
-            return b.extract_element(evaluate(f, e.a), I32(e.lane))
+            return _fold(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
 
 
 def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None, int, int]:
@@ -229,39 +224,6 @@ def _fold(f: Frame, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
     low, high = (_pick(b, x, start, half) for start in (0, half))
     folded = _fold(f, op, dtype, _apply(f, op, dtype, low, high))
     return folded if lanes % 2 == 0 else _apply(f, op, dtype, folded, b.extract_element(x, I32(lanes - 1)))
-
-
-def fold_rows(f: Frame, op: BinOp, dtype: DType, rows: list[ir.Value]) -> ir.Value:
-    """The folds of several vectors, a lane for each. Two rows become one vector of both in the step that halves them, then four.
-
-    Four rows of 16 lanes take 13 instructions instead of 32, of 8 lanes 11 instead of 24. Rows that together fill more than the 128 bits
-    within which two vectors unpack in one instruction are folded in halves.
-    """
-    b, lanes = f.builder, lanes_of(rows[0])
-    if len(rows) == 1:
-        return _fold(f, op, dtype, rows[0])
-    unpacked = min(lanes, UNPACKED_BITS // dtype.bits)
-    if len(rows) > unpacked:
-        half = len(rows) // 2
-        low, high = (fold_rows(f, op, dtype, part) for part in (rows[:half], rows[half:]))
-        return shuffled(b, low, high, range(len(rows)))
-    held = 1
-    while len(rows) > 1:
-        pairs = zip(rows[::2], rows[1::2], strict=True)
-        rows = [_apply(f, op, dtype, *_unpacked(b, x, y, held, unpacked)) for x, y in pairs]
-        held *= 2
-    folded = rows[0]
-    while (half := lanes_of(folded) // 2) >= held:
-        folded = _apply(f, op, dtype, *(_pick(b, folded, start, half) for start in (0, half)))
-    return folded
-
-
-def _unpacked(b: ir.IRBuilder, x: ir.Value, y: ir.Value, held: int, span: int) -> tuple[ir.Value, ir.Value]:
-    """Of every `span` lanes the lower halves of x and y, and the upper ones; `held` lanes of x, as many of y, and so on."""
-    lanes = lanes_of(x)
-    starts = [start + i for start in range(0, lanes, span) for i in range(0, span // 2, held)]
-    low = [side + start + k for start in starts for side in (0, lanes) for k in range(held)]
-    return shuffled(b, x, y, low), shuffled(b, x, y, [lane + span // 2 for lane in low])
 
 
 def _pick(b: ir.IRBuilder, x: ir.Value, start: int, count: int) -> ir.Value:

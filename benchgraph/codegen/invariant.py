@@ -8,12 +8,11 @@ for i in 4096:                        x = bia[0]
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from benchgraph.core.remember import remembered
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Lane, Load, Scope, Seq, Stmt
-from benchgraph.tir.visit import bound_names, children, exprs, loads_of, reads_memory, variables, walk_expr, written
+from benchgraph.tir.ir import Binary, BinOp, Const, For, Load, Seq, Stmt
+from benchgraph.tir.visit import bound_names, children, exprs, loads_of, reads_memory, variables, walk_expr
 
 
 def fixed_loads(loop: For) -> Iterator[Load]:
@@ -27,25 +26,6 @@ def fixed_divisions(loop: For) -> Iterator[Binary]:
     instruction selection leaves where they are."""
     bound = bound_names(loop)
     return (e for e in _divisions(loop.body) if bound.isdisjoint(variables(e)))
-
-
-def fixed_lanes(loop: For) -> Iterator[Broadcast]:
-    """Vectors of one lane of a register that the loop does not write. LLVM would leave some of the shuffles in the loop."""
-    changed = written(loop.body)
-    return (e for e in _lanes(loop.body) if changed.isdisjoint(load.tensor for load in loads_of(e)))
-
-
-@remembered
-def _lanes(s: Stmt) -> tuple[Broadcast, ...]:
-    own = (e for outer in exprs(s) for e in walk_expr(outer) if _is_lane_of_register(e))
-    return (*own, *(e for inner in children(s) for e in _lanes(inner)))
-
-
-def _is_lane_of_register(e: Expr) -> TypeGuard[Broadcast]:
-    match e:
-        case Broadcast(Lane(Load(tensor=t, mask=None))):
-            return t.scope is Scope.register
-    return False
 
 
 @remembered

@@ -17,7 +17,6 @@ from benchgraph.tir.ir import (
     Expr,
     For,
     If,
-    Lane,
     Load,
     LoopKind,
     Ramp,
@@ -62,8 +61,6 @@ def type_of(e: Expr) -> tuple[DType, int]:
         case Broadcast():
             return type_of(e.a)[0], e.lanes
         case ReduceLanes():
-            return type_of(e.a)[0], 1 + len(e.more)
-        case Lane():
             return type_of(e.a)[0], 1
 
 

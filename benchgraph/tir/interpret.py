@@ -35,7 +35,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
-    Lane,
     Load,
     LoopKind,
     Pack,
@@ -254,10 +253,7 @@ class _Writer:
             case Broadcast():
                 return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
             case ReduceLanes():
-                rows = [self.expr(row, ranges) for row in parts(e)]
-                return f"reduce_{'rows' if e.more else 'lanes'}({self.constant(e.op)}, {', '.join(rows)})"
-            case Lane():
-                return f"{self.expr(e.a, ranges)}[{e.lane}]"
+                return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a, ranges)})"
 
     def load(self, e: Load, lanes: int, ranges: Ranges) -> str:
         name = self.name(e.tensor.name, "t")

@@ -198,22 +198,13 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class ReduceLanes:
-    """Fold the lanes of a, by add, mul, min or max, to a scalar; of a and `more` to a vector of a lane for each. In no defined order."""
+    """Fold the lanes of a vector, by add, mul, min or max, to a scalar. In no defined order."""
 
     op: BinOp
     a: Expr
-    more: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True)
-class Lane:
-    """One lane of a vector, a scalar."""
-
-    a: Expr
-    lane: int
-
-
-Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Random | Load | Ramp | Broadcast | ReduceLanes | Lane
+Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Random | Load | Ramp | Broadcast | ReduceLanes
 
 
 class LoopKind(Enum):

@@ -33,7 +33,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
-    Lane,
     Load,
     Pack,
     PostOps,
@@ -229,9 +228,7 @@ def _atom(e: Expr) -> str:
         case Broadcast():
             return f"x{e.lanes}({_expr(e.a)})"
         case ReduceLanes():
-            return f"reduce_{'add' if e.op is BinOp.add else 'mul' if e.op is BinOp.mul else e.op.value}({', '.join(map(_expr, parts(e)))})"
-        case Lane():
-            return f"lane({_expr(e.a)}, {e.lane})"
+            return f"reduce_{'add' if e.op is BinOp.add else 'mul' if e.op is BinOp.mul else e.op.value}({_expr(e.a)})"
 
 
 def _const(e: Const) -> str:

@@ -126,10 +126,6 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
     return functools.reduce(_FOLD[op], v)
 
 
-def reduce_rows(op: BinOp, *rows: Value) -> Value:
-    return np.array([reduce_lanes(op, v) for v in rows], rows[0].dtype)
-
-
 def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> Piece:
     """Batch entry -> the rows x cols view of t that a Slice means; by groups of rows, groups x group x cols, if they lie in such."""
     steps = -(-rows // group)
@@ -197,7 +193,7 @@ NAMES: dict[str, Any] = {
     "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
     "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
-    "reduce_lanes": reduce_lanes, "reduce_rows": reduce_rows, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
+    "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
     "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

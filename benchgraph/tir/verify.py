@@ -28,7 +28,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
-    Lane,
     Load,
     LoopKind,
     Pack,
@@ -186,12 +185,6 @@ def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
         case ReduceLanes():
             if e.op not in _FOLDS or type_of(e.a)[1] < 2:
                 fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
-            is_odd = any(n & (n - 1) for n in (1 + len(e.more), type_of(e.a)[1]))
-            if e.more and (is_odd or len({type_of(row) for row in parts(e)}) > 1):
-                fail(s, scope, f"`{print_tir(e)}` needs vectors of one type, and powers of two of them and of their lanes")
-        case Lane():
-            if not 0 <= e.lane < type_of(e.a)[1] or type_of(e.a)[1] < 2:
-                fail(s, scope, f"`{print_tir(e)}` needs a vector that has this lane")
 
 
 def _binary(s: Stmt, e: Binary, scope: Visible) -> None:

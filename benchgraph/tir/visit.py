@@ -19,7 +19,6 @@ from benchgraph.tir.ir import (
     Flat,
     For,
     If,
-    Lane,
     Load,
     Pack,
     PostOps,
@@ -68,10 +67,8 @@ def parts(e: Expr) -> tuple[Expr, ...]:
             return (e.cond, e.a, e.b)
         case Ramp():
             return (e.base,)
-        case Unary() | Cast() | Broadcast() | Lane():
+        case Unary() | Cast() | Broadcast() | ReduceLanes():
             return (e.a,)
-        case ReduceLanes():
-            return (e.a, *e.more)
         case Random():
             return (e.index, e.seed, e.offset)
 
@@ -93,12 +90,9 @@ def map_parts(e: Expr, fn: ExprMap) -> Expr:
         case Ramp():
             base = fn(e.base)
             return e if base is e.base else replace(e, base=base)
-        case Unary() | Cast() | Broadcast() | Lane():
+        case Unary() | Cast() | Broadcast() | ReduceLanes():
             a = fn(e.a)
             return e if a is e.a else replace(e, a=a)
-        case ReduceLanes():
-            a, more = fn(e.a), map_tuple(e.more, fn)
-            return e if a is e.a and more is e.more else ReduceLanes(e.op, a, more)
         case Random():
             old = parts(e)
             new = map_tuple(old, fn)

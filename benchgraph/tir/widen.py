@@ -21,7 +21,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
-    Lane,
     Load,
     LoopKind,
     Ramp,
@@ -207,7 +206,7 @@ def _widens(loop: Loop, e: Expr) -> bool:
             if e.mask is not None or len(e.index) > 1 or (e.tensor.lanes > 1):
                 return False
             return all(loop.step(i) is not None for i in e.index)
-        case Ramp() | Broadcast() | ReduceLanes() | Lane():
+        case Ramp() | Broadcast() | ReduceLanes():
             return False
         case Binary(BinOp.floordiv | BinOp.mod, _, divisor) if loop.varies(e) and not is_power_of_two(divisor):
             return False  # no vector instruction divides integers; a power of two shifts and masks

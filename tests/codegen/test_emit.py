@@ -32,7 +32,6 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
-    Lane,
     Load,
     LoopKind,
     Overwrite,
@@ -392,22 +391,6 @@ def test_what_lies_from_zero_to_2_to_the_31st_is_divided_in_32_bits(kind: LoopKi
         assert "udiv" not in beyond
         assert "sdiv i64" in beyond
         assert "srem i64" in beyond
-
-
-def test_a_lane_leaves_the_loops_that_do_not_change_its_vector() -> None:
-    dst, reg = param("dst", F32, 4096), Tensor("reg", F32, (), (), Scope.register, lanes=4)
-    inner = For(VAR_J, Const(64), Store(dst, (Ramp(add(mul(VAR_I, 64), VAR_J), 1, 16),), Broadcast(Lane(Load(reg, ()), 1), 16)))
-    body = seq(Alloc(reg), For(VAR_I, Const(63), seq(Store(reg, (), Broadcast(cast(VAR_I, F32), 4)), inner)))
-    text = "".join(emit([Func("main", (dst,), body)], host()))
-    assert text.index('"i.body":') < text.index("extractelement") < text.index("<16 x i32>") < text.index('"j.body":')
-
-
-def test_a_lane_of_memory_stays_where_it_is_read() -> None:
-    src, dst = param("src", F32, 8), param("dst", F32, 80)
-    lane = Lane(Load(src, (Ramp(VAR_I, 1, 4),)), 1)
-    body = For(VAR_I, Const(5), Store(dst, (Ramp(mul(VAR_I, 16), 1, 16),), Broadcast(lane, 16)))
-    text = "".join(emit([Func("main", (src, dst), body)], host()))
-    assert text.index('"i.body":') < text.index("extractelement")
 
 
 def test_what_a_masked_store_wrote_is_not_read_from_memory() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,10 +13,9 @@ from scipy.special import ndtr
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import blocks
-from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.core.target import Isa, host
 from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, mul, seq, type_of, unary
-from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (
     Binary,
     BinOp,
@@ -27,7 +25,6 @@ from benchgraph.tir.ir import (
     Expr,
     For,
     Func,
-    Lane,
     Load,
     Ramp,
     Random,
@@ -41,7 +38,7 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
-from tests.codegen.conftest import Mapping, Together, levels
+from tests.codegen.conftest import Mapping, Together
 from tests.table import all_hold
 
 Array = NDArray[np.generic]
@@ -247,31 +244,8 @@ def test_reduce_lanes(isa: Isa, run: Run) -> None:
     np.testing.assert_allclose(np.concatenate(got), want, rtol=1e-6)
 
 
-FOLDS = (BinOp.add, BinOp.mul, BinOp.min, BinOp.max)
-
-
-def vectors_of(src: Tensor, count: int, lanes: int) -> list[Load]:
-    return [Load(src, (Ramp(Const(k * lanes), 1, lanes),)) for k in range(count)]
-
-
-@pytest.mark.parametrize("dtype", [F32, S64, DType.s32, DType.s8, DType.u8], ids=lambda d: d.value)
-def test_folds_of_several_vectors(isa: Isa, dtype: DType, run: Run, same: Same) -> None:
-    """Every lane of the result is the fold of its own vector, as the interpreter has it; of numbers whose sums and products are exact."""
-    memory = np.random.default_rng(7).integers(1, 4, 8 * 16).astype(dtype.numpy)
-    src, dsts, stores = param("src", dtype, memory.size), [], []
-    for op, count, lanes in product(FOLDS, (2, 4, 8), (2, 4, isa.lanes)):
-        dsts.append(param(f"dst{len(dsts)}", dtype, count))
-        first, *more = vectors_of(src, count, lanes)
-        stores.append(Store(dsts[-1], (Ramp(Const(0), 1, count),), ReduceLanes(op, first, tuple(more))))
-    func = Func("main", (src, *dsts), seq(*stores))
-    want = [np.zeros(t.shape, dtype.numpy) for t in dsts]
-    interpret(func, [memory, *want])
-    for got, expected in zip(run(func, [memory], isa=isa), want, strict=True):
-        same(got, expected)
-
-
 def test_vectors_shorter_than_the_machines_have_the_same_results(isa: Isa, run: Run, same: Same) -> None:
-    """What join-rows makes: 2 and 4 lanes of what else has all of them."""
+    """2 and 4 lanes of what else has all of them."""
     x = np.array(
         [0.0, -0.0, 0.5, -1.5, 2.5, 127.5, -129.0, 255.5, 65520.0, 2.0**31, 88.8, -104.0, np.inf, -np.inf, np.nan, 1e-40], np.float32
     )
@@ -289,30 +263,6 @@ def test_vectors_shorter_than_the_machines_have_the_same_results(isa: Isa, run: 
     for whole, four, two in zip(got[::3], got[1::3], got[2::3], strict=True):
         same(four, whole)
         same(two, whole)
-
-
-def test_four_rows_are_folded_in_thirteen_instructions() -> None:
-    if "avx512_core" not in levels():
-        pytest.skip("counts the instructions of AVX-512")
-    src, dst, target = param("src", F32, 64), param("dst", F32, 4), replace(host(), isa=ISAS["avx512_core"])
-    first, *more = vectors_of(src, 4, 16)
-    body = Store(dst, (Ramp(Const(0), 1, 4),), ReduceLanes(BinOp.add, first, tuple(more)))
-    text = assembly("".join(emit([Func("main", (src, dst), body)], target)), target.isa)
-    counted = {name: len(re.findall(rf"\t{name}", text)) for name in ("vunpck", "vextract", "vaddps", "vperm", "vshuf", "vinsert")}
-    assert counted == {"vunpck": 6, "vextract": 2, "vaddps": 5, "vperm": 0, "vshuf": 0, "vinsert": 0}
-
-
-@pytest.mark.parametrize("dtype", [F32, S64, DType.s32, DType.s8, DType.bf16, BOOL], ids=lambda d: d.value)
-def test_lanes(isa: Isa, dtype: DType, run: Run, same: Same) -> None:
-    """Alone, and in all lanes of another vector."""
-    src, dst, spread = param("src", dtype, 4), param("dst", dtype, 4), param("spread", dtype, 32)
-    memory = (np.arange(4) % 2 if dtype is BOOL else np.arange(4)).astype(dtype.numpy)
-    lanes = [Lane(Load(src, (Ramp(Const(0), 1, 4),)), k) for k in range(4)]
-    stores = [Store(dst, (Const(3 - k),), lane) for k, lane in enumerate(lanes)]
-    stores += [Store(spread, (Ramp(Const(8 * k), 1, 8),), Broadcast(lane, 8)) for k, lane in enumerate(lanes)]
-    got = run(Func("main", (src, dst, spread), seq(*stores)), [memory], isa=isa)
-    same(got[0], memory[::-1].copy())
-    same(got[1], np.repeat(memory, 8))
 
 
 @pytest.mark.parametrize("dtype", [F32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2, DType.s32, BOOL], ids=lambda d: d.value)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from benchgraph.core.target import host
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.ir import Cut
 from benchgraph.lower.region import Span
-from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Lane, Load, LoopKind, Pack, Seq, Slice, Stmt, Store, Var
-from benchgraph.tir.passes.interleave_rows import REGISTERS
+from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, Func, If, Load, LoopKind, Pack, Seq, Slice, Stmt, Store, Var
 from benchgraph.tir.visit import children, map_all_exprs, map_children, map_tensors, rewrite, substitute, tensors, walk
 from tests.faults.inject import in_loops, in_place_of
 
@@ -172,18 +170,6 @@ def fold_of_a_window_starts_at_zero(func: Func) -> Func:
         return replace(s, value=replace(s.value, value=0.0)) if is_start else s
 
     return replace(func, body=changed(func.body, Store, from_zero))
-
-
-if host().isa.registers >= REGISTERS:  # else rows go one by one
-
-    @in_loops("op/softmax.json", after="join-rows")
-    def row_takes_its_neighbours_lane(func: Func) -> Func:
-        """Each row is divided by the sum of another one, or less its maximum."""
-
-        def swapped(e: Expr) -> Expr:
-            return replace(e, lane=e.lane ^ 1) if isinstance(e, Lane) else e
-
-        return replace(func, body=map_all_exprs(func.body, lambda e: rewrite(e, swapped)))
 
 
 @in_loops("mlp.json", after="attach-post-ops")

@@ -6,16 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from benchgraph.codegen import amx, convert, dot, expressions, ir, microkernel, pack, tile_plan
+from benchgraph.codegen import amx, convert, dot, ir, microkernel, pack, tile_plan
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.frame import Frame
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, Target, host
 from benchgraph.runtime.code import Code, load
-from benchgraph.tir.ir import BinOp
-from benchgraph.tir.passes.interleave_rows import REGISTERS
 from tests.faults.inject import in_place_of
 
 
@@ -113,11 +110,3 @@ if host().isa.has_amx:
     @in_place_of("benchgraph.codegen.amx.plan", "op/matmul_batched.json", options=("--dt=bf16",))
     def tiles_without_the_rest_of_k(kernel: Kernel) -> tile_plan.Plan:
         return replace(_plan(kernel), rest=0)
-
-
-if host().isa.registers >= REGISTERS:  # else rows go one by one
-    _fold_rows = expressions.fold_rows
-
-    @in_place_of("benchgraph.codegen.expressions.fold_rows", "op/softmax.json")
-    def folds_of_rows_in_another_order(f: Frame, op: BinOp, dtype: DType, rows: list[ir.Value]) -> ir.Value:
-        return _fold_rows(f, op, dtype, rows[::-1])

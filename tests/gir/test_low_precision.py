@@ -370,33 +370,6 @@ def test_what_a_bf16_product_reads_is_not_widened() -> None:
     assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)] * 2
 
 
-def test_merge_scaling(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        s = b.op("MatMul", quantised(b, b.input((64, 8), DType.u8), 0.25, 0), quantised(b, b.input((8, 64), DType.s8), 0.3, 0))
-        b.op("Quantize", b.op("Divide", s, b.input((1,))), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
-
-    golden(print_gir(up_to(gir(build), "dead-op")))
-
-
-def test_factors_that_could_overflow_together_are_not_merged() -> None:
-    def build(b: GraphBuilder) -> None:
-        b.op("Multiply", b.op("Multiply", b.input((64, 64)), b.input((64, 1))), b.input((1,)))
-
-    g = up_to(gir(build), "merge-scaling")
-    assert len(g.nodes) == 2
-
-
-def test_a_square_of_no_elements_is_no_scaling() -> None:
-    """Its factor is the scaled tensor, which has as few elements as there are factors."""
-
-    def build(b: GraphBuilder) -> None:
-        x = quantised(b, b.input((0, 4), DType.u8), 0.25, 0)
-        b.op("Multiply", x, x)
-
-    g = up_to(gir(build), "merge-scaling")
-    assert [op.kind for op in g.nodes if isinstance(op, Op)].count("Multiply") == 2
-
-
 def test_quantised_attention_is_one_nest(golden) -> None:
     """Its operands are packed at the batch anchor, recentred on the way; what is written is already quantised and transposed."""
 

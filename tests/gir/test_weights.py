@@ -83,22 +83,6 @@ def test_every_product_converts_its_own_weights(build: Build) -> None:
     assert wide == set()
 
 
-def test_a_shared_input_is_converted_once() -> None:
-    g = scheduled(gated)
-    x = g.ins[0]
-    assert sum(x in op.ins for n in nests(g) for op in n.ops) == 1
-
-
-def test_a_converted_input_that_pointwise_ops_read_too_is_left_alone() -> None:
-    def build(b: GraphBuilder) -> None:
-        x = b.input((64, 64), DType.bf16)
-        wide = b.op("TypeCast", x, dtype=DType.f32)
-        b.op("Add", b.op("MatMul", wide, b.constant((64, 64))), b.op("Exp", wide))
-
-    (nest,) = (n for n in nests(scheduled(build)) if any(op.kind == "MatMul" for op in n.ops))
-    assert [op.kind for op in nest.ops].count("TypeCast") == 1
-
-
 def test_constant_weights_are_converted_by_init() -> None:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", b.input((128, 64), DType.f16), b.constant((64, 256), DType.f16))
@@ -260,8 +244,7 @@ def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
 
 
 def test_the_pass_can_be_left_out() -> None:
-    switches = {p.switch for p in PIPELINE}
-    assert {"convert-weights", "share-operands"} <= switches
+    assert "convert-weights" in {p.switch for p in PIPELINE}
 
 
 def by_taps(

@@ -19,7 +19,6 @@ from benchgraph.tir.ir import (
     Const,
     Expr,
     Func,
-    Lane,
     Load,
     Pack,
     Ramp,
@@ -172,13 +171,6 @@ def test_reduce_lanes_and_select() -> None:
     load = Load(param("x", 8), (Ramp(Const(0), 1, 4),))
     total = Broadcast(ReduceLanes(BinOp.add, load), 4)
     assert vectors(Select(FIRST_THREE, total, load), None, 8).tolist() == [10, 10, 10, 4]
-
-
-def test_folds_of_several_vectors_are_lanes_and_a_lane_is_a_number() -> None:
-    low, high = (Load(param("x", 8), (Ramp(Const(k), 1, 4),)) for k in (0, 4))
-    both = ReduceLanes(BinOp.max, low, (high, high, low))
-    assert vectors(both, None, 8).tolist() == [4, 8, 8, 4]
-    assert vectors(Broadcast(Lane(both, 1), 4), None, 8).tolist() == [8, 8, 8, 8]
 
 
 @pytest.mark.parametrize("dtype", [DType.s64, DType.s32])

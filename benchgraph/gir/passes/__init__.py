@@ -17,12 +17,10 @@ from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.merge_quantisation import merge_quantisation
-from benchgraph.gir.passes.merge_scaling import merge_scaling
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.gir.passes.schedule import schedule
 from benchgraph.gir.passes.settle_borders import settle_borders
-from benchgraph.gir.passes.share_operands import share_operands
 from benchgraph.gir.passes.sink_movements import sink_movements
 from benchgraph.gir.passes.split_folds import split_folds
 from benchgraph.gir.passes.split_heads import split_heads
@@ -36,11 +34,9 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("round-operands", round_operands, needs=_BASIC, switch="round"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
-    Pass("share-operands", share_operands, needs=_BASIC, switch="share-operands"),
     Pass("sink-movements", sink_movements, needs=_BASIC, switch="sink"),
     Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
-    Pass("merge-scaling", merge_scaling, needs=_BASIC, switch="merge-scaling"),
     Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),

@@ -15,7 +15,6 @@ from benchgraph.tir.passes.fetch_rows import fetch_rows
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.jam_rows import jam_rows
-from benchgraph.tir.passes.join_rows import join_rows
 from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
@@ -57,7 +56,6 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("turn-copies", turn_copies, needs=_FLAT | {"planned"}, switch="turn"),
     Pass("unroll-digits", unroll_digits, needs=_FLAT | {"planned"}, switch="unroll"),
     Pass("vectorize", vectorize, needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
-    Pass("join-rows", join_rows, needs=_FLAT | {"planned"}, switch="join"),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
     Pass("fetch-rows", fetch_rows, needs=_FLAT | {"planned"}, switch="fetch"),

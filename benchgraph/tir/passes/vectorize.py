@@ -89,7 +89,7 @@ def _copies(loop: Loop, target: Target) -> int:
     One where several folds side by side hide it already: of integers, whose sums take a cycle, and of anything beside other work. But sums
     of floats keep theirs, since they depend on the order. A loop that does nothing but fold what is given from outside may fill more
     registers with them: the more of a row is read at a time, the fewer streams the hardware's prefetching must follow. Products of 512
-    rows of 256 f32 by one column, four rows at a time (join-rows), one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02
+    rows of 256 f32 by one column, four rows at a time, one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02
     by 4; from L1 the same.
     """
     if not loop.reductions or not _fills(loop):
