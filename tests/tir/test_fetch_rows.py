@@ -7,22 +7,22 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, PAGE_BYTES
+from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Store, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, statements, substitute, walk
 from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
 
-SMALL = replace(TARGET, l2_bytes=32 << 10)
+SMALL = replace(TARGET, l1_bytes=10 << 10, l2_bytes=32 << 10)
 COLUMNS = PAGE_BYTES // 4
 
 
-def fetched(f: Func) -> list[For]:
+def fetched(f: Func, target: Target = SMALL) -> list[For]:
     """The loops in which something is fetched, once it is in vectors."""
-    after = run(f, SMALL)
+    after = run(f, target)
     assert_same(after, f)
     return [s for s in walk(after.body) if isinstance(s, For) and any(isinstance(c, Prefetch) for c in statements(s.body))]
 
@@ -55,7 +55,7 @@ def test_the_next_row_is_fetched_meanwhile(golden) -> None:
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
 def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
-    (host,) = fetched(scaled(columns, dtype=dtype, largest_of=largest_of))
+    (host,) = fetched(scaled(columns, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
     lines = set[int]()
@@ -81,6 +81,38 @@ def test_the_loop_that_works_longest_fetches(largest_of: UnOp | None, then: UnOp
 @pytest.mark.parametrize(("columns", "rows"), [(COLUMNS - 64, 16), (COLUMNS, 8)], ids=["shorter than a page", "what L2 holds"])
 def test_short_rows_and_what_a_cache_holds_are_not_fetched(columns: int, rows: int) -> None:
     assert fetched(scaled(columns, rows)) == []
+
+
+def test_one_of_the_later_loops_fetches_though_the_first_works_longest() -> None:
+    x, y, acc = param("x", 16, COLUMNS), param("y", 16, COLUMNS), tensor("a", DType.f32, (), Scope.register)
+    value = binary(BinOp.mul, at(x, i, j), at(acc))
+    f = Func("f", (x, y), parallel(i, 16, Alloc(acc), largest(x, acc, UnOp.exp, COLUMNS), loop(j, COLUMNS, put(y, i, j, value=value))))
+    (host,) = fetched(f)
+    assert any(isinstance(s, Store) and s.tensor.name == "y" for s in walk(host))
+
+
+def test_rows_that_l1_does_not_hold_are_not_fetched() -> None:
+    f = scaled(4 * COLUMNS)
+    assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES)) != []
+    assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES - LINE_BYTES)) == []
+
+
+@pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
+def test_rows_whose_loops_touch_little_are_not_fetched(dtype: DType) -> None:
+    """Of what they read, once, and of what they write."""
+    f, touched = scaled(4 * COLUMNS, dtype=dtype), (dtype.nbytes(1) + 4) * 4 * COLUMNS
+    assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.71))) != []
+    assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.69))) == []
+
+
+def test_what_the_fetching_loop_reads_first_is_not_fetched() -> None:
+    x, z, y = param("x", 16, COLUMNS), param("z", 16, COLUMNS), param("y", 16, COLUMNS)
+    acc = tensor("a", DType.f32, (), Scope.register)
+    value = binary(BinOp.mul, binary(BinOp.mul, at(x, i, j), at(z, i, j)), at(acc))
+    (host,) = fetched(
+        Func("f", (x, y, z), parallel(i, 16, Alloc(acc), largest(x, acc, None, COLUMNS), loop(j, COLUMNS, put(y, i, j, value=value))))
+    )
+    assert [c.tensor.name for c in children(host.body) if isinstance(c, Prefetch)] == ["x"]
 
 
 def test_one_loop_fetches_for_itself() -> None:

@@ -9,26 +9,33 @@
                                                              } }
 
 Later loops find the row in a cache, so memory would rest meanwhile, and hardware that fetches ahead begins anew with every page. The loop
-that works longest fetches, the last of equals. Times over those without, minima, one thread of a Zen 4 (two), rows of f32 in 32 MiB:
+that works longest, the last of equals, fetches what loops in front of it read; what it reads first itself comes in as it runs. Bytes that a
+row's loops touch, and times over those without, minima, rows of f32 in 32 MiB, one thread of a Zen 4 with 32 KiB of L1 (two):
 
-    columns         512          1024         2048         4096         8192
-    SoftMax         0.99 (0.94)  1.06 (1.05)  0.74 (0.69)  0.65 (0.72)  0.83 (0.69)
-    its gradient    0.95 (0.97)  0.88 (0.60)  1.01 (0.81)  0.95 (0.66)  1.05 (0.91)
-    LayerNorm       0.95 (0.98)  0.87 (1.02)  0.47 (0.49)  0.83 (0.69)  1.05 (0.95)
+    columns               1024                2048                4096                8192
+    SoftMax         12 K  1.10 (1.18)   24 K  0.74 (0.74)   48 K  0.60 (0.64)   96 K  0.63 (0.73)
+    LayerNorm       16 K  1.07 (1.08)   32 K  0.51 (0.77)   64 K  0.83 (0.89)  128 K  0.92 (1.02)
+    its gradients   32 K  0.86 (0.76)   64 K  1.04 (0.96)  128 K  0.99 (1.03)  256 K  0.98 (0.96)
+
+Hardware keeps up with rows whose loops touch less than most of L1, which are left to it; of gradients of rows without weights, 20 K, 1.13.
+So are rows that L1 does not hold: gradients of 28 weights, whose sums go over 200 KB of each image, 1.31.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, takewhile
 from math import ceil
 
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, constant, mul
-from benchgraph.tir.ir import Brgemm, Expr, For, Func, Prefetch, Ramp, Scope, Seq, Stmt, Tensor
-from benchgraph.tir.visit import block, bound_names, loads, map_children, variables
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, Load, Prefetch, Ramp, Scope, Seq, Stmt, Store, Tensor
+from benchgraph.tir.visit import block, bound_names, loads, map_children, variables, walk
 from benchgraph.tir.work import nanoseconds
+
+MOST_OF_L1 = 0.7
 
 
 def fetch_rows(f: Func, target: Target) -> Func:
@@ -42,10 +49,11 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     within, stmts = inside(s, ranges), list(_in_turn(s.body))
     loops = [c for c in stmts if isinstance(c, For)]
     has_product = any(isinstance(c, Brgemm) for c in stmts)  # its calls fetch what is worth it
-    read = [] if has_product or len(loops) < 2 else [row for loop in loops for row in _rows_read(loop, s, within, target)]
-    if read:
+    if len(loops) > 1 and not has_product and _touched(loops) > target.l1_bytes * MOST_OF_L1:
         host = max(reversed(loops[1:]), key=lambda loop: nanoseconds(loop, target))
-        return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in dict.fromkeys(read)]))
+        before = takewhile(lambda loop: loop is not host, loops)
+        if read := dict.fromkeys(row for loop in before for row in _rows_read(loop, s, within, target)):
+            return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in read]))
     return map_children(s, lambda c: _stmt(c, within, target))
 
 
@@ -73,14 +81,29 @@ def _in_turn(s: Stmt) -> Iterator[Stmt]:
         yield s
 
 
+def _touched(loops: list[For]) -> int:
+    """Bytes of what these loops read and write from end to end."""
+    lengths = dict[Tensor, int]()
+    for loop in loops:
+        stores = (c for c in walk(loop.body) if isinstance(c, Store))
+        for tensor, at in _vectors(chain(loads(loop.body), stores)):
+            elements = linear(at.base).terms.get(loop.var, 0) * (constant(loop.extent) or 0)
+            lengths[tensor] = max(lengths.get(tensor, 0), tensor.dtype.nbytes(elements))
+    return sum(lengths.values())
+
+
+def _vectors(accesses: Iterable[Load | Store]) -> Iterator[tuple[Tensor, Ramp]]:
+    for access in accesses:
+        if access.index and isinstance(at := access.index[0], Ramp):
+            yield access.tensor, at
+
+
 def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[_Row]:
-    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: of memory, and of a page at least."""
+    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: of memory, a page to all of L1."""
     read = dict[_Row, dict[int, int]]()  # lanes, by where they lie in what one iteration reads
     names, extent = bound_names(loop), constant(loop.extent) or 0
-    for load in loads(loop.body):
-        if load.tensor.scope is not Scope.param or load.tensor.nbytes <= target.l2_bytes:
-            continue
-        if not isinstance(at := load.index[0], Ramp) or at.stride != 1:
+    for tensor, at in _vectors(loads(loop.body)):
+        if tensor.scope is not Scope.param or tensor.nbytes <= target.l2_bytes:
             continue
         form = linear(at.base)
         by, step = form.terms.get(loop.var, 0), form.terms.get(rows.var, 0)
@@ -88,9 +111,9 @@ def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator
         if by > 0 and step > 0 and not any(names & variables(atom) for atom in others.terms):
             place = form.constant % by
             begin = to_expr(replace(others, constant=form.constant - place + step), ranges)
-            read.setdefault(_Row(load.tensor, begin, load.tensor.dtype.nbytes(by * extent)), {})[place] = at.lanes
+            read.setdefault(_Row(tensor, begin, tensor.dtype.nbytes(by * extent)), {})[place] = at.lanes
     for row, lanes in read.items():
-        if row.tensor.dtype.nbytes(sum(lanes.values()) * extent) >= row.nbytes >= PAGE_BYTES:
+        if PAGE_BYTES <= row.nbytes <= target.l1_bytes and row.tensor.dtype.nbytes(sum(lanes.values()) * extent) >= row.nbytes:
             yield row
 
 
