@@ -23,7 +23,7 @@ from benchgraph.codegen.calls import kernels, packings, products
 from benchgraph.codegen.expressions import evaluate, place
 from benchgraph.codegen.frame import Call, Calls, Frame, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
-from benchgraph.codegen.invariant import fixed_divisions, fixed_loads
+from benchgraph.codegen.invariant import fixed_loads, fixed_values
 from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
@@ -139,12 +139,12 @@ def _is_short(s: Stmt) -> bool:
 def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:
     """begin <= var < end around the body; is_entered: whether there is a first iteration, None when there certainly is.
 
-    What every iteration reads at the same place is read in front of the loop, and what it divides is divided there.
+    What every iteration reads at the same place is read in front of the loop, and what it makes of loop variables around is made there.
     """
     b = f.builder
     changed = {f.memory(t) for t in written(s.body)}
-    for division in fixed_divisions(s):
-        evaluate(f, division)
+    for value in fixed_values(s):
+        evaluate(f, value)
     if is_entered is None:
         names = {memory.name for memory in changed}
         for load in fixed_loads(s):

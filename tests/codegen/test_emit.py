@@ -367,11 +367,30 @@ def test_a_loop_that_may_have_no_iteration_reads_nothing_in_front_of_it() -> Non
 
 
 def test_a_division_leaves_the_loops_that_do_not_change_it() -> None:
-    dst = param("dst", F32, 4096)
-    value = cast(floordiv(VAR_I, 7), F32)
-    inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), value))
+    dst = param("dst", S64, 4096)
+    inner = For(VAR_J, Const(64), Store(dst, (add(mul(VAR_I, 64), VAR_J),), floordiv(VAR_I, 7)))
     text = "".join(emit([Func("main", (dst,), For(VAR_I, Const(64), inner))], host()))
     assert text.index('"i.body":') < text.index("udiv") < text.index('"j.body":')
+
+
+def test_a_float_leaves_the_loops_that_do_not_change_it() -> None:
+    """Its multiplication and the vector of it too, once for each iteration of the loop that changes it."""
+    dst = param("dst", F32, 4096)
+    weight = Broadcast(Binary(BinOp.mul, cast(VAR_I, F32), Const(0.25, F32)), 16)
+    innermost = For(Var("k"), Const(8), Store(dst, (Ramp(add(mul(VAR_I, 64), mul(VAR_J, 16)), 1, 16),), weight))
+    inner = For(VAR_J, Const(4), innermost)
+    text = "".join(emit([Func("main", (dst,), For(VAR_I, Const(64), inner))], host()))
+    before, inside = text.index('"i.body":'), text.index('"j.body":')
+    for instruction in ("sitofp", "fmul", "shufflevector"):
+        assert text.count(instruction) == 1
+        assert before < text.index(instruction) < inside
+
+
+def test_a_float_of_memory_that_the_loop_writes_stays_where_it_is_read() -> None:
+    dst = param("dst", F32, 64)
+    inner = For(VAR_J, Const(64), Store(dst, (VAR_J,), Binary(BinOp.mul, Load(dst, (VAR_I,)), Const(0.25, F32))))
+    text = "".join(emit([Func("main", (dst,), For(VAR_I, Const(64), inner))], host()))
+    assert text.index('"j.body":') < text.index("fmul")
 
 
 @pytest.mark.parametrize("kind", [LoopKind.serial, LoopKind.parallel])
