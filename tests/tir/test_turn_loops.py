@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, mul, seq
+from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Scope, Store, Tensor
 from benchgraph.tir.passes.turn_loops import turn_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 X, Y, SCALE = param("x", 30000), param("y", 30000), param("scale", 300)
+TWO = Const(2)
 
 
 def nest(rows: int, columns: int, stored: Expr, value: Expr, kind: LoopKind = LoopKind.serial) -> Func:
@@ -61,6 +62,33 @@ def test_what_is_read_across_in_more_than_a_tile_is_cut() -> None:
     assert loops(nest(100, 70, at_rows(70), at(X, at_columns(100)))) == ["i_block", "j_block", "i", "j"]
 
 
+def three(stored: Expr, rows: int = 60, kind: LoopKind = LoopKind.serial, middle: Expr = TWO, columns: int = 16) -> Func:
+    """for i in rows: for k in 2: for j in columns: y[stored] = x[i, k, j] * scale[i, k], as groups of an operand that is turned."""
+    value = binary(BinOp.mul, at(X, add(add(mul(i, 2 * columns), mul(k, columns)), j)), at(SCALE, add(mul(i, 2), k)))
+    return Func("f", (X, SCALE, Y), For(i, Const(rows), For(k, middle, loop(j, columns, put(Y, stored, value=value)), kind)))
+
+
+def across() -> Func:
+    """Of the loops over what is stored the outer two read across."""
+    value = at(X, add(add(i, mul(k, 60)), mul(j, 6000)))
+    store = put(Y, add(add(mul(i, 400), mul(k, 4)), j), value=value)
+    return Func("f", (X, Y), loop(i, 60, loop(k, 100, loop(j, 4, store))))
+
+
+def at_groups(rows: int, apart: int) -> Expr:
+    return add(add(i, mul(k, apart)), mul(j, rows))
+
+
+def test_the_outer_of_three_loops_becomes_the_innermost() -> None:
+    assert loops(three(at_groups(60, 16 * 60))) == ["k", "j", "i"]
+    assert loops(three(add(add(i, mul(k, 60)), mul(j, 2 * 60)))) == ["k", "j", "i"]
+
+
+def test_what_three_loops_read_across_in_more_than_a_tile_is_cut() -> None:
+    f = three(add(add(i, mul(k, 60 * 100)), mul(j, 60)), columns=100)
+    assert loops(f) == ["k", "j_block", "j", "i"]
+
+
 def within() -> Func:
     """Only some turns of the loops store."""
     f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
@@ -98,6 +126,14 @@ def masked() -> Func:
         summed(),
         running(),
         masked(),
+        three(at_groups(60, 8 * 60)),
+        three(at_groups(60, 0)),
+        three(add(at_groups(60, -16 * 60), 16 * 60)),
+        three(at_groups(60, 16 * 60), kind=LoopKind.parallel),
+        three(at_groups(60, 16 * 60), middle=binary(BinOp.min, TWO, add(i, 1))),
+        three(at_groups(3, 16 * 3), rows=3),
+        across(),
+        nest(60, 60, add(at_columns(61), mod(i, 2)), at(X, at_rows(60))),
     ],
     ids=[
         "a tile",
@@ -111,6 +147,14 @@ def masked() -> Func:
         "summed",
         "running",
         "masked",
+        "middle ones overlap",
+        "middle ones store again",
+        "middle ones go back",
+        "middle ones in parallel",
+        "middle ones depend on the outer one",
+        "three of short rows",
+        "three as they are stored",
+        "uneven steps",
     ],
 )
 def test_all_else_stays(f: Func) -> None:

@@ -10,20 +10,24 @@ for r in 256 {                                for i_block in 2 {
                                                 }
                                               }
 
-What was stored element by element is so in vectors, and turn-reads makes a tile of what a block has of x.
+What was stored element by element is so in vectors, and turn-reads makes a tile of what a block has of x. Of more than two loops, as over
+groups of an operand that is turned, the outer one becomes the innermost: attention on keys of s4 in groups 0.67 to 0.85 of the time (Zen 4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil, isqrt
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
+from benchgraph.tir.affine import linear
 from benchgraph.tir.build import Loop, add, constant, mul, nest, piece
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
-from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only, steps
+from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
 from benchgraph.tir.widen import may_meet
 
@@ -51,23 +55,23 @@ class _Turner:
 
     def turned(self, outer: For) -> Stmt | None:
         """The loops in the other order, in blocks, or both; None where they are good as they are, or have to stay so."""
-        inner = only(outer.body)
-        if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
+        loops = _nest(outer)
+        sides = [(loop.var, extent) for loop in loops if (extent := constant(loop.extent)) is not None]
+        inner = loops[-1]
+        if len(loops) == 1 or len(sides) < len(loops) or any(loop.kind is LoopKind.parallel for loop in loops):
             return None
-        extents = constant(outer.extent), constant(inner.extent)
-        if extents[0] is None or extents[1] is None or not all(isinstance(s, Seq | Alloc | Store) for s in walk(inner.body)):
+        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(inner.body)):
             return None
         own = {s.tensor for s in walk(inner.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
         stored = [s for s in walk(inner.body) if isinstance(s, Store) and s.tensor not in own]
         read = list(loads(inner.body))
         if not stored or not self.in_any_order(stored, read):
             return None
-        first, second = (outer.var, extents[0]), (inner.var, extents[1])
-        if all(_is_dense(s, first, second) for s in stored):
-            return self.in_blocks(first, second, read, inner.body)
-        if all(_is_dense(s, second, first) for s in stored):
-            swapped = replace(inner, body=replace(outer, body=inner.body))
-            return self.in_blocks(second, first, read, inner.body) or swapped
+        turned = (*sides[1:], sides[0])
+        if all(_is_dense(s, turned) for s in stored):
+            return self(nest([(var, Const(extent)) for var, extent in turned], inner.body))
+        if len(sides) == 2 and all(_is_dense(s, sides) for s in stored):
+            return self.in_blocks(sides[0], sides[1], read, inner.body)
         return None
 
     def in_any_order(self, stored: list[Store], read: list[Load]) -> bool:
@@ -93,10 +97,17 @@ class _Turner:
         return nest((*over, *within), substitute_all(body, places))
 
 
-def _is_dense(s: Store, rows: Side, columns: Side) -> bool:
-    """Whether rows are stored one after the other, apart from each other, each in vectors."""
-    (_, height), (column, width) = rows, columns
-    found = steps(s.index[0], rows[0], column)
-    if found is None or height < LEAST_ROWS or s.tensor.dtype.nbytes(width) < LEAST_BYTES:
+def _nest(outer: For) -> list[For]:
+    """The loop, the one that it consists of, and so on."""
+    inner = only(outer.body)
+    return [outer, *_nest(inner)] if isinstance(inner, For) else [outer]
+
+
+def _is_dense(s: Store, sides: Sequence[Side]) -> bool:
+    """Whether the last loop stores elements one after the other, in vectors and apart from those of its other turns, which are several."""
+    (_, height), (column, width) = sides[-2:]
+    _, moving = linear(s.index[0]).split(frozenset(var.name for var, _ in sides))
+    if height < LEAST_ROWS or s.tensor.dtype.nbytes(width) < LEAST_BYTES or not moving.terms.keys() <= {var for var, _ in sides}:
         return False
-    return found[2] == 1 and found[1] >= width
+    found = sorted((moving.terms.get(var, 0), extent) for var, extent in sides)
+    return 1 == moving.terms.get(column) == found[0][0] and all(step >= inner * extent for (inner, extent), (step, _) in pairwise(found))
