@@ -34,8 +34,8 @@ def fixed_values(loop: For) -> Iterator[Expr]:
 @remembered
 def _values(s: Stmt) -> tuple[Expr, ...]:
     """Quotients by numbers, and floats, of loop variables and what else is no memory: they may be worked out too often."""
-    own = (e for outer in exprs(s) for e in walk_expr(outer) if (_is_quotient(e) or type_of(e)[0].is_float) and variables(e))
-    return (*(e for e in own if not reads_memory(e)), *(e for inner in children(s) for e in _values(inner)))
+    own = (e for outer in exprs(s) for e in walk_expr(outer) if variables(e) and not reads_memory(e))
+    return (*(e for e in own if _is_quotient(e) or type_of(e)[0].is_float), *(e for inner in children(s) for e in _values(inner)))
 
 
 def _is_quotient(e: Expr) -> bool:

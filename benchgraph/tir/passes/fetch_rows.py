@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain
 from math import ceil
 
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
@@ -49,11 +49,12 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     within, stmts = inside(s, ranges), list(_in_turn(s.body))
     loops = [c for c in stmts if isinstance(c, For)]
     has_product = any(isinstance(c, Brgemm) for c in stmts)  # its calls fetch what is worth it
-    if len(loops) > 1 and not has_product and _touched(loops) > target.l1_bytes * MOST_OF_L1:
-        host = max(reversed(loops[1:]), key=lambda loop: nanoseconds(loop, target))
-        before = takewhile(lambda loop: loop is not host, loops)
-        if read := dict.fromkeys(row for loop in before for row in _rows_read(loop, s, within, target)):
-            return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in read]))
+    read = [] if has_product or len(loops) < 2 else [list(_rows_read(loop, s, within, target)) for loop in loops]
+    if any(read) and _touched(loops) > target.l1_bytes * MOST_OF_L1:
+        k = max(reversed(range(1, len(loops))), key=lambda k: nanoseconds(loops[k], target))
+        host, rows = loops[k], dict.fromkeys(chain(*read[:k]))
+        if rows:
+            return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in rows]))
     return map_children(s, lambda c: _stmt(c, within, target))
 
 

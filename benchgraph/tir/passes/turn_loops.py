@@ -55,7 +55,7 @@ class _Turner:
 
     def turned(self, outer: For) -> Stmt | None:
         """The loops in the other order, in blocks, or both; None where they are good as they are, or have to stay so."""
-        loops = _nest(outer)
+        loops = _nested(outer)
         sides = [(loop.var, extent) for loop in loops if (extent := constant(loop.extent)) is not None]
         inner = loops[-1]
         if len(loops) == 1 or len(sides) < len(loops) or any(loop.kind is LoopKind.parallel for loop in loops):
@@ -97,10 +97,10 @@ class _Turner:
         return nest((*over, *within), substitute_all(body, places))
 
 
-def _nest(outer: For) -> list[For]:
+def _nested(outer: For) -> list[For]:
     """The loop, the one that it consists of, and so on."""
     inner = only(outer.body)
-    return [outer, *_nest(inner)] if isinstance(inner, For) else [outer]
+    return [outer, *_nested(inner)] if isinstance(inner, For) else [outer]
 
 
 def _is_dense(s: Store, sides: Sequence[Side]) -> bool:
