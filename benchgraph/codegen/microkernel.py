@@ -37,6 +37,11 @@ The portable peak is that of separate products and sums; LLVM's copies between t
 
     half a vector's columns 512x8x256 by vectors of 8 lanes, not 16: 0.56 of the time, 512x4x256 by 4 0.55, bf16 512x8x256 by 8 0.51
 
+    8 rows of long wei      a row or a few by wei that lies by rows, 8 of them a call: hardware foresees loads that are a panel apart each
+                            time, not those of a loop along K as well. One Zen 5 core (two), 1 and 3 rows by 4096 x 14336, times without a
+                            K loop over those with one: bf16 0.64, 0.70 (0.93, 0.86), f32 0.90, 0.80 (1.02, 0.90); as AVX2 on two, 4 rows,
+                            1 row: 0.69, 0.73, f32 0.95, 0.84
+
 So: panels of `Target.panel_width` columns, accumulators in three quarters of the registers, K unrolled by two, no blocks of K.
 
 Wei is fetched ahead where a tile of rows reads half of L1 or more of it: what is neutral above pays on a core whose L2 is slower, that of
@@ -120,6 +125,7 @@ from benchgraph.tir.groups import is_widened
 from benchgraph.tir.ir import Prefetch
 
 AHEAD = 8  # rows of wei that are fetched ahead
+WRITTEN_OUT = 8  # groups of k up to which one tile of rows has no K loop
 MOST_LINES = 4  # of a stream in one step of the K loop
 
 
@@ -167,8 +173,10 @@ def steps(kernel: Kernel, target: Target) -> int:
 
 def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
     """Groups of k in one step of the K loop."""
+    groups = kernel.k // kernel.group
     is_short = bool(target.isa.needs) and not takes_apart(kernel.dtypes, target.isa)  # else copies between registers, or spills
-    return max(min(kernel.k // kernel.group, 2 if panels.vectors > 1 and is_short else 1), 1)
+    has_few_rows = kernel.m <= panels.rows and groups <= WRITTEN_OUT
+    return max(min(groups, 1 if not is_short or panels.vectors == 1 else WRITTEN_OUT if has_few_rows else 2), 1)
 
 
 def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:

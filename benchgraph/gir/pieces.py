@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, lcm, prod
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.idle import IDLE
 from benchgraph.gir.ir import Graph, Op, Stage
@@ -28,9 +29,9 @@ from benchgraph.tir.groups import PACKED_FROM
 #     64, s8 per channel               56.9     52.1    56.6     49.8     61.2     52.4
 FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 # The same of weights that lie by rows, and are read as they lie: so many rows go through the columns side by side, since the more of them,
-# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. Up to two rows of dst that take half of L1 are
-# summed there, so that weights are read from end to end. And the rows of dst up to which all that pays, of weights beyond L2 and of those
-# beyond all caches. One Zen 4 core, weights in memory, minima in ms:
+# the fewer are fetched ahead, and whoever reads panel after panel jumps from row to row. One row of dst that takes half of L1 is summed
+# there where weights are narrow and no other core's too, so that they are read from end to end. And the rows of dst up to which all that
+# pays, of weights beyond L2 and of those beyond all caches. One Zen 4 core, weights in memory, minima in ms:
 #
 #     rows of dst, weights        panels   8x2048  8x4096  8x16384  16x2048  16x16384  32x16384
 #     1, f32 4096 x 14336           19.2     11.0    10.5      7.9     10.7       9.8      16.2
@@ -45,7 +46,13 @@ FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 #     1, bf16 64 times 2048 x 512      5.4   11.1   15.2   11.7   11.1
 #     1, bf16 64 times 8192 x 128      4.2    4.5    4.3    4.0    4.0
 #     4, f32 8192 x 1024              2.47                 1.48
-SIDE_BY_SIDE, WIDEST_IN_TURN, SUMMED_IN_L1 = 8, 16384, 2
+#
+# Zen 5, one core (two), 1 row unless said, times with 8 side by side, and no K loop in the kernel, over those with one after the other:
+#
+#     weights       4096 x 4096    8192 x 2048    2048 x 2048    64 times 2048 x 512, 8192 x 128    2 rows by 4096 x 2048
+#     f32           0.49 (0.57)    0.48 (0.41)    0.86 (0.57)    0.76 (0.87)          0.86 (0.91)   0.99 (0.26)
+#     bf16          1.15 (0.62)    1.10 (0.57)    0.81 (0.86)    1.36 (1.09)          1.63 (1.15)   0.56 (0.46)
+SIDE_BY_SIDE, WIDEST_IN_TURN = 8, 16384
 ROWS_IN_TURN = 2, 8
 # Of weights in several panels that are packed from rows: a few rows of all panels of a piece at once (SIDE_BY_SIDE), which hardware fetches
 # ahead, if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:
@@ -103,9 +110,10 @@ def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
     return is_given_for_rows(g, op, op.ins[1], ROWS_IN_TURN[target.is_far(nbytes)]) and operand_axes(g, op, 1) is not None
 
 
-def rows_read_in_turn(rows: int, n: int, target: Target) -> tuple[int, int]:
-    """Rows, and columns at most, of a piece of weights that lie by rows of n, for so many rows of src."""
-    return (1 if rows <= SUMMED_IN_L1 and F32_BYTES * rows * n <= target.l1_bytes // 2 else SIDE_BY_SIDE), WIDEST_IN_TURN
+def rows_read_in_turn(rows: int, n: int, wei: DType, cores: int, target: Target) -> tuple[int, int]:
+    """Rows, and columns at most, of a piece of weights that lie by rows of n, for so many rows of src; cores: those that share them."""
+    is_read_on = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= target.l1_bytes // 2
+    return 1 if is_read_on else SIDE_BY_SIDE, WIDEST_IN_TURN
 
 
 def piece_of(
@@ -121,15 +129,16 @@ def piece_of(
     k, n = p.reduced[-1], p.columns
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(kb if kb < k else 1, group_of(g, op), *units)
+    sharing = ceil(target.cores / prod(p.call.outs[0].shape[:-2]))
     if not makers:
-        most = rows_read_in_turn(rows, n, target)
+        most = rows_read_in_turn(rows, n, wei.dtype, sharing, target)
     elif not wei.layout.blocks:
         most = PIECES[rows > FEW_ROWS]
     else:
         is_large = wei.type.nbytes > TIMES_L2_PACKED * target.l2_bytes
         by_rows = FETCHED_BY_ROWS if are_fetched else PACKED_BY_ROWS
         most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (PANEL_ROWS, nb)
-    return piece(k, n, nb, unit, most, ceil(target.cores / prod(p.call.outs[0].shape[:-2])))
+    return piece(k, n, nb, unit, most, sharing)
 
 
 def are_fetched_ahead(g: Graph, op: Op, makers: Sequence[Stage], target: Target) -> bool:

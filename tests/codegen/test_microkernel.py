@@ -514,6 +514,16 @@ def test_seven_or_eight_rows_fetch_wei_once(m: int, tiles: list[tuple[int, int]]
     assert found(80, fetches_wei=True) == found(80, fetches_wei=False), "no lone vector"
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "isa", "loops"), [(6, 8, "avx512_core", 1), (6, 9, "avx512_core", 2), (7, 8, "avx512_core", 3), (2, 8, "portable", 2)]
+)
+def test_one_tile_of_rows_has_no_loop_along_a_short_k(m: int, k: int, isa: str, loops: int) -> None:
+    """Its panels alone are a loop; two tiles of rows are each a kernel of its own beside their loops along K."""
+    target, module = replace(host(), isa=ISAS[isa], emulated=frozenset()), ir.Module()
+    define(module, Kernel(m, 256, k, src_row_stride=64, wei_row_stride=256, acc_row_stride=256), target)
+    assert str(module).count("icmp ne") == loops
+
+
 def test_kernels_of_other_panels_are_no_shared_one() -> None:
     """A short batch reads its wei from L1, in other panels than a long one, which has the same function otherwise."""
     module = ir.Module()

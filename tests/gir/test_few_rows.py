@@ -100,8 +100,8 @@ def test_weights_that_are_constant_or_computed_are_not(options: dict[str, bool])
     ("m", "l2_bytes", "llc_bytes", "wanted"),
     [
         (1, 2 * FAR, 0, 0),
-        (1, FAR, 0, 1),
-        (1, FAR, 2 * FAR, 1),
+        (1, FAR, 0, SIDE_BY_SIDE),
+        (1, FAR, 2 * FAR, SIDE_BY_SIDE),
         (3, FAR, 0, 0),
         (3, FAR, 4 * FAR, 0),
         (3, FAR, 2 * FAR, SIDE_BY_SIDE),
@@ -148,11 +148,20 @@ def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
     assert not any(g.value(v).layout.blocks for v in (middle.ops[0].ins[0], *middle.ops[0].outs))
 
 
-def test_one_row_after_the_other_where_their_sums_stay_in_l1() -> None:
-    """L1 has 32 KiB: half of it is 4096 sums."""
-    fits, beyond = ((1, 4096), (2, 2048)), ((1, 4112), (2, 2064), (3, 16))
-    assert {rows_read_in_turn(m, n, PLAIN)[0] for m, n in fits} == {1}
-    assert {rows_read_in_turn(m, n, PLAIN)[0] for m, n in beyond} == {SIDE_BY_SIDE}
+@pytest.mark.parametrize(
+    ("rows", "n", "wei", "cores", "at_a_time"),
+    [
+        (1, 4096, DType.bf16, 1, 1),
+        (1, 4112, DType.bf16, 1, SIDE_BY_SIDE),  # L1 has 32 KiB: half of it is 4096 sums
+        (2, 2048, DType.bf16, 1, SIDE_BY_SIDE),
+        (1, 4096, DType.bf16, 2, SIDE_BY_SIDE),  # each reads a part of every row
+        (1, 4096, DType.f32, 1, SIDE_BY_SIDE),
+    ],
+)
+def test_narrow_weights_are_read_from_end_to_end_where_their_sums_stay_in_l1(
+    rows: int, n: int, wei: DType, cores: int, at_a_time: int
+) -> None:
+    assert rows_read_in_turn(rows, n, wei, cores, PLAIN)[0] == at_a_time
 
 
 def test_columns_of_a_page_are_read_one_after_the_other() -> None:
