@@ -60,8 +60,8 @@ class Target:
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions: words where that pays (`pays_in_words`), others in tests. shares_all: threads share
     loops that are too short for it as well (tests). keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves,
-    so that it fetches none of it ahead. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as
-    holding everything.
+    so that it fetches none of it ahead. one_stream: memory that is read from end to end comes to a core as fast as what it reads in several
+    places in turn. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as holding everything.
     """
 
     isa: Isa
@@ -71,6 +71,7 @@ class Target:
     emulated: frozenset[DType] = frozenset()
     shares_all: bool = False
     keeps_up: bool = False
+    one_stream: bool = False
     llc_bytes: int = 0
 
     @property
@@ -124,6 +125,9 @@ class Target:
 
 
 KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
+
+# The families of cores to which one stream comes as fast, by vendor and from which number on: Zen 5; measurements: gir/schedule.py.
+ONE_STREAM = {"AuthenticAMD": 26}
 
 # The vendors whose cores sum products of words in pairs faster than they do fmas, sums included: 1.6 times as many products a second on a
 # Zen 3 (AVX2). One thread of it, times of bytes as words over those in f32: a 1x1 convolution 0.41, 16 rows of 1024 by 1024 columns 0.55,
@@ -218,9 +222,17 @@ def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(processors.given()) or os.cpu_count() or 1
-    keeps_up = _cpu_info().get("vendor_id") in KEEPS_UP
-    llc_bytes = max(_caches().values(), default=0)
-    return _at(isa, Target(isa, _cache_bytes(1, 32 << 10), _cache_bytes(2, 1 << 20), cores, keeps_up=keeps_up, llc_bytes=llc_bytes))
+    vendor, family = _cpu_info().get("vendor_id"), int(_cpu_info().get("cpu family", "0"))
+    machine = Target(
+        isa,
+        _cache_bytes(1, 32 << 10),
+        _cache_bytes(2, 1 << 20),
+        cores,
+        keeps_up=vendor in KEEPS_UP,
+        one_stream=vendor in ONE_STREAM and family >= ONE_STREAM[vendor],
+        llc_bytes=max(_caches().values(), default=0),
+    )
+    return _at(isa, machine)
 
 
 def current() -> Target:

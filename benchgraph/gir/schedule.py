@@ -264,12 +264,21 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
 # read of src. One Zen 4 core, the same weights by columns, with 1, 2, 4, 8, minima in ms: bf16, 1 row 6.3, 6.8, 5.5, 4.7, 4 rows 15.7,
 # 11.7, 8.1, 9.3 (32 sums spill); f32, 1 row 8.1, 9.5, 8.8, 8.8, 4 rows 21.6, 16.5, 12.5, 13.0. Columns of a page at most are read one after
 # the other, from end to end: bf16, 64 times 512 x 2048, with 1, 2, 4, 8: 5.3, 11.0, 13.0, 11.5; 64 times 128 x 8192: 4.4, 12.7, 11.4, 5.6.
-MOST_ABREAST = 8
+#
+# To cores that one stream comes to as fast, columns come one after the other for one row, and some abreast for what is read of src alone.
+# One Zen 5 core (two), 14336 columns of 4096, times over those with as many as above, minima:
+#
+#     rows             1, 1 abreast    2, 1, 2, 3, 4 abreast       3, the same                 4, the same
+#     f32              0.90 (1.01)     0.93, 0.78, 0.79, 0.77      1.18, 0.79, 0.73, 0.71      1.45, 0.95, 0.92, 1.00
+#     bf16, fetched    0.82 (0.80)     1.24, 1.05, 0.93, 0.88      1.25, 0.88, 0.76, 0.71      1.51, 0.85, 0.80, 0.77
+MOST_ABREAST, MOST_OF_ONE_STREAM = 8, 4
 
 
 def columns_abreast(rows: int, nbytes: int, target: Target) -> int:
     """Of weights that lie by columns of so many bytes: how many meet so few rows at a time."""
-    return max(min(MOST_ABREAST, target.isa.registers // 2 // rows), 1) if nbytes > PAGE_BYTES else 1
+    if nbytes <= PAGE_BYTES or (target.one_stream and rows == 1):
+        return 1
+    return max(min(MOST_OF_ONE_STREAM if target.one_stream else MOST_ABREAST, target.isa.registers // 2 // rows), 1)
 
 
 @dataclass(frozen=True)

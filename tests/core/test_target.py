@@ -105,6 +105,20 @@ def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    ("info", "one_stream"),
+    [
+        ({"vendor_id": "AuthenticAMD", "cpu family": "26"}, True),
+        ({"vendor_id": "AuthenticAMD", "cpu family": "25"}, False),
+        ({"vendor_id": "GenuineIntel", "cpu family": "26"}, False),
+        ({}, False),
+    ],
+)
+def test_to_whose_cores_one_stream_comes_as_fast(info: dict[str, str], one_stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_cpu_info", lambda: info)
+    assert host.__wrapped__().one_stream == one_stream
+
+
+@pytest.mark.parametrize(
     ("vendor", "isa", "pays"),
     [
         ("AuthenticAMD", "avx2", True),

@@ -168,6 +168,12 @@ def test_columns_of_a_page_are_read_one_after_the_other() -> None:
     assert [columns_abreast(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]
 
 
+@pytest.mark.parametrize(("one_stream", "abreast"), [(False, [8, 8, 5, 4, 2]), (True, [1, 4, 4, 4, 2])])
+def test_one_stream_at_a_time_suits_some_cores(one_stream: bool, abreast: list[int]) -> None:
+    target = replace(PLAIN, one_stream=one_stream)
+    assert [columns_abreast(rows, 2 * PAGE_BYTES, target) for rows in (1, 2, 3, 4, 6)] == abreast
+
+
 @pytest.mark.parametrize(
     ("l2_bytes", "transposed", "isa", "wanted"),
     [

@@ -247,7 +247,7 @@ def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Targe
     next_one, time = ("what the next piece is packed from", "") if ks else ("the next panel", f" and {rows.mb} rows leave the time for it")
     why += (Reason("ahead", f"{next_one}, since L2 does not keep all weights{time}"),) if ahead else ()
     abreast = columns_abreast(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and thin(g, stage.ops[0]) is Thin.folded else 0
-    why += (Reason("abreast", f"weights lie by columns, and registers hold {abreast} sums of {m} rows"),) if abreast else ()
+    why += (Reason("abreast", f"weights lie by columns, {abreast} of which meet {m} rows at a time"),) if abreast else ()
     chosen = Parameters(
         prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores, ks=ks, ns=ns, ahead=ahead, abreast=abreast, why=why
     )

@@ -12,6 +12,7 @@ from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.draw_ahead import draw_ahead
 from benchgraph.tir.passes.fetch_rows import fetch_rows
+from benchgraph.tir.passes.fetch_streams import fetch_streams
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.jam_rows import jam_rows
@@ -59,6 +60,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
     Pass("fetch-rows", fetch_rows, needs=_FLAT | {"planned"}, switch="fetch"),
+    Pass("fetch-streams", fetch_streams, needs=_FLAT | {"planned"}, switch="fetch"),
     Pass("stream-stores", stream_stores, needs=_FLAT, switch="stream"),
 )
 

@@ -23,16 +23,16 @@ So are rows that L1 does not hold: gradients of 28 weights, whose sums go over 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
-from math import ceil
 
-from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
-from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
-from benchgraph.tir.build import add, constant, mul
-from benchgraph.tir.ir import Brgemm, Expr, For, Func, Load, Prefetch, Ramp, Scope, Seq, Stmt, Store, Tensor
-from benchgraph.tir.visit import block, bound_names, loads, map_children, variables, walk
+from benchgraph.core.target import PAGE_BYTES, Target
+from benchgraph.tir.affine import Ranges, inside, linear
+from benchgraph.tir.build import constant
+from benchgraph.tir.ir import Brgemm, For, Func, Prefetch, Seq, Stmt, Store, Tensor
+from benchgraph.tir.streams import Stream, streams, vectors
+from benchgraph.tir.visit import block, loads, map_children, walk
 from benchgraph.tir.work import nanoseconds
 
 MOST_OF_L1 = 0.7
@@ -58,21 +58,6 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     return map_children(s, lambda c: _stmt(c, within, target))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """The next row of a tensor that lies in memory: where it begins, and bytes of it."""
-
-    tensor: Tensor
-    begin: Expr
-    nbytes: int
-
-    def fetched_in(self, loop: For) -> Prefetch:
-        """An iteration's part."""
-        each = ceil(self.nbytes / (constant(loop.extent) or 1))
-        step = ceil(each * 8 / self.tensor.dtype.bits)
-        return Prefetch(self.tensor, (add(self.begin, mul(loop.var, step)),), ceil(each / LINE_BYTES))
-
-
 def _in_turn(s: Stmt) -> Iterator[Stmt]:
     """What runs one after the other."""
     if isinstance(s, Seq):
@@ -87,35 +72,18 @@ def _touched(loops: list[For]) -> int:
     lengths = dict[Tensor, int]()
     for loop in loops:
         stores = (c for c in walk(loop.body) if isinstance(c, Store))
-        for tensor, at in _vectors(chain(loads(loop.body), stores)):
+        for tensor, at in vectors(chain(loads(loop.body), stores)):
             elements = linear(at.base).terms.get(loop.var, 0) * (constant(loop.extent) or 0)
             lengths[tensor] = max(lengths.get(tensor, 0), tensor.dtype.nbytes(elements))
     return sum(lengths.values())
 
 
-def _vectors(accesses: Iterable[Load | Store]) -> Iterator[tuple[Tensor, Ramp]]:
-    for access in accesses:
-        if access.index and isinstance(at := access.index[0], Ramp):
-            yield access.tensor, at
-
-
-def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[_Row]:
-    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: of memory, a page to all of L1."""
-    read = dict[_Row, dict[int, int]]()  # lanes, by where they lie in what one iteration reads
-    names, extent = bound_names(loop), constant(loop.extent) or 0
-    for tensor, at in _vectors(loads(loop.body)):
-        if tensor.scope is not Scope.param or tensor.nbytes <= target.l2_bytes:
-            continue
-        form = linear(at.base)
-        by, step = form.terms.get(loop.var, 0), form.terms.get(rows.var, 0)
-        others = Linear({atom: c for atom, c in form.terms.items() if atom != loop.var}, form.constant)
-        if by > 0 and step > 0 and not any(names & variables(atom) for atom in others.terms):
-            place = form.constant % by
-            begin = to_expr(replace(others, constant=form.constant - place + step), ranges)
-            read.setdefault(_Row(tensor, begin, tensor.dtype.nbytes(by * extent)), {})[place] = at.lanes
-    for row, lanes in read.items():
-        if PAGE_BYTES <= row.nbytes <= target.l1_bytes and row.tensor.dtype.nbytes(sum(lanes.values()) * extent) >= row.nbytes:
-            yield row
+def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[Stream]:
+    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: a page to all of L1."""
+    for row in streams(loop, ranges, target):
+        step = linear(row.begin).terms.get(rows.var, 0)
+        if step > 0 and PAGE_BYTES <= row.nbytes <= target.l1_bytes:
+            yield row.further(step, ranges)
 
 
 def _with(s: Stmt, host: For, fetched: list[Prefetch]) -> Stmt:
