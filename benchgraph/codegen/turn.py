@@ -48,27 +48,30 @@ def define(module: ir.Module, turning: Turning, target: Target) -> ir.Function:
     function, builder = begun(module, name, [PTR, PTR], ("src", "dst"))
     src, dst = function.args
 
-    def rows(k: ir.Value, high: int) -> None:
-        _spans(builder, t.n, target.lanes * t.unit, lambda n, wide: _tile(builder, t, target, src, dst, k, n, high, wide))
+    def rows(k: ir.Value, high: int, stored: int) -> None:
+        most = target.lanes * t.unit
+        _spans(builder, t.n, most, lambda n, wide, _: _tile(builder, t, target, src, dst, k, n, high, wide, stored))
 
     _spans(builder, t.k, target.lanes, rows)
     builder.ret_void()
     return function
 
 
-def _spans(builder: ir.IRBuilder, total: int, most: int, body: Callable[[ir.Value, int], None]) -> None:
-    """body(start, size) over all of total, `most` at a time; the last ones over some of those before, if there are any."""
+def _spans(builder: ir.IRBuilder, total: int, most: int, body: Callable[[ir.Value, int, int], None]) -> None:
+    """body(start, size, done) over all of total, `most` at a time; the last ones begin with some of those before, if there are any, which
+    are done."""
     whole, rest = divmod(total, most)
     if whole:
-        repeat(builder, whole, lambda i: body(affine(builder, i, most), most))
+        repeat(builder, whole, lambda i: body(affine(builder, i, most), most, 0))
     if rest:
-        body(I64(total - most), most) if whole else body(I64(0), rest)
+        body(I64(total - most), most, most - rest) if whole else body(I64(0), rest, 0)
 
 
 def _tile(
-    b: ir.IRBuilder, t: Turning, target: Target, src: ir.Value, dst: ir.Value, k: ir.Value, n: ir.Value, high: int, wide: int
+    b: ir.IRBuilder, t: Turning, target: Target, src: ir.Value, dst: ir.Value, k: ir.Value, n: ir.Value, high: int, wide: int, stored: int
 ) -> None:
-    """The first `high` of k and `wide` of n, from k and n on."""
+    """The first `high` of k and `wide` of n, from k and n on. The first `stored` of k are there already: of rows that are far apart each
+    store brings a line, so that those of 20 columns of 245 KB, bf16, take 0.70 of the time without (f32 0.78; one and two Zen 5 cores)."""
     lanes, element, align = target.lanes, memory_type(t.dst), t.dst.bits // 8
     column, units = vector(element, lanes), vector(I32, lanes)
     first = advanced(b, advanced(b, src, b.mul(n, I64(t.src_col_stride)), element), k, element)
@@ -82,8 +85,9 @@ def _tile(
     if t.src is not t.dst:
         tile = [b.xor(unit, constant(units, 0x80808080)) for unit in tile]
     into = advanced(b, advanced(b, dst, b.mul(k, I64(t.dst_row_stride)), element), n, element)
-    for i, row in enumerate(transposed(b, [*tile, *[poison(units)] * (lanes - len(tile))])[:high]):
-        at = advanced(b, into, i * t.dst_row_stride, element)
+    turned = transposed(b, [*tile, *[poison(units)] * (lanes - len(tile))])
+    for i in range(stored, high):
+        row, at = turned[i], advanced(b, into, i * t.dst_row_stride, element)
         if wide % t.unit:
             store_first(b, b.bitcast(row, vector(element, lanes * t.unit)), at, wide, align)
         else:

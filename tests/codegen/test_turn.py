@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchgraph.codegen import ir, turn
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.core.target import ISAS, Target, host
 from benchgraph.runtime.code import load
 from tests.codegen.test_microkernel import TARGETS
 from tests.fence import fenced
@@ -40,6 +41,14 @@ def test_every_element_changes_places_and_nothing_else_is_touched(target: Target
         given, got = fenced(src), fenced(dst)
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address(function.name))(given.ctypes.data, got.ctypes.data)
         np.testing.assert_array_equal(got, want, err_msg=f"{k} x {n}")
+
+
+@pytest.mark.parametrize(("k", "stores"), [(16, 16), (20, 16 + 4), (31, 16 + 15), (3, 3)])
+def test_every_row_is_stored_once(k: int, stores: int) -> None:
+    """A tile that begins with rows of the one before loads those again, and no more."""
+    module, target = ir.Module(), replace(host(), isa=ISAS["avx512_core"])
+    turn.define(module, turn.Turning(k, 16, DType.f32, DType.f32, k, 16), target)
+    assert str(module).count("\nstore ") == stores
 
 
 def test_a_turning_is_defined_once_per_module() -> None:
