@@ -17,7 +17,7 @@ from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
 
-SMALL = replace(TARGET, llc_bytes=2 * 64 * 32 * 4)  # what two matrices of 64 by 32 take
+SMALL = replace(TARGET, cores=1, llc_bytes=2 * 64 * 32 * 4)  # what two matrices of 64 by 32 take
 
 
 def streamed(f: Func, target: Target = SMALL) -> int:
@@ -48,8 +48,17 @@ def test_what_exceeds_the_caches_goes_past_them(golden) -> None:
         (replace(SMALL, llc_bytes=SMALL.llc_bytes + 1), 0),
         (replace(SMALL, llc_bytes=0), 0),
         (replace(SMALL, isa=ISAS["portable"]), 0),
+        (replace(SMALL, cores=2, llc_bytes=SMALL.llc_bytes * 2 // 3), 1),
+        (replace(SMALL, cores=2, llc_bytes=SMALL.llc_bytes * 2 // 3 + 1), 0),
     ],
-    ids=["more than the cache holds", "as much", "of a cache that nothing is known of", "in vectors that are no whole lines"],
+    ids=[
+        "more than the cache holds",
+        "as much",
+        "of a cache that nothing is known of",
+        "in vectors that are no whole lines",
+        "half more than the cache of several cores holds",
+        "not that much",
+    ],
 )
 def test_it_depends_on_the_machine(target: Target, count: int) -> None:
     assert streamed(doubled(), target) == count
