@@ -175,8 +175,9 @@ def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
     """Groups of k in one step of the K loop."""
     groups = kernel.k // kernel.group
     is_short = bool(target.isa.needs) and not takes_apart(kernel.dtypes, target.isa)  # else copies between registers, or spills
-    has_few_rows = kernel.m <= panels.rows and groups <= WRITTEN_OUT
-    return max(min(groups, 1 if not is_short or panels.vectors == 1 else WRITTEN_OUT if has_few_rows else 2), 1)
+    if panels.vectors == 1 or not is_short:
+        return 1
+    return max(groups if kernel.m <= panels.rows and groups <= WRITTEN_OUT else min(groups, 2), 1)
 
 
 def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
