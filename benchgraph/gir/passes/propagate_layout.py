@@ -186,14 +186,14 @@ def _converted(values: dict[int, Value], nodes: list[Node], wei: int, narrow: in
 
 
 def _through_views(values: dict[int, Value], id: int, base: int) -> int:
-    """What a value is of its root, of another that has the root's shape."""
-    chain, dtype = [id], values[base].dtype
-    while (view := values[chain[-1]].view) is not None and values[view.base].view is not None:
-        chain.append(view.base)
-    for id in reversed(chain):
-        v, new = values[id], max(values) + 1
-        assert v.view is not None
-        values[new] = replace(v, id=new, dtype=dtype, view=replace(v.view, base=base))
+    """What a value is of its root, perhaps the root itself, of another that has the root's shape."""
+    chain, dtype = list[tuple[Value, View]](), values[base].dtype
+    while (view := values[id].view) is not None:
+        chain.append((values[id], view))
+        id = view.base
+    for v, view in reversed(chain):
+        new = max(values) + 1
+        values[new] = replace(v, id=new, dtype=dtype, view=replace(view, base=base))
         base = new
     return base
 
