@@ -189,6 +189,16 @@ def test_ops_that_join_again_sink_together() -> None:
     assert kinds(build) == ["Exp", "Abs", "Add", "StaticTranspose"]
 
 
+def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement() -> None:
+    """Though nobody else reads it, and what reads it is computed early."""
+
+    def build(b: GraphBuilder) -> None:
+        x = b.op("Add", b.op("MatMul", b.input((4, 5)), b.input((5, 4))), b.input((4,)))
+        b.op("Multiply", b.op("Minimum", x, b.input((4, 1))), b.op("StaticTranspose", x, order=[1, 0]))
+
+    assert right(build)
+
+
 @pytest.mark.parametrize("more", ["Abs", "SoftMax"])
 def test_a_movement_that_others_read_stays_in_front(more: str) -> None:
     """With two results there would be two movements."""

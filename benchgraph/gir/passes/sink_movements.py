@@ -139,7 +139,8 @@ class _Sunk:
         """An operand as it is before the movement: what the same movement moves, or computed of what is moved back, or moved back."""
         if v not in self.early:
             made_by = self.g.producer.get(v)
-            is_ours = isinstance(made_by, Op) and v not in self.g.outs and all(op in self.gone for op in self.g.consumers[v])
+            is_kept = v in self.g.outs or v == self.move.ins[0]  # what is moved stays, whoever else reads it
+            is_ours = isinstance(made_by, Op) and not is_kept and all(op in self.gone for op in self.g.consumers[v])
             if self.g.value(v).type.elements == 1:
                 self.early[v] = self._scalar(v)
             elif isinstance(made_by, Op) and replace(made_by, ins=self.move.ins, outs=self.move.outs) == self.move:
