@@ -125,7 +125,7 @@ from benchgraph.tir.groups import is_widened
 from benchgraph.tir.ir import Prefetch
 
 AHEAD = 8  # rows of wei that are fetched ahead
-WRITTEN_OUT = 8  # groups of k up to which one tile of rows has no K loop
+WRITTEN_OUT = 8  # groups of k up to which one tile of rows has no K loop: so many rows of wei go side by side (gir/pieces.py)
 MOST_LINES = 4  # of a stream in one step of the K loop
 
 

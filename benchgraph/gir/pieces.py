@@ -112,8 +112,8 @@ def rows_in_turn(g: Graph, op: Op, target: Target) -> bool:
 
 def rows_read_in_turn(rows: int, n: int, wei: DType, cores: int, target: Target) -> tuple[int, int]:
     """Rows, and columns at most, of a piece of weights that lie by rows of n, for so many rows of src; cores: those that share them."""
-    is_read_on = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= target.l1_bytes // 2
-    return 1 if is_read_on else SIDE_BY_SIDE, WIDEST_IN_TURN
+    is_summed_in_l1 = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= target.l1_bytes // 2
+    return 1 if is_summed_in_l1 else SIDE_BY_SIDE, WIDEST_IN_TURN
 
 
 def piece_of(

@@ -189,12 +189,14 @@ def test_ops_that_join_again_sink_together() -> None:
     assert kinds(build) == ["Exp", "Abs", "Add", "StaticTranspose"]
 
 
-def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement() -> None:
-    """Though nobody else reads it, and what reads it is computed early."""
+@pytest.mark.parametrize("beside", [0, 1])
+def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement(beside: int) -> None:
+    """Though nobody else reads it, and what reads it is computed early: be it moved by the movement that goes behind, or by one like it."""
 
     def build(b: GraphBuilder) -> None:
-        x = b.op("Add", b.op("MatMul", b.input((4, 5)), b.input((5, 4))), b.input((4,)))
-        b.op("Multiply", b.op("Minimum", x, b.input((4, 1))), b.op("StaticTranspose", x, order=[1, 0]))
+        made = [b.op("Add", b.op("MatMul", b.input((4, 5)), b.input((5, 4))), b.input((4,))) for _ in range(2)]
+        moved = [b.op("StaticTranspose", x, order=[1, 0]) for x in made]
+        b.op("Multiply", b.op("Add", *moved), b.op("Minimum", made[beside], b.input((4, 1))))
 
     assert right(build)
 

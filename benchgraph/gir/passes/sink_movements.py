@@ -139,7 +139,7 @@ class _Sunk:
         """An operand as it is before the movement: what the same movement moves, or computed of what is moved back, or moved back."""
         if v not in self.early:
             made_by = self.g.producer.get(v)
-            is_kept = v in self.g.outs or v == self.move.ins[0]  # what is moved stays, whoever else reads it
+            is_kept = v in self.g.outs or v in self.early.values()  # what is moved stays, whoever else reads it
             is_ours = isinstance(made_by, Op) and not is_kept and all(op in self.gone for op in self.g.consumers[v])
             if self.g.value(v).type.elements == 1:
                 self.early[v] = self._scalar(v)
