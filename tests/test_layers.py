@@ -1,36 +1,43 @@
-"""The import table of docs/architecture.md, enforced."""
+"""What docs/architecture.md says of the code, held to it: who imports whom, the pipelines, the reading order."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import benchgraph
+from benchgraph.core.passes import Pass
+from benchgraph.gir import passes as gir
+from benchgraph.tir import passes as tir
 
 ROOT = Path(benchgraph.__file__).parent
-MAY_IMPORT: dict[str, set[str]] = {
+ARCHITECTURE = (ROOT.parent / "docs" / "architecture.md").read_text()
+
+
+def section(title: str) -> str:
+    """Of docs/architecture.md, from its heading to the next of the same level."""
+    level = title.split()[0]
+    return ARCHITECTURE.partition(f"\n{title}\n")[2].partition(f"\n{level} ")[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the tables of a section, line by line, without headings."""
+    return [[c.strip() for c in line.strip("|").split("|")] for line in section(title).splitlines() if line.startswith("| `")]
+
+
+def quoted(cell: str) -> list[str]:
+    """Words between backticks."""
+    return [word for words in re.findall("`(.*?)`", cell) for word in words.split()]
+
+
+MAY_IMPORT = {quoted(room)[0].removesuffix(".py"): set(quoted(others)) for room, others in rows("## Who may import whom")} | {
     "core": set(),
-    "tir": set(),
-    "ops": {"tir"},
-    "graph": {"ops"},
-    "partition": {"graph", "ops"},
-    "gir": {"partition", "ops", "tir"},
-    "lower": {"gir", "ops", "tir"},
-    "codegen": {"tir"},
-    "runtime": {"codegen", "tir"},
-    "compile": {"graph", "partition", "gir", "lower", "tir", "codegen", "runtime"},
-    "candidates": {"explain", "gir", "partition"},
-    "explain": {"compile", "gir", "graph", "partition", "runtime", "tir"},
-    "reference": {"graph", "ops"},
-    "library": {"compile", "graph", "partition", "runtime"},
-    "framework": {"graph", "ops", "partition", "library"},
-    "onednn": {"graph", "partition", "library", "runtime"},
-    "harness": {"candidates", "explain", "graph", "ops", "partition", "library", "framework", "onednn", "reference", "runtime"},
-    "cli": {"harness"},
     "__main__": {"cli"},
 }
 
@@ -102,10 +109,27 @@ def test_llvmlite_stays_in_codegen_and_runtime() -> None:
 
 
 def test_the_reading_order_names_files_as_long_as_it_says() -> None:
-    """docs/architecture.md, In one day."""
-    text = (ROOT.parent / "docs" / "architecture.md").read_text().partition("## In one day")[2].partition("\n## ")[0]
-    lines = [line.split("|") for line in text.splitlines() if ".py`" in line]
+    lines = [line.split("|") for line in section("## In one day").splitlines() if ".py`" in line]
     for _, what, files, said, _ in lines:
-        found = sum(len((ROOT / name).read_text().splitlines()) for name in re.findall("`(.*?)`", files))
+        found = sum(len((ROOT / name).read_text().splitlines()) for name in quoted(files))
         assert found == pytest.approx(int(said), rel=0.2, abs=80), what
     assert len(lines) >= 8
+
+
+@pytest.mark.parametrize(("title", "pipeline"), [("### Graph IR", gir.PIPELINE), ("### Tensor IR", tir.PIPELINE)])
+def test_the_pipelines_are_told_by_their_docstrings_in_order(title: str, pipeline: tuple[Pass[Any], ...]) -> None:
+    told, seen = list[list[str]](), set[str]()
+    for p in pipeline:
+        first_line = (sys.modules[p.fn.__module__].__doc__ or "").splitlines()[0]
+        told.append([f"`{p.name}`", "once more" if p.name in seen else first_line.removeprefix(f"{p.name}: ").removesuffix("."), p.switch])
+        seen.add(p.name)
+    assert [[*cells[:2], cells[2].strip("`")] for cells in rows(title)] == told
+
+
+def test_files_that_the_documents_name_are_there() -> None:
+    """From the project's root, from the package, from the room that the document is about, or, as links, from its folder."""
+    top = ROOT.parent
+    for doc in [top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").glob("*.md")]:
+        named = [name for both in re.findall(r"`([\w/]+\.(?:py|md))`|\]\(([\w/.]+)\)", doc.read_text()) for name in both if name]
+        bases = (top, ROOT, doc.parent, *ROOT.rglob(doc.stem))
+        assert not [name for name in named if not any((base / name).exists() for base in bases)], doc

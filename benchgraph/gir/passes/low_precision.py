@@ -70,7 +70,7 @@ ROWS_WIDENED, ROWS_NOT_MULTIPLIED = 8, ((2, 2), (8, 4))
 #     2048 x 2048      0.37 (0.37)  0.56 (0.56)  0.78 (0.79)  24: 0.85 (0.85)           0.88 (0.92)
 #     1024 x 1024      0.37 (0.39)               0.79 (0.77)  24: 0.87 (0.87)           0.95 (0.94)
 #
-# On a Cascade Lake core, where conversions take the multipliers' ports, 12 rows 0.87, 32 1.05 (docs/architecture.md).
+# On a Cascade Lake core, where conversions take the multipliers' ports, 12 rows 0.87, 32 1.05 (docs/performance.md, What choices rest on).
 ROWS_KEPT = 32
 
 
