@@ -3,9 +3,9 @@
     m = lowest; c = lowest; s = 0; acc = 0
     for ko in N / step:
       x[:, ko] = brgemm(src, wei[:, ko]); early post-ops
-      for each row:
-        before = c; m = max(m, max(x)); c = f(m)
-        factor = exp(before - c); s = s * factor + sum(exp(x - c)); p = g(exp(x - c))
+      for each row: before = c; m = max(m, max(x))
+      for all rows: c = f(m); factor = exp(before - c); s = s * factor
+      for each row: s = s + sum(exp(x - c)); p = g(exp(x - c))
       acc = acc * factor
       acc += brgemm(p, wei'[ko, :])
     late post-ops; the second product's post-ops on acc
@@ -152,20 +152,25 @@ class OnlineNest(GemmNest):
         return seq(scores, self._folded(ko, width), self._over_acc(o.values.ops[0], None), summed)
 
     def _folded(self, ko: Expr, width: int) -> Stmt:
-        """Maximum, sum and weights of these columns, and the factor by which what has been summed shrinks."""
-        o = self.plan
-        region = Region(self.storage, self.domain, (*self._task(), Span(Const(width), ko, self.step)))
-        at = (*region.coords[:-1], Coord(ZERO))
+        """Maximum, sum and weights of these columns, and the factor by which what has been summed shrinks.
+
+        What is done once per row has a loop of its own, which runs in vectors of rows.
+        """
+        o, columns = self.plan, (*self._task(), Span(Const(width), ko, self.step))
+        maxima, per_row, sums = (Region(self.storage, self.domain, s) for s in (columns, (*self._task(), Span(Const(1))), columns))
+        of_maxima, at, of_sums = ((*region.coords[:-1], Coord(ZERO)) for region in (maxima, per_row, sums))
+
+        maxima.first_in_row([Store(self.before, tuple(c.value for c in of_maxima), self.storage.load(o.c, of_maxima))])
+        maxima.starts[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], of_maxima)
+
         index = tuple(c.value for c in at)
-        now = self.storage.load(o.c, at)
-        region.first_in_row([Store(self.before, index, now)])
-        region.starts[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], at)
-        region.starts[o.total.outs[0]] = binary(BinOp.mul, self.storage.load(o.total.outs[0], at), Load(self.factor, index))
-        region.add((o.maximum, *o.shift))
-        shrunk = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), now))
-        region.once_known(o.c, [Store(self.factor, index, shrunk)])
-        region.add((o.difference, o.exp, o.total, *o.weights))
-        return region.finish()
+        shrunk = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), self.storage.load(o.c, at)))
+        total = binary(BinOp.mul, self.storage.load(o.total.outs[0], at), Load(self.factor, index))
+        per_row.add(o.shift)
+        per_row.once_known(o.c, [Store(self.factor, index, shrunk), self.storage.store(o.total.outs[0], at, total)])
+
+        sums.starts[o.total.outs[0]] = self.storage.load(o.total.outs[0], of_sums)
+        return seq(maxima.emit([o.maximum]), per_row.finish(), sums.emit([o.difference, o.exp, o.total, *o.weights]))
 
     def _added(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
