@@ -71,11 +71,13 @@ class Order:
     slot: Slot | None = field(compare=False)
     spent_s: float = field(compare=False)
 
+    @undisturbed()
     def find(self) -> Executable | None:
         """What the disk has."""
         found = None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
         return None if found is None else named(found, self.partition)
 
+    @undisturbed()
     def make(self) -> Executable:
         """Compile it, and keep it on disk."""
         made = compile_anew(self.partition, self.target, self.open_outputs, time.perf_counter() - self.spent_s)

@@ -25,8 +25,9 @@ from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph
 from benchgraph.graph import GraphBuilder
+from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower
-from benchgraph.partition.ir import Policy
+from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import index, regions, work
 from benchgraph.tir import passes as tir_passes
@@ -188,8 +189,11 @@ def test_a_compilation_is_not_interrupted_by_garbage_collection() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("compiled", [compile_partition, lambda p: list(compile_partitions([p]))], ids=["alone", "of_a_graph"])
 @pytest.mark.parametrize("before", [0.005, 1e-5])
-def test_turns_are_short_inside_a_compilation_and_as_before_after_it(monkeypatch: pytest.MonkeyPatch, before: float) -> None:
+def test_turns_are_short_inside_a_compilation_and_as_before_after_it(
+    monkeypatch: pytest.MonkeyPatch, before: float, compiled: Callable[[Partition], object]
+) -> None:
     b, found = GraphBuilder(), list[float]()
     b.op("ReLU", b.input((8, 32)))
     (p,) = partitions(b.graph(), Policy.fused)
@@ -199,7 +203,7 @@ def test_turns_are_short_inside_a_compilation_and_as_before_after_it(monkeypatch
     sys.setswitchinterval(before)
     try:
         with override(cache_dir="off"):
-            compile_partition(p)
+            compiled(p)
         assert found == [pytest.approx(min(before, TURN_S))]
         assert sys.getswitchinterval() == pytest.approx(before)
     finally:

@@ -29,8 +29,8 @@ portable. Tiles loaded column by column: 43 for AVX-512, 33 for AVX2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from benchgraph.codegen import ir
@@ -73,23 +73,32 @@ class Part:
 def define(module: ir.Module, packing: Packing, target: Target, *, runs_once: bool = False) -> tuple[Part, ...]:
     """What packs, with its functions, each defined in the module on first use.
 
-    runs_once: packings of dense rows take k and src's stride as arguments, so that weights of all layers share the code. It is slower by up
-    to a third where rows are short (96x64 of s8 in L1: 141 ns, 108 with constants), and keys are packed at every execution.
+    Packings of dense columns share the code for a vector of them, and take the number of vectors as an argument: the last panel may have
+    fewer. runs_once: those of dense rows take k and src's stride, so that weights of all layers share the code. It is slower by up to a
+    third where rows are short (96x64 of s8 in L1: 141 ns, 108 with constants), and keys are packed at every execution.
     """
-    p, functions = packing, _Functions(module, packing, target)
-    if p.src_col_stride != 1:
-        return (Part(functions.define(_Emitter.dense_columns, f"{p.k}_c{p.src_col_stride}", p.src_row_stride)),)
+    return tuple((_of_rows if packing.src_col_stride == 1 else _of_columns)(_Functions(module, packing, target), runs_once=runs_once))
+
+
+def _of_rows(functions: _Functions, *, runs_once: bool) -> Iterator[Part]:
+    p = functions.packing
     groups, rest = divmod(p.k, p.group)
-    parts = []
     if groups:
-        sizes = p.src_row_stride, groups
-        function = functions.define(_Emitter.dense_rows, "rows", *sizes, are_arguments=runs_once)
-        parts.append(Part(function, numbers=sizes if runs_once else ()))
+        yield functions.part(_Emitter.dense_rows, "rows", p.src_row_stride, groups, arguments=2 * runs_once)
     if rest:
-        function = functions.define(_Emitter.last_rows, f"row{rest}", p.src_row_stride, are_arguments=runs_once)
-        offsets = groups * p.group * p.src_row_stride, groups * p.dst_row_stride
-        parts.append(Part(function, *offsets, (p.src_row_stride,) if runs_once else ()))
-    return tuple(parts)
+        part = functions.part(_Emitter.last_rows, f"row{rest}", p.src_row_stride, arguments=runs_once)
+        yield replace(part, src_offset=groups * p.group * p.src_row_stride, dst_offset=groups * p.dst_row_stride)
+
+
+def _of_columns(functions: _Functions, *, runs_once: bool) -> Iterator[Part]:
+    p, lanes = functions.packing, functions.target.lanes
+    whole, rest = divmod(p.n, lanes)
+    what = f"{p.k}_c{p.src_col_stride}"
+    if whole:
+        yield replace(functions, packing=replace(p, n=lanes)).part(_Emitter.dense_columns, what, p.src_row_stride, whole, arguments=1)
+    if rest:
+        part = replace(functions, packing=replace(p, n=rest)).part(_Emitter.columns, what, p.src_row_stride, arguments=0)
+        yield replace(part, src_offset=whole * lanes * p.src_col_stride, dst_offset=whole * lanes * p.group)
 
 
 @dataclass(frozen=True)
@@ -98,23 +107,23 @@ class _Functions:
     packing: Packing
     target: Target
 
-    def define(self, body: Callable[..., None], what: str, *sizes: int, are_arguments: bool = False) -> ir.Function:
-        """The function of src, dst and, if they are arguments, the sizes, that body(emitter, src, dst, further sizes) writes on first use.
+    def part(self, body: Callable[..., None], what: str, *sizes: int, arguments: int) -> Part:
+        """A call of the function that body(emitter, src, dst, further sizes) writes on first use.
 
-        what: tells it apart from others of such a packing, and so do sizes that are no arguments. sizes: src's row stride, more.
+        what: tells it apart from others of such a packing, and so do sizes that are no arguments. sizes: src's row stride, more. arguments:
+        how many of them are arguments of the function, from the last one on.
         """
         p = self.packing
-        own = "_".join((what, *(() if are_arguments else map(str, sizes))))
+        fixed, given = sizes[: len(sizes) - arguments], sizes[len(sizes) - arguments :]
+        own = "_".join((what, *map(str, fixed)))
         name = f"pack_{p.src.value}_{p.dst.value}_{p.n}_d{p.dst_row_stride}_{own}".replace("-", "m")
-        known = self.module.find(name)
-        if known is not None:
-            return known
-        given = [I64] * len(sizes) if are_arguments else []
-        function, inside = begun(self.module, name, [PTR, PTR, *given], ("src", "dst"))
-        stride, *more = function.args[2:] or map(I64, sizes)
-        body(_Emitter(inside, p, self.target, stride), *function.args[:2], *more)
-        inside.ret_void()
-        return function
+        function = self.module.find(name)
+        if function is None:
+            function, inside = begun(self.module, name, [PTR, PTR, *[I64] * len(given)], ("src", "dst"))
+            values = [*map(I64, fixed), *function.args[2:]]
+            body(_Emitter(inside, p, self.target, values[0]), *function.args[:2], *values[1:])
+            inside.ret_void()
+        return Part(function, numbers=given)
 
 
 @dataclass(frozen=True)
@@ -196,16 +205,17 @@ class _Emitter:
 
     # ---- columns of src are dense
 
-    def dense_columns(self, src: ir.Value, dst: ir.Value) -> None:
-        self.in_vectors(self.packing.n, lambda n, columns: self.columns(*self.place(src, dst, 0, n), columns))
+    def dense_columns(self, src: ir.Value, dst: ir.Value, count: ir.Value) -> None:
+        """As many times the packing's columns."""
+        repeat(self.builder, count, lambda i: self.columns(*self.place(src, dst, 0, self.times(i, self.packing.n))))
 
-    def columns(self, src: ir.Value, dst: ir.Value, columns: int) -> None:
-        """All of k for the first `columns` columns."""
+    def columns(self, src: ir.Value, dst: ir.Value) -> None:
+        """All of k for a vector of columns, or for fewer."""
         groups, rest = divmod(self.packing.k, self.packing.group)
         if groups:
-            self.in_vectors(groups, lambda k, count: self.transposed(*self.place(src, dst, k, 0), columns, count))
+            self.in_vectors(groups, lambda k, count: self.transposed(*self.place(src, dst, k, 0), self.packing.n, count))
         if rest:
-            repeat(self.builder, columns, lambda n: self.last_group(*self.place(src, dst, groups, n), rest))
+            repeat(self.builder, self.packing.n, lambda n: self.last_group(*self.place(src, dst, groups, n), rest))
 
     def transposed(self, src: ir.Value, dst: ir.Value, columns: int, groups: int) -> None:
         """A tile of so many columns and groups."""

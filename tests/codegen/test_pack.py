@@ -153,5 +153,18 @@ def test_packings_that_run_once_share_their_code_whatever_k_and_strides_are() ->
     assert functions(*same[:2], same[0], wider, runs_once=False) == 3
     assert functions(same[0], packing(8, 20, DType.u8, DType.s8, dense="rows")) == 2
     assert functions(same[0], packing(8, 21, DType.s8, DType.s8, dense="rows")) == 2
-    assert functions(same[0], packing(8, 20, DType.s8, DType.s8, dense="columns")) == 2
-    assert functions(*(packing(k, 20, DType.s8, DType.s8, dense="columns") for k in (8, 8, 12))) == 2
+
+
+def test_packings_of_columns_share_the_code_for_a_vector_of_them() -> None:
+    """Panels of 64 and 40 columns; the 8 that are left are a function of their own."""
+
+    def functions(*sizes: tuple[int, int]) -> int:
+        given = (replace(packing(k, 64, DType.bf16, DType.bf16, dense="columns"), n=n) for k, n in sizes)
+        return text_of(*given, isa=ISAS["avx512_core"]).count("define hidden")
+
+    assert [functions((8, 64)), functions((8, 64), (8, 32)), functions((8, 64), (8, 40), (8, 8)), functions((8, 64), (12, 64))] == [
+        1,
+        1,
+        2,
+        2,
+    ]
