@@ -66,12 +66,19 @@ def pattern_of(forward: OpSpec) -> Strategy:
 
 
 def pattern_off_the_kinks(call: Call, port: int) -> Filling:
-    pattern = _HARD_SIGMOID.fill(call, port)
-    if port == 1:
+    """The forward op's, but for half of those on the flat sides, where two of three are, which go to the slope."""
+    pattern, alpha, beta = _HARD_SIGMOID.fill(call, port), call.attrs.real("alpha"), call.attrs.real("beta")
+    if port == 1 or alpha == 0:
         return pattern
-    return Filling(
-        f"{pattern.says}, off the kinks", lambda t, noise: stored(_moved_off_the_kinks(call.attrs, pattern.make(t, noise)), t.dtype)
-    )
+
+    def made(t: TensorType, noise: Noise) -> Array:
+        src, at = pattern.make(t, noise), np.arange(t.elements).reshape(t.shape)
+        line = alpha * real(src) + beta
+        moves = ((line <= 0) | (line >= 1)) & noise.chance(0.5, at)
+        sloped = np.where(moves, (noise.integers(1, 3, at, lane=1) / 4 - beta) / alpha, src)
+        return stored(_moved_off_the_kinks(call.attrs, sloped), t.dtype).reshape(t.shape)
+
+    return Filling(f"{pattern.says}, half of the flat sides' moved to the slope, off the kinks", made)
 
 
 def uses_dst(attrs: Attrs) -> bool:

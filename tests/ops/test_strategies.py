@@ -134,6 +134,19 @@ def test_dst_of_a_gradient_is_what_the_forward_op_makes() -> None:
     assert np.abs(made(one("TanhBackward", (500,), (500,), use_dst=False), 0)).max() > 88
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16, F16])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.28, 0.128), (2.0, 1.0), (-0.5, 0.25)])
+def test_half_of_what_is_flat_to_hard_sigmoid_is_moved_to_its_slope_for_the_gradient(dtype: DType, alpha: float, beta: float) -> None:
+    shape = (32, 14, 14)
+    call = one("HardSigmoidBackward", shape, shape, dtype=dtype, alpha=alpha, beta=beta)
+    before, src = (made(c, 0).astype(np.float64) for c in (one("HardSigmoid", shape, dtype=dtype, alpha=alpha, beta=beta), call))
+    line = alpha * src + beta
+    assert np.minimum(np.abs(line), np.abs(line - 1)).min() >= 2.0**-9
+    flat, was_flat = ((x * alpha + beta <= 0) | (x * alpha + beta >= 1) for x in (src, before))
+    assert 0.4 < flat.sum() / was_flat.sum() < 0.6
+    assert set(np.unique(np.rint(4 * line[was_flat & ~flat]))) == {1, 2, 3}
+
+
 @pytest.mark.parametrize("size", [1, 5, 8, 9, 100, 1000])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_softmax_rows_have_few_tops_and_a_background(size: int, axis: int) -> None:
