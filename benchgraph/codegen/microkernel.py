@@ -121,11 +121,10 @@ from benchgraph.codegen.reduction import ACC, ACC_BYTES, SRC, WEI, Reduction, fi
 from benchgraph.codegen.tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
-from benchgraph.tir.groups import is_widened
+from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
 
 AHEAD = 8  # rows of wei that are fetched ahead
-WRITTEN_OUT = 8  # groups of k up to which one tile of rows has no K loop: so many rows of wei go side by side (gir/pieces.py)
 MOST_LINES = 4  # of a stream in one step of the K loop
 
 
@@ -177,7 +176,7 @@ def _unrolled(kernel: Kernel, panels: Panels, target: Target) -> int:
     is_short = bool(target.isa.needs) and not takes_apart(kernel.dtypes, target.isa)  # else copies between registers, or spills
     if panels.vectors == 1 or not is_short:
         return 1
-    return max(groups if kernel.m <= panels.rows and groups <= WRITTEN_OUT else min(groups, 2), 1)
+    return max(groups if kernel.m <= panels.rows and groups <= SIDE_BY_SIDE else min(groups, 2), 1)
 
 
 def _shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:

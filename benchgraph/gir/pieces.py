@@ -11,7 +11,7 @@ from benchgraph.gir.idle import IDLE
 from benchgraph.gir.ir import Graph, Op, Stage
 from benchgraph.gir.product import group_of, has_rows, is_given_for_rows, operand_axes, product
 from benchgraph.gir.schedule import F32_BYTES, MOST_ROWS, column_block
-from benchgraph.tir.groups import PACKED_FROM
+from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 # Rows and columns of a piece of wei that is made before the microkernel reads it, for up to so many rows of dst and for more. Long rows
 # are fetched ahead as they lie in memory; short sums cost loads and stores of dst. Measured on one thread of a Cascade Lake core that
@@ -52,7 +52,7 @@ FEW_ROWS, PIECES = 6, ((16, 2048), (128, 512))
 #     weights       4096 x 4096    8192 x 2048    2048 x 2048    64 times 2048 x 512, 8192 x 128    2 rows by 4096 x 2048
 #     f32           0.49 (0.57)    0.48 (0.41)    0.86 (0.57)    0.76 (0.87)          0.86 (0.91)   0.99 (0.26)
 #     bf16          1.15 (0.62)    1.10 (0.57)    0.81 (0.86)    1.36 (1.09)          1.63 (1.15)   0.56 (0.46)
-SIDE_BY_SIDE, WIDEST_IN_TURN = 8, 16384
+WIDEST_IN_TURN = 16384
 ROWS_IN_TURN = 2, 8
 # Of weights in several panels that are packed from rows: a few rows of all panels of a piece at once (SIDE_BY_SIDE), which hardware fetches
 # ahead, if weights are so many times what L2 holds. One Zen 4 core, weights in memory, minima in ms, rows of dst, weights:

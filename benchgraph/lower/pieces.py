@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Cut, Stage
-from benchgraph.gir.pieces import SIDE_BY_SIDE
 from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.packing import Packing, packing
 from benchgraph.lower.region import Region, Span
 from benchgraph.tir.build import add, in_blocks, mul, seq, sub
+from benchgraph.tir.groups import SIDE_BY_SIDE
 from benchgraph.tir.ir import Const, Expr, For, Prefetch, Stmt
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, PAGE_BYTES, Target
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.pieces import SIDE_BY_SIDE, rows_read_in_turn
+from benchgraph.gir.pieces import rows_read_in_turn
 from benchgraph.gir.schedule import columns_abreast
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
+from benchgraph.tir.groups import SIDE_BY_SIDE
 from tests.gir.test_weights import kernels, nests, scheduled
 
 PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1)
