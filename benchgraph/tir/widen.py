@@ -162,8 +162,23 @@ def loop_of(s: For, most_lanes: int) -> Loop | None:
         if c.mask is not None or (found is None and not _is_storable(loop, c.tensor, step)):
             return None
         reductions += [found] if found is not None else []
-    loop = replace(loop, reductions=tuple(reductions), lanes=lanes_for(constant(s.extent), most_lanes) if _is_close(loop) else most_lanes)
+    lanes = lanes_for(constant(s.extent), most_lanes) if _is_close(loop) else most_lanes
+    loop = replace(loop, reductions=tuple(reductions), lanes=_lanes_moved(loop) or lanes)
     return loop if _is_independent(loop) and _pays(loop) else None
+
+
+def _lanes_moved(loop: Loop) -> int:
+    """Of numbers of 8 or 16 bits that are only moved, as many as a register holds, where the loop has whole vectors of these; else 0."""
+    moved = [c.tensor.dtype for c in loop.body if isinstance(c, Store) and _moves_neighbours(loop, c)]
+    bits = {dtype.bits for dtype in moved}
+    if len(moved) < len(loop.body) or bits not in ({8}, {16}) or DType.boolean in moved:
+        return 0
+    lanes = loop.lanes * DType.f32.bits // bits.pop()
+    return 0 if (constant(loop.extent) or 1) % lanes else lanes
+
+
+def _moves_neighbours(loop: Loop, s: Store) -> bool:
+    return isinstance(s.value, Load) and all(at and loop.step(at[0]) == 1 for at in (s.index, s.value.index))
 
 
 def _is_uniform(loop: Loop) -> bool:
