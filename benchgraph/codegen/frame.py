@@ -210,8 +210,14 @@ class Frame:
             self._masked_store(t, at, stride, stored, lanes, mask)
 
     def _store_past_caches(self, t: Tensor, at: ir.Value, stored: ir.Value) -> None:
-        """The processor wants whole lines for it, and where a user's tensor begins is known when the code runs."""
+        """The processor wants whole lines for it, and where a user's tensor begins is known when the code runs.
+
+        Narrow floats as words, in a way that LLVM does not see through: of a vector of bfloat or half 22 forgets where it goes.
+        """
         b, self.is_streaming = self.builder, True
+        if t.dtype.is_float and t.dtype.bits < I32.width and self.target.lanes * I32.width == LINE_BYTES * 8:
+            words = ir.VectorType(I64, LINE_BYTES * 8 // I64.width)
+            stored = b.asm(ir.FunctionType(words, [words]), "", "=v,0", [b.bitcast(stored, words)])
         within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))
         with b.if_else(b.icmp_signed("==", within, I64(0))) as (on_line, otherwise):
             with on_line:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import lanes_for
+from benchgraph.core.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
@@ -136,8 +136,8 @@ class Loop:
         return None if is_whole else mask
 
 
-def loop_of(s: For, most_lanes: int) -> Loop | None:
-    """The loop as one that may run in vectors, None when it must stay as it is."""
+def loop_of(s: For, most_lanes: int, unkept: frozenset[str] = frozenset()) -> Loop | None:
+    """The loop as one that may run in vectors, None when it must stay as it is. unkept: tensors of which whole lines are to be stored."""
     body = statements(s.body)
     if not any(isinstance(c, Store) for c in body):
         return None  # loops that hold others, mostly
@@ -163,7 +163,7 @@ def loop_of(s: For, most_lanes: int) -> Loop | None:
             return None
         reductions += [found] if found is not None else []
     lanes = lanes_for(constant(s.extent), most_lanes) if _is_close(loop) else most_lanes
-    loop = replace(loop, reductions=tuple(reductions), lanes=_lanes_moved(loop) or lanes)
+    loop = replace(loop, reductions=tuple(reductions), lanes=_lanes_moved(loop) or _lanes_of_lines(loop, unkept) or lanes)
     return loop if _is_independent(loop) and _pays(loop) else None
 
 
@@ -175,6 +175,14 @@ def _lanes_moved(loop: Loop) -> int:
         return 0
     lanes = loop.lanes * DType.f32.bits // bits.pop()
     return 0 if (constant(loop.extent) or 1) % lanes else lanes
+
+
+def _lanes_of_lines(loop: Loop, unkept: frozenset[str]) -> int:
+    """Of narrow results that no cache keeps, as many as a line holds, if that is a register, under the same condition; else 0."""
+    bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, Store) and c.tensor.name in unkept), default=DType.f32.bits)
+    lanes = 8 * LINE_BYTES // bits
+    is_wider = lanes > loop.lanes == 8 * LINE_BYTES // DType.f32.bits
+    return lanes if is_wider and _is_close(loop) and (constant(loop.extent) or 1) % lanes == 0 else 0
 
 
 def _moves_neighbours(loop: Loop, s: Store) -> bool:

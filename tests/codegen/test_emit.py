@@ -434,6 +434,15 @@ def test_what_goes_past_the_caches_arrives_wherever_memory_begins(run: Run, isa:
     assert body.index("movnt") < body.index("sfence") < body.index("ret")
 
 
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.u8], ids=lambda d: d.value)
+def test_narrow_numbers_go_past_the_caches_too(dtype: DType) -> None:
+    """LLVM forgets it of stores whose vector it takes for one of bfloat or half."""
+    isa, lanes = ISAS["avx512_core"], LINE_BYTES * 8 // dtype.bits
+    src, dst, at = param("src", F32, 4 * lanes), param("dst", dtype, 4 * lanes), (Ramp(mul(VAR_I, lanes), 1, lanes),)
+    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, at, cast(Load(src, at), dtype), past_caches=True)))
+    assert "movnt" in assembly("".join(emit([func], replace(host(), isa=isa))), isa)
+
+
 # ---- instruction sets ------------------------------------------------------------------------------------------------
 
 

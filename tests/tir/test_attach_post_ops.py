@@ -79,6 +79,11 @@ def product(
     return Func("product", (o.x, o.w, o.c, o.r, o.y), seq(Alloc(o.t), *first, nest, *behind))
 
 
+def test_narrow_results_that_no_cache_keeps_are_made_in_registers_too() -> None:
+    f = product(scaled, m=32, y=param("y", 32, N, dtype=DType.bf16))
+    assert len(post_ops(run(f, replace(TARGET, llc_bytes=1)))) == 1
+
+
 def lowered(f: Func) -> Func:
     return run(f, TARGET, pipeline=BEFORE)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
-from benchgraph.tir.build import add, binary, cast, f32, mul, seq
+from benchgraph.tir import unkept
+from benchgraph.tir.build import add, binary, cast, f32, mul, seq, type_of
 from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.passes import run
-from benchgraph.tir.passes.stream_stores import stream_stores
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -66,7 +65,7 @@ def test_it_depends_on_the_machine(target: Target, count: int) -> None:
 
 @pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
 def test_no_cache_is_believed_to_hold_everything(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[stream_stores.__module__], "MOST_HELD", SMALL.llc_bytes + more)
+    monkeypatch.setattr(unkept, "MOST_HELD", SMALL.llc_bytes + more)
     assert streamed(doubled(), replace(SMALL, llc_bytes=480 << 20)) == count
 
 
@@ -85,8 +84,22 @@ def test_rows_that_end_or_begin_within_a_line_stay() -> None:
     assert streamed(doubled(columns=40), large) == 0
 
 
-def test_half_lines_stay() -> None:
-    assert streamed(doubled(dtype=DType.bf16), replace(SMALL, llc_bytes=1)) == 0
+@pytest.mark.parametrize(
+    ("dtype", "columns", "count"), [(DType.bf16, 64, 1), (DType.f16, 96, 1), (DType.u8, 64, 1), (DType.bf16, 48, 0), (DType.u8, 96, 0)]
+)
+def test_narrow_results_go_by_whole_lines_or_stay(dtype: DType, columns: int, count: int) -> None:
+    assert streamed(doubled(columns=columns, dtype=dtype), replace(SMALL, llc_bytes=1)) == count
+
+
+@pytest.mark.parametrize(("target", "lanes"), [(replace(SMALL, llc_bytes=1), 32), (SMALL, 32), (replace(SMALL, llc_bytes=1 << 20), 16)])
+def test_vectors_are_as_wide_as_ever_where_a_cache_keeps_what_they_make(target: Target, lanes: int) -> None:
+    after = run(doubled(columns=64, dtype=DType.bf16), target)
+    assert {type_of(s.value) for s in walk(after.body) if isinstance(s, Store)} == {(DType.bf16, lanes)}
+
+
+def test_narrow_results_of_shorter_registers_stay() -> None:
+    after = run(doubled(columns=64, dtype=DType.bf16), replace(SMALL, isa=ISAS["avx2"], llc_bytes=1))
+    assert {type_of(s.value) for s in walk(after.body) if isinstance(s, Store)} == {(DType.bf16, 8)}
 
 
 def test_what_is_read_again_stays() -> None:

@@ -10,6 +10,9 @@
       y[j] = r
     }
 
+Narrow numbers that are only moved, and narrow results that no cache keeps (stream-stores), fill the register with more lanes, where they
+come out even.
+
 A loop stays as it is when a store is neither to neighbours (or to wider elements that are close) nor a reduction, or when an iteration
 depends on another in any other way.
 """
@@ -26,6 +29,7 @@ from benchgraph.tir.ir import (
     Alloc,
     Binary,
     BinOp,
+    Brgemm,
     Broadcast,
     Const,
     Expr,
@@ -43,7 +47,8 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names
+from benchgraph.tir.unkept import map_nests
+from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
@@ -53,16 +58,18 @@ MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; t
 
 def vectorize(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
-    body = _stmt(f.body, target, taken)
+    multiplies = any(isinstance(s, Brgemm) for s in walk(f.body))  # post-ops go by the vectors of the microkernel that they join
+    body = map_nests(f, target, lambda nest, unkept: _stmt(nest, target, taken, frozenset() if multiplies else unkept))
     return f if body == f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, target: Target, taken: set[str]) -> Stmt:
+def _stmt(s: Stmt, target: Target, taken: set[str], unkept: frozenset[str]) -> Stmt:
+    """unkept: results that no cache keeps."""
     if isinstance(s, For) and s.kind is LoopKind.serial:
-        loop = loop_of(s, target.lanes)
+        loop = loop_of(s, target.lanes, unkept)
         if loop is not None:
             return _vectors(loop, target, taken)
-    return map_children(s, lambda c: _stmt(c, target, taken))
+    return map_children(s, lambda c: _stmt(c, target, taken, unkept))
 
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
