@@ -41,6 +41,7 @@ CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which
 # attention whose dropout, 200 instructions, is stored across rows 42.6 ms in scalars, 13.5 in vectors; without it, conversions and
 # products that are stored so took 1 to 4 % longer with 1, 6 and 12 in its place than with 30.
 SCATTERED = 30
+LINE_LANES = 8 * LINE_BYTES // DType.f32.bits  # of registers that hold a line: those of AVX-512
 _FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 
 
@@ -168,21 +169,27 @@ def loop_of(s: For, most_lanes: int, unkept: frozenset[str] = frozenset()) -> Lo
 
 
 def _lanes_moved(loop: Loop) -> int:
-    """Of numbers of 8 or 16 bits that are only moved, as many as a register holds, where the loop has whole vectors of these; else 0."""
+    """Of numbers of 8 or 16 bits that are only moved, as many as a register holds, where the loop goes by these; else 0."""
     moved = [c.tensor.dtype for c in loop.body if isinstance(c, Store) and _moves_neighbours(loop, c)]
     bits = {dtype.bits for dtype in moved}
     if len(moved) < len(loop.body) or bits not in ({8}, {16}) or DType.boolean in moved:
         return 0
     lanes = loop.lanes * DType.f32.bits // bits.pop()
-    return 0 if (constant(loop.extent) or 1) % lanes else lanes
+    return lanes if _goes_by(loop, lanes) else 0
 
 
 def _lanes_of_lines(loop: Loop, unkept: frozenset[str]) -> int:
-    """Of narrow results that no cache keeps, as many as a line holds, if that is a register, under the same condition; else 0."""
+    """Of narrow results that no cache keeps, as many as a line holds, if that is a register, where the loop goes by these; else 0."""
     bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, Store) and c.tensor.name in unkept), default=DType.f32.bits)
     lanes = 8 * LINE_BYTES // bits
-    is_wider = lanes > loop.lanes == 8 * LINE_BYTES // DType.f32.bits
-    return lanes if is_wider and _is_close(loop) and (constant(loop.extent) or 1) % lanes == 0 else 0
+    is_wider = lanes > loop.lanes == LINE_LANES
+    return lanes if is_wider and _is_close(loop) and _goes_by(loop, lanes) else 0
+
+
+def _goes_by(loop: Loop, lanes: int) -> bool:
+    """Whether a loop comes out even by so many lanes; one of which that is not known may end in a mask if the machine has masks of them."""
+    count = constant(loop.extent)
+    return loop.lanes == LINE_LANES if count is None else count % lanes == 0
 
 
 def _moves_neighbours(loop: Loop, s: Store) -> bool:

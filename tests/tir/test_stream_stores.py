@@ -9,8 +9,8 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir import unkept
-from benchgraph.tir.build import add, binary, cast, f32, mul, seq, type_of
-from benchgraph.tir.ir import BinOp, Expr, For, Func, LoopKind, Stmt, Store, Tensor
+from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -95,6 +95,15 @@ def test_narrow_results_go_by_whole_lines_or_stay(dtype: DType, columns: int, co
 def test_vectors_are_as_wide_as_ever_where_a_cache_keeps_what_they_make(target: Target, lanes: int) -> None:
     after = run(doubled(columns=64, dtype=DType.bf16), target)
     assert {type_of(s.value) for s in walk(after.body) if isinstance(s, Store)} == {(DType.bf16, lanes)}
+
+
+@pytest.mark.parametrize("count", [200, 224, 231])
+def test_narrow_results_in_blocks_the_last_of_which_is_shorter(count: int) -> None:
+    x, y, n = param("x", count), param("y", count, dtype=DType.bf16), 64
+    place = add(mul(i, n), j)
+    block = loop(j, minimum(n, sub(count, mul(i, n))), put(y, place, value=cast(binary(BinOp.mul, at(x, place), f32(2.0)), DType.bf16)))
+    f = Func("blocks", (x, y), For(i, Const(-(-count // n)), block, LoopKind.parallel))
+    assert streamed(f, replace(SMALL, llc_bytes=1)) == 1
 
 
 def test_narrow_results_of_shorter_registers_stay() -> None:
