@@ -15,7 +15,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt,
 from benchgraph.tir.passes.interleave_rows import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 FAR = (16 << 20) // (4 * STREAMED) + 1  # rows of f32 that are more than half of a last-level cache
 
@@ -67,6 +67,21 @@ def test_each_loop_of_a_row_becomes_one_loop_of_all() -> None:
 
 def stays(f: Func) -> bool:
     return interleaved(f) is f
+
+
+@pytest.mark.parametrize(("rows", "times", "count"), [(8, 1, 1), (24, 1, 2), (8, 3, 2)])
+def test_rows_that_take_little_of_the_time_stay(rows: int, times: int, count: int) -> None:
+    """Beside 160 of the same length: a twentieth, three of them, and three times the one."""
+    x, y, z = param("x", 160, 20), param("y", 160), param("z", 160)
+    most = tensor("most", DType.f32, (), Scope.register)
+
+    def maxima(dst: Tensor, n: int) -> Stmt:
+        folded = loop(j, 20, put(most, value=binary(BinOp.max, at(most), at(x, i, j))))
+        return loop(i, n, Alloc(most), put(most, value=f32(-math.inf)), folded, put(dst, i, value=at(most)))
+
+    after = interleaved(Func("maxima", (x, y, z), seq(maxima(y, 160), loop(k, times, maxima(z, rows)))))
+    together = [s for s in walk(after.body) if isinstance(s, For) and s.extent in (Const(160 // ROWS), Const(rows // ROWS))]
+    assert len(together) == count
 
 
 def test_few_rows_and_long_rows_stay() -> None:

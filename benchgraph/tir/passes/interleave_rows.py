@@ -15,7 +15,7 @@ nothing else to do meanwhile. Only where the machine has registers for the accum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
@@ -26,7 +26,7 @@ from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
-from benchgraph.tir.work import steps
+from benchgraph.tir.work import nanoseconds, steps
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
@@ -46,23 +46,38 @@ STREAMED = 256
 # One Zen 4 core, times of single rows over those of four: LayerNorm of 64x64x112x112 in f32 0.44, its gradients 0.54; bf16 131072x512 by
 # one column 0.43; SoftMax of 64x512x14x14 1.23, of 64x128x28x28 1.26.
 FAR_BYTES = 256
+# Rows that take less than this share of what those do that take longest are not worth the code for several of them, as in attention's last
+# step, which has fewer columns: 1000 by steps of 64, bf16, two Zen 5 cores, first compile 130 ms instead of 149, executions alike.
+LEAST = 0.1
 
 
 def interleave_rows(f: Func, target: Target) -> Func:
     if target.isa.registers < REGISTERS:
         return f
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _stmt(f.body, {}, target, taken, bound_names(f.body))
-    return f if body is f.body else replace(f, body=body)
+    found = list(_rows(f.body, {}, 1, target))
+    least = LEAST * max((taken for _, taken in found), default=0.0)
+    worth = {id(loop) for loop, taken in found if taken >= least}
+    names = {p.name for p in f.params} | tensor_names(f.body)
+    return replace(f, body=_grouped(f.body, worth, names, bound_names(f.body))) if worth else f
 
 
-def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: frozenset[str]) -> Stmt:
+def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:
+    """Loops over rows that may go several at a time, and what each takes. times: how often s runs."""
     if isinstance(s, For):
-        within = inside(s, ranges)
-        if s.kind is LoopKind.serial and _folds_rows(s) and not _streams(s, target) and _are_independent(s, within):
-            return in_groups(s, ROWS, _together, taken, names)
-        return map_children(s, lambda c: _stmt(c, within, target, taken, names))
-    return map_children(s, lambda c: _stmt(c, ranges, target, taken, names))
+        ranges = inside(s, ranges)
+        if s.kind is LoopKind.serial and _folds_rows(s) and not _streams(s, target) and _are_independent(s, ranges):
+            yield s, times * nanoseconds(s, target)
+            return
+        times *= constant(s.extent) or 1
+    for c in children(s):
+        yield from _rows(c, ranges, times, target)
+
+
+def _grouped(s: Stmt, loops: Collection[int], taken: set[str], names: frozenset[str]) -> Stmt:
+    """loops: by their id()."""
+    if isinstance(s, For) and id(s) in loops:
+        return in_groups(s, ROWS, _together, taken, names)
+    return map_children(s, lambda c: _grouped(c, loops, taken, names))
 
 
 def _folds_rows(loop: For) -> bool:
