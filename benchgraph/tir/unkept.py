@@ -11,6 +11,7 @@ from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
 MOST_HELD = 64 << 20  # bytes that a last-level cache, however large, is believed to hold for a program
 TIMES_HELD = 1.5  # what several cores touch goes past it when it is so many times what it holds
+MOST_READ = 4  # vectors of memory that are read for one that is written, for it to pay (passes/stream_stores.py)
 
 
 def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:

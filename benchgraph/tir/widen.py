@@ -32,6 +32,7 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
+from benchgraph.tir.unkept import MOST_READ
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 from benchgraph.tir.work import steps
 
@@ -183,7 +184,8 @@ def _lanes_of_lines(loop: Loop, unkept: frozenset[str]) -> int:
     bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, Store) and c.tensor.name in unkept), default=DType.f32.bits)
     lanes = 8 * LINE_BYTES // bits
     is_wider = lanes > loop.lanes == LINE_LANES
-    return lanes if is_wider and _is_close(loop) and _goes_by(loop, lanes) else 0
+    read = {load for load in _loads(loop) if load.tensor.scope is Scope.param and load.index and loop.step(load.index[0]) == 1}
+    return lanes if is_wider and len(read) <= MOST_READ and _is_close(loop) and _goes_by(loop, lanes) else 0
 
 
 def _goes_by(loop: Loop, lanes: int) -> bool:

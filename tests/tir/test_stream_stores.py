@@ -121,15 +121,17 @@ def test_what_is_read_again_stays() -> None:
 
 
 def test_what_reads_much_more_than_it_writes_stays() -> None:
-    x, y = param("x", 70, 32), param("y", 64, 32)
-
-    def window(rows: int) -> Func:
+    def window(rows: int, dtype: DType = DType.f32) -> Func:
+        x, y = param("x", 70, 32), param("y", 64, 32, dtype=dtype)
         value: Expr = at(x, i, j)
         for k in range(1, rows):
             value = binary(BinOp.max, value, at(x, add(i, k), j))
-        return Func("window", (x, y), loop(i, 64, loop(j, 32, put(y, i, j, value=value))))
+        return Func("window", (x, y), loop(i, 64, loop(j, 32, put(y, i, j, value=cast(value, dtype)))))
 
     assert [streamed(window(rows)) for rows in (4, 5)] == [1, 0]
+    narrow = replace(SMALL, llc_bytes=1)
+    lanes = [{type_of(s.value)[1] for s in walk(run(window(rows, DType.bf16), narrow).body) if isinstance(s, Store)} for rows in (4, 5)]
+    assert lanes == [{32}, {16}]
 
 
 def test_lines_that_do_not_follow_each_other_stay() -> None:

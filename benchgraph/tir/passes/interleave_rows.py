@@ -55,14 +55,14 @@ def interleave_rows(f: Func, target: Target) -> Func:
     if target.isa.registers < REGISTERS:
         return f
     found = list(_rows(f.body, {}, 1, target))
-    least = LEAST * max((taken for _, taken in found), default=0.0)
-    worth = {id(loop) for loop, taken in found if taken >= least}
-    names = {p.name for p in f.params} | tensor_names(f.body)
-    return replace(f, body=_grouped(f.body, worth, names, bound_names(f.body))) if worth else f
+    least = LEAST * max((spent for _, spent in found), default=0.0)
+    worth = {id(loop) for loop, spent in found if spent >= least}
+    taken = {p.name for p in f.params} | tensor_names(f.body)
+    return replace(f, body=_grouped(f.body, worth, taken, bound_names(f.body))) if worth else f
 
 
 def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:
-    """Loops over rows that may go several at a time, and what each takes. times: how often s runs."""
+    """Loops over rows that may go several at a time, and the time that each takes. times: how often s runs."""
     if isinstance(s, For):
         ranges = inside(s, ranges)
         if s.kind is LoopKind.serial and _folds_rows(s) and not _streams(s, target) and _are_independent(s, ranges):

@@ -25,10 +25,8 @@ from dataclasses import replace
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
-from benchgraph.tir.unkept import map_nests
+from benchgraph.tir.unkept import MOST_READ, map_nests
 from benchgraph.tir.visit import loads, map_children
-
-MOST_READ = 4  # vectors of memory that are read for one that is written
 
 
 def stream_stores(f: Func, target: Target) -> Func:
