@@ -140,6 +140,13 @@ class Loop:
 
 def loop_of(s: For, most_lanes: int, unkept: frozenset[str] = frozenset()) -> Loop | None:
     """The loop as one that may run in vectors, None when it must stay as it is. unkept: tensors of which whole lines are to be stored."""
+    loop = _loop_by(s, most_lanes)
+    wider = 0 if loop is None else _lanes_moved(loop) or _lanes_of_lines(loop, unkept)
+    return (_loop_by(s, wider) if wider else None) or loop
+
+
+def _loop_by(s: For, most_lanes: int) -> Loop | None:
+    """The loop in vectors of so many lanes, or of fewer where these hold all of it."""
     body = statements(s.body)
     if not any(isinstance(c, Store) for c in body):
         return None  # loops that hold others, mostly
@@ -165,7 +172,7 @@ def loop_of(s: For, most_lanes: int, unkept: frozenset[str] = frozenset()) -> Lo
             return None
         reductions += [found] if found is not None else []
     lanes = lanes_for(constant(s.extent), most_lanes) if _is_close(loop) else most_lanes
-    loop = replace(loop, reductions=tuple(reductions), lanes=_lanes_moved(loop) or _lanes_of_lines(loop, unkept) or lanes)
+    loop = replace(loop, reductions=tuple(reductions), lanes=lanes)
     return loop if _is_independent(loop) and _pays(loop) else None
 
 

@@ -244,6 +244,19 @@ def test_narrow_numbers_that_are_only_moved_fill_a_register(dtype: DType, isa: s
     assert set(stores(loop(j, n, seq(moved, put(wide, j, value=cast(at(a, j), DType.s32)))))) == {narrow}, "another is converted"
 
 
+def test_wider_vectors_stay_within_a_digit_too() -> None:
+    """Of rows of 48, vectors of 16 end where rows do, and vectors of 32 reach into the next one."""
+    a, b = (param(name, 1024, dtype=DType.bf16) for name in "ab")
+
+    def lanes(row: int) -> set[int]:
+        f = Func("f", (a, b), loop(j, 192, put(b, j, value=at(a, add(mul(floordiv(j, row), 200), mod(j, row))))))
+        after = vectorize(f, TARGET)
+        assert_same(after, f)
+        return {type_of(s.value)[1] for s in walk(after.body) if isinstance(s, Store)}
+
+    assert [lanes(48), lanes(64)] == [{16}, {32}]
+
+
 def test_integer_reduction_starts_from_the_end_of_the_range() -> None:
     lines = text(loop(j, 9, put(S, 15, value=binary(BinOp.max, at(S, 15), at(S, j)))))
     assert "s32" not in lines  # s[15] and s[j] are one tensor: scalar
