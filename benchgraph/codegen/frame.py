@@ -32,7 +32,7 @@ from benchgraph.core.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.affine import Range
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor
 from benchgraph.tir.visit import tensor_names
-from benchgraph.tir.widen import CLOSE, closest
+from benchgraph.tir.widen import CLOSE, LINE_LANES, closest
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 
@@ -215,7 +215,7 @@ class Frame:
         Narrow floats as words, in a way that LLVM does not see through: of a vector of bfloat or half 22 forgets where it goes.
         """
         b, self.is_streaming = self.builder, True
-        if t.dtype.is_float and t.dtype.bits < I32.width and self.target.lanes * I32.width == LINE_BYTES * 8:
+        if t.dtype.is_float and t.dtype.bits < I32.width and self.target.lanes == LINE_LANES:
             words = ir.VectorType(I64, LINE_BYTES * 8 // I64.width)
             stored = b.asm(ir.FunctionType(words, [words]), "", "=v,0", [b.bitcast(stored, words)])
         within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))

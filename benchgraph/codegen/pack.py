@@ -77,7 +77,8 @@ def define(module: ir.Module, packing: Packing, target: Target, *, runs_once: bo
     fewer. runs_once: those of dense rows take k and src's stride, so that weights of all layers share the code. It is slower by up to a
     third where rows are short (96x64 of s8 in L1: 141 ns, 108 with constants), and keys are packed at every execution.
     """
-    return tuple((_of_rows if packing.src_col_stride == 1 else _of_columns)(_Functions(module, packing, target), runs_once=runs_once))
+    functions = _Functions(module, packing, target)
+    return tuple(_of_rows(functions, runs_once=runs_once) if packing.src_col_stride == 1 else _of_columns(functions))
 
 
 def _of_rows(functions: _Functions, *, runs_once: bool) -> Iterator[Part]:
@@ -90,7 +91,7 @@ def _of_rows(functions: _Functions, *, runs_once: bool) -> Iterator[Part]:
         yield replace(part, src_offset=groups * p.group * p.src_row_stride, dst_offset=groups * p.dst_row_stride)
 
 
-def _of_columns(functions: _Functions, *, runs_once: bool) -> Iterator[Part]:
+def _of_columns(functions: _Functions) -> Iterator[Part]:
     p, lanes = functions.packing, functions.target.lanes
     whole, rest = divmod(p.n, lanes)
     what = f"{p.k}_c{p.src_col_stride}"

@@ -33,17 +33,17 @@ class Stream:
         return Prefetch(self.tensor, (add(self.begin, mul(loop.var, step)),), ceil(each / LINE_BYTES))
 
 
-def is_far(t: Tensor, target: Target) -> bool:
+def is_beyond_l2(t: Tensor, target: Target) -> bool:
     """A parameter that L2 does not hold."""
     return t.scope is Scope.param and t.nbytes > target.l2_bytes
 
 
 def streams(loop: For, ranges: Ranges, target: Target) -> Iterator[Stream]:
-    """What a loop reads, all of it, of what is far. ranges: inside of the loop around it."""
+    """What a loop reads, all of it, of parameters that L2 does not hold. ranges: inside of the loop around it."""
     read = dict[Stream, dict[int, int]]()  # lanes, by where they lie in what one iteration reads
     names, extent = bound_names(loop), constant(loop.extent) or 0
     for tensor, at in vectors(loads(loop.body)):
-        if not is_far(tensor, target):
+        if not is_beyond_l2(tensor, target):
             continue
         form = linear(at.base)
         by = form.terms.get(loop.var, 0)

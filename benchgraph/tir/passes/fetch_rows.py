@@ -31,7 +31,7 @@ from benchgraph.core.target import PAGE_BYTES, Target
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, For, Func, Prefetch, Seq, Stmt, Store, Tensor
-from benchgraph.tir.streams import Stream, is_far, streams, vectors
+from benchgraph.tir.streams import Stream, is_beyond_l2, streams, vectors
 from benchgraph.tir.visit import block, loads, map_children, walk
 from benchgraph.tir.work import nanoseconds
 
@@ -39,7 +39,7 @@ MOST_OF_L1 = 0.7
 
 
 def fetch_rows(f: Func, target: Target) -> Func:
-    if not any(is_far(load.tensor, target) for load in loads(f.body)):
+    if not any(is_beyond_l2(load.tensor, target) for load in loads(f.body)):
         return f
     body = _stmt(f.body, {}, target)
     return f if body is f.body else replace(f, body=body)
