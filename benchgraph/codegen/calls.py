@@ -87,7 +87,8 @@ class Product:
         """The call of the kernel's function."""
         if self.given is None:
             return Call(function, self.places, shapes=self.shapes)
-        return Call(function, (*self.places, *self.given.places), self.given.steps, self.given.held, self.shapes)
+        given = self.given
+        return Call(function, (*self.places, *given.places), given.steps, given.outer, given.held, self.shapes)
 
 
 def _product(s: Brgemm, func: Func, target: Target) -> Product:

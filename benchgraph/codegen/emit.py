@@ -235,7 +235,8 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
 def _call(f: Frame, calls: Iterable[Call]) -> None:
     for call in calls:
         places = [f.element(tensor, evaluate(f, index)) for tensor, index in call.places]
-        f.builder.call(call.function, [*places, *map(I64, call.numbers), *(evaluate(f, Load(t, ())) for t in call.held)])
+        numbers = [*map(I64, call.numbers), *(evaluate(f, v) for v in call.outer)]
+        f.builder.call(call.function, [*places, *numbers, *(evaluate(f, Load(t, ())) for t in call.held)])
 
 
 def _prefetch(f: Frame, s: Prefetch) -> None:

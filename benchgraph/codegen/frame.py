@@ -30,7 +30,7 @@ from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.affine import Range
-from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor
+from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor, Var
 from benchgraph.tir.visit import tensor_names
 from benchgraph.tir.widen import CLOSE, LINE_LANES, closest
 
@@ -77,11 +77,13 @@ def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:
 
 @dataclass(frozen=True)
 class Call:
-    """function(addresses of these elements, numbers, what the registers hold). shapes: of tile registers, if a task is to see to them."""
+    """function(addresses of these elements, numbers, variables of loops, what the registers hold). shapes: of tile registers, if a task is
+    to see to them."""
 
     function: ir.Function
     places: tuple[tuple[Tensor, Expr], ...]
     numbers: tuple[int, ...] = ()
+    outer: tuple[Var, ...] = ()
     held: tuple[Tensor, ...] = ()
     shapes: Shapes | None = None
 

@@ -6,6 +6,8 @@ first row and the first column read or write, and the step from row to row is an
     y[no*64 + i*256 + j_v*16:+16] = max(t[...] * s[j_v*16:+16], x16(0.0))
         p0: y from no*64 on, s0: 256; p1: s
         p0[row*s0 + vector*16:+16] = max(acc * p1[vector*16:+16], x16(0.0))
+
+Variables of the caller's loops, with which a mask by place is computed, are arguments likewise.
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ ROW, VECTOR = Var("row"), Var("vector")
 class PostOps:
     """func: its body is for one row and one vector; its parameters are the operands, in place pairs where they may lie over each other.
 
-    steps: variables of what the operands step from row to row. held: registers of the caller.
+    steps: variables of what the operands step from row to row. outer: of the caller's loops. held: registers of the caller.
     """
 
     func: Func
     acc: Tensor
     steps: tuple[Var, ...]
+    outer: tuple[Var, ...]
     held: tuple[Tensor, ...]
 
     @cached_property
@@ -50,17 +53,18 @@ class PostOps:
 
     @property
     def arguments(self) -> tuple[ir.Type, ...]:
-        """Types of what a kernel is given: pointers, steps, and what the registers hold."""
+        """Types of what a kernel is given: pointers, steps, variables, and what the registers hold."""
         held = (vector(memory_type(t.dtype), t.lanes) for t in self.held)
-        return (*(PTR for _ in self.func.params), *(I64 for _ in self.steps), *held)
+        return (*(PTR for _ in self.func.params), *(I64 for _ in (*self.steps, *self.outer)), *held)
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller passes for `PostOps.arguments`: operands with where they begin, steps, registers."""
+    """What the caller passes for `PostOps.arguments`: operands with where they begin, steps, variables, registers."""
 
     places: tuple[tuple[Tensor, Expr], ...]
     steps: tuple[int, ...]
+    outer: tuple[Var, ...]
     held: tuple[Tensor, ...]
 
 
@@ -73,10 +77,11 @@ class Writer:
         self.post_ops = post_ops
         self.frame = Frame(builder, func, target, memories(builder.module, func), pointers[0], {}, is_task=True)
         self.frame.bases.update((p.name, pointer) for p, pointer in zip(params, pointers, strict=True))
-        self.frame.variables.update((v.name, step) for v, step in zip(post_ops.steps, rest, strict=False))
+        numbers = (*post_ops.steps, *post_ops.outer)
+        self.frame.variables.update((v.name, value) for v, value in zip(numbers, rest, strict=False))
         for t in (post_ops.acc, *post_ops.held):
             self.frame.declare_register(t)
-        for t, value in zip(post_ops.held, rest[len(post_ops.steps) :], strict=True):
+        for t, value in zip(post_ops.held, rest[len(numbers) :], strict=True):
             self.frame.store(t, None, 1, value, t.lanes, None)
 
     def write(self, acc: ir.Value, row: ir.Value, vector: ir.Value) -> None:
@@ -103,8 +108,9 @@ def taken_out(g: Brgemm, inplace: tuple[Overwrite, ...]) -> tuple[PostOps, Given
     )
     func = Func("post_ops", tuple(o.tensor for o in operands), body, inplace=overlaps)
     stepping = [(o.variable, o.step) for o in operands if o.step]
-    post_ops = PostOps(func, out.acc, tuple(v for v, _ in stepping), tuple(out.held.values()))
-    return post_ops, Given(tuple((o.given, o.start) for o in operands), tuple(step for _, step in stepping), tuple(out.held))
+    post_ops = PostOps(func, out.acc, tuple(v for v, _ in stepping), tuple(out.outer.values()), tuple(out.held.values()))
+    places, steps = tuple((o.given, o.start) for o in operands), tuple(step for _, step in stepping)
+    return post_ops, Given(places, steps, tuple(out.outer), tuple(out.held))
 
 
 def _memory(t: Tensor) -> str:
@@ -132,10 +138,12 @@ class _Operand:
 
 @dataclass
 class _Taken:
-    """The rewriting of g's post-ops. operands: by tensor, place of the first element, and step; held: by the caller's registers."""
+    """The rewriting of g's post-ops. operands: by tensor, place of the first element, and step; outer, held: by the caller's variables and
+    registers."""
 
     g: Brgemm
     operands: dict[tuple[str, str, int], _Operand] = field(default_factory=dict)
+    outer: dict[Var, Var] = field(default_factory=dict)
     held: dict[Tensor, Tensor] = field(default_factory=dict)
     values: dict[str, Expr] = field(default_factory=dict)
 
@@ -143,6 +151,10 @@ class _Taken:
     def nest(self) -> tir.PostOps:
         assert self.g.post_ops is not None
         return self.g.post_ops
+
+    @cached_property
+    def known(self) -> dict[Var, Var]:
+        return {self.nest.row: ROW, self.nest.vector: VECTOR}
 
     @cached_property
     def acc(self) -> Tensor:
@@ -164,8 +176,10 @@ class _Taken:
 
     def expr(self, e: Expr) -> Expr:
         match e:
+            case Var() if e in self.known:
+                return self.known[e]
             case Var():
-                return ROW if e == self.nest.row else VECTOR
+                return self.outer.setdefault(e, Var(f"v{len(self.outer)}"))
             case Load() if e.tensor.name in self.values:
                 return self.values[e.tensor.name]
             case Load() if e.tensor.name == self.g.acc.tensor.name:

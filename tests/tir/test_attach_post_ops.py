@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 import pytest
 
@@ -117,6 +118,26 @@ def chosen(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     return [put(o.y, m, n, value=Select(binary(BinOp.gt, x, f32(0.0)), x, binary(BinOp.mul, x, f32(0.1))))]
 
 
+def masked(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
+    """Hidden right of a diagonal that begins in some columns before."""
+    row, column = (cast(e, DType.s32) for e in (add(m, N // 4), n))
+    return [put(o.y, m, n, value=Select(binary(BinOp.ge, row, column), at(o.t, m, n), f32(-inf)))]
+
+
+def of_a_row(value: Callable[[Operands, Expr, Expr], Expr]) -> Body:
+    """Twice as many steps as a tile has room for, on the way to a factor."""
+
+    def body(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
+        u, v = (Tensor(name, DType.f32, (), (), Scope.register) for name in "uv")
+        factor: Expr = at(u)
+        for _ in range(MOST_STEPS):
+            factor = binary(BinOp.add, factor, at(o.r, m))
+        first = [Alloc(u), put(u, value=value(o, m, n)), Alloc(v), put(v, value=factor)]
+        return [*first, put(o.y, m, n, value=binary(BinOp.mul, at(o.t, m, n), at(v)))]
+
+    return body
+
+
 HOLDS: dict[str, Func] = {
     "a temporary on the way": product(biased),
     "numbers of rows and columns": product(scaled),
@@ -131,6 +152,9 @@ HOLDS: dict[str, Func] = {
     "one vector of one row": product(scaled, m=1, n=16),
     "panels": product(biased, times=2),
     "half vectors": product(biased, n=8),
+    "a choice by place": product(masked),
+    "a choice by place in panels": product(masked, times=2),
+    "what is alike for a row": product(of_a_row(lambda o, m, n: at(o.r, m))),
 }
 
 
@@ -198,6 +222,13 @@ def long(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     return [put(o.y, m, n, value=value)]
 
 
+def long_for_a_row(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
+    value: Expr = at(o.r, m)
+    for _ in range(MOST_STEPS):
+        value = binary(BinOp.add, value, at(o.r, m))
+    return [put(o.y, m, n, value=value)]
+
+
 def into_the_weights(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     """w is what the product reads."""
     return [put(o.w, m, n, value=at(o.t, m, n))]
@@ -216,6 +247,9 @@ STAYS: dict[str, Func] = {
     "one column of acc": product(of_one_column),
     "a function": product(exponential),
     "more than a tile has room for": product(long),
+    "from a number of each column": product(of_a_row(lambda o, m, n: at(o.c, n))),
+    "from the product": product(of_a_row(lambda o, m, n: at(o.t, m, n)), n=16),
+    "stored as it is worked out": product(long_for_a_row),
     "part of a vector": product(scaled, n=40),
     "stores that follow one another": product(twice_at_one_place),
     "acc that is added to": product(scaled, accumulate=True),
