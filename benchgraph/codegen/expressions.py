@@ -199,6 +199,8 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
             return pointwise(b, "sqrt", x)
         case UnOp.exp:
             return vmath.exp(b, x, isa)
+        case UnOp.decay:
+            return vmath.decay(b, x)
         case UnOp.log:
             return vmath.log(b, x)
         case UnOp.tanh:

@@ -114,7 +114,7 @@ def _clamp(attrs: Attrs, x: Expr) -> Expr:
 
 
 def _elu(attrs: Attrs, x: Expr) -> Expr:
-    below = mul(f32(attrs.real("alpha")), sub(exp(x), f32(1)))
+    below = mul(f32(attrs.real("alpha")), unary(UnOp.decay, x))
     return where(x, BinOp.ge, 0, x, below)
 
 

@@ -195,11 +195,11 @@ def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
 
 
 def _gelu_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
-    if attrs.get("mode") == "gelu_tanh":
-        bump = np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))
-        return real(diff * (0.5 * (1 + bump) + 0.5 * x * (1 - bump**2) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x**2)))
-    from scipy.special import ndtr  # takes 0.2 s to import, and only this needs it
+    from scipy.special import expit, ndtr  # takes 0.2 s to import, and only this needs it
 
+    if attrs.get("mode") == "gelu_tanh":
+        g = 2 * sqrt(2 / pi) * (x + 0.044715 * x**3)
+        return real(diff * expit(g) * (1 + x * expit(-g) * 2 * sqrt(2 / pi) * (1 + 3 * 0.044715 * x**2)))
     return real(diff * (ndtr(x) + x * np.exp(-(x**2) / 2) / sqrt(2 * pi)))
 
 

@@ -115,13 +115,14 @@ _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinO
 class UnOp(Enum):
     """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even.
 
-    normal_tail is the share of a standard normal distribution beyond |x| on one side, gauss e**(-x*x / 2).
+    decay is e**-|x| - 1, normal_tail the share of a standard normal distribution beyond |x| on one side, gauss e**(-x*x / 2).
     """
 
     neg = "neg"
     abs = "abs"
     sqrt = "sqrt"
     exp = "exp"
+    decay = "decay"
     log = "log"
     tanh = "tanh"
     normal_tail = "normal_tail"

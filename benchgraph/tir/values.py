@@ -103,6 +103,10 @@ def cast(x: Value, dtype: DType) -> Value:
     return np.where(fits, np.where(fits, wide, 0).astype(np.int64), ends).astype(dtype.numpy)[()]
 
 
+def decay(x: Value) -> Value:
+    return np.expm1(-np.abs(x))
+
+
 def normal_tail(x: Value) -> Value:
     return (0.5 * _erfc(np.abs(x.astype(np.float64)) / math.sqrt(2))).astype(np.float32)[()]
 
@@ -194,6 +198,6 @@ NAMES: dict[str, Any] = {
     "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "decay": decay, "log": np.log, "tanh": np.tanh,
     "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -172,11 +172,12 @@ def test_exact_unary_operations(op: UnOp, mapped: Mapped, same: Same) -> None:
         same(mapped(lambda a: Unary(op, a), [x], [F32], F32), UNARIES[op](x))
 
 
-@pytest.mark.parametrize("op", [UnOp.exp, UnOp.log, UnOp.tanh, UnOp.normal_tail, UnOp.gauss])
+@pytest.mark.parametrize("op", [UnOp.exp, UnOp.decay, UnOp.log, UnOp.tanh, UnOp.normal_tail, UnOp.gauss])
 def test_transcendentals_reach_vmath(op: UnOp, mapped: Mapped) -> None:
     x = np.abs(values(6)) + np.float32(0.1)
     functions = {
         UnOp.exp: np.exp,
+        UnOp.decay: lambda v: np.expm1(-v),
         UnOp.log: np.log,
         UnOp.tanh: np.tanh,
         UnOp.normal_tail: lambda v: ndtr(-v),

@@ -23,6 +23,7 @@ F = np.float32
 LEVELS = "exp", "normal_tail", "gauss"  # which are computed in other ways on other levels
 BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], float]] = {
     "exp": (np.exp, 1.8),
+    "decay": (lambda x: np.expm1(-np.abs(x)), 2.3),
     "log": (np.log, 1.0),
     "tanh": (np.tanh, 3.5),
     "normal_tail": (lambda x: ndtr(-np.abs(x)), 7.6),

@@ -24,6 +24,7 @@ EXTREMES = (1e30, -1e30, 3e38, -3e38, 200, -200, 87, -87, 45, -45, 20, -20, 1e-3
 FARTHER = 16  # exponents are up to 88 here, in the rows' own data about 5: so much more does their rounding move exp
 ROWS = (*unary.SPECS, *unary_backward.SPECS, *power.SPECS)
 USES = dict.fromkeys((row.kind, with_defaults(row.kind, s.attrs)) for row in ROWS for s in row.samples)
+FORWARD = [(kind, attrs) for kind, attrs in USES if kind in {row.kind for row in unary.SPECS}]
 FROM_SRC = [(kind, attrs) for kind, attrs in USES if not attrs.get("use_dst")]
 
 
@@ -64,6 +65,17 @@ def test_small_results_keep_their_digits(kind: str, attrs: Attrs, exact: Callabl
     src = np.linspace(-40, -16, 49)
     ins = (src, np.ones(src.shape))[: len(spec(kind).inputs)]
     assert np.allclose(compiled(spec(kind), attrs, *ins), exact(src), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("kind", "attrs"), FORWARD, ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(FORWARD)])
+def test_small_arguments_keep_their_digits(kind: str, attrs: Attrs) -> None:
+    """e**x - 1 would lose those of x."""
+    row, src = spec(kind), real(np.geomspace(1e-6, 0.1, 61, dtype=np.float32))
+    src = np.concatenate([src, -src])
+    call = call_of(kind, Sample((src.shape,), attrs, why="a test"))
+    with np.errstate(invalid="ignore"):
+        (want,) = row.reference(call, (src,))
+    assert np.allclose(compiled(row, attrs, src), want, rtol=max(row.threshold(call), 1) * DType.f32.eps, atol=0, equal_nan=True)
 
 
 def test_the_normal_distribution_keeps_its_digits_too() -> None:
