@@ -94,6 +94,12 @@ class ExecutionFailed(BenchgraphError):
     status = Status.runtime_error
 
 
+class CompilerFault(BenchgraphError):
+    """A pass refuses what it or an earlier one has made of a graph that was right: nothing a user can mend, and never a skipped case."""
+
+    status = Status.runtime_error
+
+
 @contextmanager
 def within(outer: str) -> Iterator[None]:
     """What a block raises of these, seen from one level further out (`BenchgraphError.inside`)."""

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from benchgraph.core import record
 from benchgraph.core.config import config
+from benchgraph.core.errors import CompilerFault, InvalidGraph, InvalidShape
 from benchgraph.core.record import Step
 from benchgraph.core.target import Target
 
@@ -58,7 +59,10 @@ def run(
     observe: Observer,
     off: Collection[str] = (),
 ) -> T:
-    """Run all passes but those whose switch is in `off`. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed it."""
+    """Run all passes but those whose switch is in `off`. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed it.
+
+    Raises what passes raise of dtypes and the like, and CompilerFault for shapes that do not fit: what came from outside has been asked.
+    """
     flags = config()
     record.step(Step("", ir))
     for p in pipeline:
@@ -66,7 +70,10 @@ def run(
             record.step(Step(p.name, ir, is_off=True))
             continue
         begin = time.perf_counter()
-        after = p.fn(ir, target)
+        try:
+            after = p.fn(ir, target)
+        except (InvalidGraph, InvalidShape) as bad:
+            raise CompilerFault(bad.what, where=f"pass {p.name}", fix="a fault of the compiler: report it with the graph") from bad
         seconds = time.perf_counter() - begin
         changed, ir = after is not ir, after
         record.step(Step(p.name, ir, seconds, changed))

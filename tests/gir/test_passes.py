@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import CompilerFault, InvalidShape
 from benchgraph.core.layout import LAYOUTS, Layout
-from benchgraph.core.passes import Pass, check_order
+from benchgraph.core.passes import Pass, check_order, run
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.gir.build import Builder, from_partition
@@ -411,6 +412,16 @@ def test_the_pipeline_gives_every_pass_what_it_needs() -> None:
 def test_a_pass_before_what_it_needs_is_refused() -> None:
     with pytest.raises(ValueError, match="pass settle-borders needs views"):
         check_order(tuple(p for p in PIPELINE if p.name != "make-views"))
+
+
+def test_shapes_that_a_pass_refuses_are_the_compilers_fault() -> None:
+    """Not those of an invalid case, which would be skipped."""
+
+    def broken(g: Graph, target: Target) -> Graph:
+        raise InvalidShape("2 and 3 do not broadcast")
+
+    with pytest.raises(CompilerFault, match=r"^pass broken: 2 and 3 do not broadcast; a fault of the compiler"):
+        run((Pass("broken", broken),), gir(attention), TARGET, show=print_gir, verify=verify, observe=lambda *_: None)
 
 
 def test_verify_names_a_value_read_too_early() -> None:

@@ -201,6 +201,16 @@ def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement(beside: in
     assert right(build)
 
 
+def test_a_reshape_from_another_shape_is_another_movement() -> None:
+    """Though its attributes are the same."""
+
+    def build(b: GraphBuilder) -> None:
+        product, other = b.op("MatMul", b.input((2, 5)), b.input((5, 8))), b.input((1, 16))
+        b.op("Add", *(b.op("StaticReshape", x, shape=[2, 8], special_zero=False) for x in (product, other)))
+
+    assert right(build)
+
+
 @pytest.mark.parametrize("more", ["Abs", "SoftMax"])
 def test_a_movement_that_others_read_stays_in_front(more: str) -> None:
     """With two results there would be two movements."""

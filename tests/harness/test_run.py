@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.config import Config, config, override
-from benchgraph.core.errors import ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
+from benchgraph.core.errors import CompilerFault, ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
@@ -132,6 +132,7 @@ def test_repeats_end_at_the_first_that_is_not_a_pass(case: Path) -> None:
         (InvalidArguments("order"), "INVALID_ARGUMENTS", "{case}: order"),
         (OutOfMemory("full"), "SKIPPED", "{case}: full"),
         (ExecutionFailed("pool"), "FAILED", "{case}: pool"),
+        (CompilerFault("shapes"), "FAILED", "{case}: shapes"),
         (MemoryError(), "SKIPPED", "not enough memory; try a smaller --mb"),
         (ZeroDivisionError("oh"), "FAILED", "ZeroDivisionError: oh; run with -v for the traceback"),
     ],

@@ -143,7 +143,7 @@ class _Sunk:
             is_ours = isinstance(made_by, Op) and not is_kept and all(op in self.gone for op in self.g.consumers[v])
             if self.g.value(v).type.elements == 1:
                 self.early[v] = self._scalar(v)
-            elif isinstance(made_by, Op) and replace(made_by, ins=self.move.ins, outs=self.move.outs) == self.move:
+            elif isinstance(made_by, Op) and self._is_alike(made_by):
                 self.gone += [made_by] * is_ours
                 self.early[v] = made_by.ins[0]
             elif isinstance(made_by, Op) and is_ours and self._may_be_early(made_by):
@@ -152,6 +152,11 @@ class _Sunk:
             else:
                 self.early[v] = self._moved_back(v)
         return self.early[v]
+
+    def _is_alike(self, op: Op) -> bool:
+        """Whether an op is the same movement, from the same shape, of another value."""
+        is_same = replace(op, ins=self.move.ins, outs=self.move.outs) == self.move
+        return is_same and self.g.value(op.ins[0]).shape == self.g.value(self.move.ins[0]).shape
 
     def _scalar(self, v: int) -> int:
         """With no more dims, which are 1, than what is moved had."""
