@@ -8,6 +8,7 @@
       for each row: s = s + sum(exp(x - c)); p = g(exp(x - c))
       acc = acc * factor
       acc += brgemm(p, wei'[ko, :])
+    [plain softmax: s = NaN where it is 0]
     late post-ops; the second product's post-ops on acc
 
 m starts from the lowest finite number, not from -inf, so that a row of which all is masked so far has exp(-inf - lowest) = 0 and no NaN.
@@ -18,7 +19,7 @@ out: they would add nothing.
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
@@ -31,7 +32,7 @@ from benchgraph.lower.region import Region, Span
 from benchgraph.lower.thin import made_thin
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
-from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
+from benchgraph.tir.build import add, binary, cast, f32, mul, select, seq, sub, unary
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, Slice, Stmt, Store, Tensor, Unary, UnOp
 from benchgraph.tir.visit import map_tensors
 
@@ -63,8 +64,9 @@ class OnlineNest(GemmNest):
         ko = self.storage.var("ko")
         loop = For(ko, Const(full), self._unless_hidden(ko, self.step))
         rest = (self._in_own_tensors(self._unless_hidden(Const(full), tail)),) if tail else ()
-        late = Region(self.storage, self.domain, (*self._task(), Span(Const(1)))).emit(self.plan.late)
-        return seq(first, self._cleared(), loop, *rest, late, self.before_post_ops(self.plan.values, self._copied))
+        late = Region(self.storage, self.domain, (*self._task(), Span(Const(1))))
+        late.first_in_row([] if self.plan.shift else [self._undefined((*late.coords[:-1], Coord(ZERO)))])
+        return seq(first, self._cleared(), loop, *rest, late.emit(self.plan.late), self.before_post_ops(self.plan.values, self._copied))
 
     # ---- running folds and sums
 
@@ -74,6 +76,11 @@ class OnlineNest(GemmNest):
 
     def _row(self, i: Expr) -> tuple[Coord, ...]:
         return (*(Coord(var) for var in self.batch), Coord(i, self.mo, self.mb))
+
+    def _undefined(self, at: tuple[Coord, ...]) -> Stmt:
+        """A sum of 0 is no number: all was -inf, and so was the maximum, which plain softmax takes off."""
+        total = self.storage.load(self.plan.total.outs[0], at)
+        return self.storage.store(self.plan.total.outs[0], at, select(binary(BinOp.gt, total, f32(0.0)), total, f32(nan)))
 
     def _over_acc(self, change: Op, value: float | None) -> Stmt:
         """acc = value, or acc * factor, on the task's rows; change: the op that makes acc."""
