@@ -20,6 +20,7 @@ from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Box, Call, Contraction, Movement
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
+from benchgraph.tir.visit import variables
 
 T = TypeVar("T")
 Index = tuple[Expr, ...]
@@ -244,9 +245,12 @@ def packs_src(dtype: DType, target: Target) -> bool:
 def columns_of_src(g: Graph, op: Op) -> tuple[Axis, ...] | None:
     """Of a src that lies by columns, the dims of its buffer that K and M run along: dst's rows lie side by side in it. None for others.
 
-    A nest has made it then, and packs it for the microkernel where it reads it. What is given from outside is copied once instead.
+    A nest has made it then, and packs it for the microkernel where it reads it, for all columns of dst at once. What is given from outside
+    is copied once instead, and so is what groups of columns read different parts of.
     """
     src, p = op.ins[0], product(g, op)
+    if any(N.name in variables(i) for i in p.operands[0]):
+        return None
     if group_of(g, op) == 1 or p.batch or g.root(src) in g.ins or g.value(g.root(src)).layout.blocks or operand_axes(g, op, 0) is not None:
         return None
     axes = buffer_axes(g, src, p.operands[0], (K, M))

@@ -102,6 +102,17 @@ def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, ba
         assert not any(stage.sums_rows for nest in nests(the_partition(graph), TARGET) for stage in nest.stages)
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_groups_of_columns_read_channels_of_their_own(groups: int) -> None:
+    """What a nest has made with the channels first, and both gradients of a convolution of groups read."""
+    b, wei = GraphBuilder(), (16, 32 // groups, 1)
+    made = b.op("Multiply", b.input((2, 16, 8), BF16), b.input((2, 16, 8), BF16))
+    form = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1], "data_format": "NCX", "weights_format": "OIX"}
+    b.op("ConvolutionBackwardData", made, b.input(wei, BF16), dst_shape=[2, 32, 8], groups=groups, **form)
+    b.op("ConvolutionBackwardWeights", b.input((2, 32, 8), BF16), made, weights_shape=wei, groups=groups, **form)
+    assert_close(b.graph())
+
+
 def test_columns_that_are_tasks_pack_for_themselves() -> None:
     """Few rows by many columns."""
     target = replace(TARGET, cores=4)
