@@ -105,8 +105,9 @@ def _gelu(attrs: Attrs, x: Expr) -> Expr:
 def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
     from scipy.special import expit, ndtr  # takes 0.2 s to import, and only this needs it
 
-    gate = expit(2 * sqrt(2 / pi) * (x + 0.044715 * x**3)) if attrs.get("mode") == "gelu_tanh" else ndtr(x)
-    return real(x * gate)
+    if attrs.get("mode") == "gelu_tanh":
+        return real(x * expit(2 * sqrt(2 / pi) * (x + 0.044715 * x**3)))
+    return np.where(np.isneginf(x), 0.0, x * ndtr(x))
 
 
 def _clamp(attrs: Attrs, x: Expr) -> Expr:

@@ -4,8 +4,9 @@ A point of a float tensor passes when any of these holds:
   - got equals want rounded to the dtype (this covers infinities), or both are NaN;
   - got is infinite, and want, enlarged by what it may be off, overflows to the same infinity; or the other way round;
   - |got - want| <= rtol * max(|want|, scale) + slack, where scale is the rms of the wants, or sixteen times their median if less,
-    and slack is 0.5 eps(dtype) * |want| for types narrower than f32: the one rounding to nearest, and at least one subnormal step. No
-    more: a whole step would let truncation pass. Exact ops (rtol = 0) have no slack.
+    and slack is the least normal number of f32, for what is smaller may be made 0, and 0.5 eps(dtype) * |want| for types narrower than
+    f32: the one rounding to nearest, and at least one subnormal step. No more: a whole step would let truncation pass. Exact ops
+    (rtol = 0) have no slack.
 The scale makes a small result of large terms (cancellation) answer for the terms and not for itself. Where it is more, that of the point's
 row along the last axis counts: the gradient by a key that most queries look at is 50 times as large as others. Zeros do not count in the
 median, and numbers beyond half of the dtype's range in neither: those stand for infinity, and nothing is a difference of them.
@@ -37,6 +38,7 @@ from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
 SHOWN = 10  # failing points that are kept for the report, as in benchdnn
+LEAST_NORMAL = 2.0**-126  # of f32, in which everything is computed
 LEAST_ELEMENTS = 10  # fewer elements than that may all be zero, as in benchdnn
 # A normal distribution's rms is 1.5 medians of its sizes, and the rows of a gradient by keys are ten times apart under a causal mask; what
 # is more than this is drawn up by a few large values.
@@ -251,6 +253,7 @@ def _failing(
     allowed = np.abs(want)
     np.maximum(allowed, scale, out=allowed)
     allowed *= rtol
+    allowed += LEAST_NORMAL if rtol > 0 else 0.0
     if rtol > 0 and dtype.bits < DType.f32.bits:
         step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
         allowed += np.maximum(0.5 * dtype.eps * np.abs(want), step)

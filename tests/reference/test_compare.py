@@ -148,6 +148,15 @@ def test_a_narrow_float_that_was_truncated_is_found(dtype: DType) -> None:
     assert compare(down, want, dtype, 1e-6).errors > 100
 
 
+def test_what_is_smaller_than_normal_numbers_may_be_zero() -> None:
+    """However small most values are, as those of a softmax by integers. Of an exact op it may not."""
+    want = np.array([1.0, *[3e-40] * 7, 1e-37])
+    flushed, lost = (np.where(want < least, 0.0, want).astype(np.float32) for least in (1e-38, 1e-36))
+    assert compare(flushed, want, DType.f32, 1e-6).ok
+    assert not compare(lost, want, DType.f32, 1e-6).ok
+    assert not compare(flushed, want, DType.f32, 0.0).ok
+
+
 def test_an_exact_op_must_round_to_nearest() -> None:
     want = np.array([1.0 + 2**-9, 3.0])
     up = np.array([1.0 + 2**-7, 3.0]).astype(DType.bf16.numpy)
