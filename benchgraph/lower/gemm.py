@@ -199,18 +199,22 @@ class GemmNest:
     # ---- the kernel
 
     def _kernel_stage(self, stage: Stage) -> Stmt:
-        pieces = panels_of(self.node, stage)
+        op, pieces, pack = stage.ops[0], panels_of(self.node, stage), self.packed_rows(stage)
         if pieces or (stage.parameters is not None and stage.parameters.ks):
-            return self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns)
+            return seq(pack, self.before_post_ops(stage, walk=Pieces(self, stage, pieces).columns))
         if (column := made_thin(self, stage)) is not None:
             return self.before_post_ops(stage, column)
         if (woven := self._woven(stage)) is not None:
-            return woven.emit()
-        op, held, first, own = stage.ops[0], self.packed.get(stage.ops[0]), seq(), seq()
-        if held is not None:
-            pack = self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
-            first, own = (seq(), pack) if self.node.split_n else (pack, seq())  # columns that are tasks pack for themselves
+            return seq(pack, woven.emit())
+        first, own = (seq(), pack) if self.node.split_n else (pack, seq())  # columns that are tasks pack for themselves
         return seq(first, self.before_post_ops(stage, lambda no, width: seq(own, self.microkernel(op, no, width, stage.nb))))
+
+    def packed_rows(self, stage: Stage) -> Stmt:
+        """The task's rows of a src that is packed, for all columns."""
+        op, held = stage.ops[0], self.packed.get(stage.ops[0])
+        if held is None:
+            return seq()
+        return self.for_rows(lambda rows: held.pack(self.start(ZERO, stage.nb), rows, Coord(ZERO), product(self.g, op).reduced[-1]))
 
     def before_post_ops(
         self,

@@ -113,6 +113,27 @@ def test_groups_of_columns_read_channels_of_their_own(groups: int) -> None:
     assert_close(b.graph())
 
 
+def test_phases_that_are_stored_side_by_side_read_what_is_packed() -> None:
+    """A transposed convolution of what another convolution has made with the channels first (lower/woven.py)."""
+    b = GraphBuilder()
+    form = {"pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1], "data_format": "NCX"}
+    made = b.op("Convolution", b.input((1, 8, 8, 8), BF16), b.constant((16, 8, 1, 1), BF16), strides=[1, 1], weights_format="OIX", **form)
+    b.op("ConvTranspose", made, b.constant((16, 8, 2, 2), BF16), strides=[2, 2], weights_format="IOX", **form)
+    assert_close(b.graph())
+
+
+def test_scores_in_one_pass_read_what_is_packed() -> None:
+    """Of queries that a nest has made by columns, and another product reads by rows."""
+    b = GraphBuilder()
+    queries = b.op("Tanh", b.input((2, 3, 32, 64), BF16))
+    scores = b.op("MatMul", queries, b.input((2, 3, 32, 513), BF16), transpose_a=True, dtype=DType.f32)
+    b.op("MatMul", b.op("SoftMax", scores, axis=-1, dtype=BF16), b.input((2, 3, 513, 32), BF16))
+    b.op("MatMul", queries, b.input((2, 3, 64, 8), BF16))
+    target = replace(TARGET, l2_bytes=24 << 10)
+    assert any(nest.step for nest in nests(the_partition(b.graph()), target))
+    assert_close(b.graph(), target)
+
+
 def test_columns_that_are_tasks_pack_for_themselves() -> None:
     """Few rows by many columns."""
     target = replace(TARGET, cores=4)
