@@ -153,10 +153,6 @@ class _Taken:
         return self.g.post_ops
 
     @cached_property
-    def known(self) -> dict[Var, Var]:
-        return {self.nest.row: ROW, self.nest.vector: VECTOR}
-
-    @cached_property
     def acc(self) -> Tensor:
         return Tensor("acc_tile", self.g.acc.tensor.dtype, (), (), Scope.register, lanes=self.nest.lanes)
 
@@ -176,8 +172,10 @@ class _Taken:
 
     def expr(self, e: Expr) -> Expr:
         match e:
-            case Var() if e in self.known:
-                return self.known[e]
+            case Var() if e == self.nest.row:
+                return ROW
+            case Var() if e == self.nest.vector:
+                return VECTOR
             case Var():
                 return self.outer.setdefault(e, Var(f"v{len(self.outer)}"))
             case Load() if e.tensor.name in self.values:

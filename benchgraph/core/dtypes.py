@@ -64,6 +64,11 @@ class DType(Enum):
         return float(_finfo(self.numpy).eps) if self.is_float else 0.0
 
     @property
+    def least_normal(self) -> float:
+        """The least positive number of a float type that is not subnormal."""
+        return float(_finfo(self.numpy).smallest_normal)
+
+    @property
     def range(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
         if self.is_float:

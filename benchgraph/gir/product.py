@@ -249,9 +249,9 @@ def columns_of_src(g: Graph, op: Op) -> tuple[Axis, ...] | None:
     is copied once instead, and so is what groups of columns read different parts of.
     """
     src, p = op.ins[0], product(g, op)
-    if any(N.name in variables(i) for i in p.operands[0]):
-        return None
     if group_of(g, op) == 1 or p.batch or g.root(src) in g.ins or g.value(g.root(src)).layout.blocks or operand_axes(g, op, 0) is not None:
+        return None
+    if any(N.name in variables(i) for i in p.operands[0]):
         return None
     axes = buffer_axes(g, src, p.operands[0], (K, M))
     if axes is None or (0, 0) in axes or _share_a_dim(*axes) or not has_unit_stride(g, src, axes[1]):

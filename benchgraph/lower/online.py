@@ -25,7 +25,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused, Op
 from benchgraph.gir.online import Online, online
-from benchgraph.gir.product import product, thin
+from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.region import Region, Span
@@ -60,15 +60,15 @@ class OnlineNest(GemmNest):
     def _stages(self) -> Stmt:
         own = (self.plan.scores, self.plan.values)
         first = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry and stage not in own))
-        packed = self.packed_rows(self.plan.scores) if thin(self.g, self.plan.scores.ops[0]) is None else seq()
+        packed = self.packed_rows(self.plan.scores)
         full, tail = divmod(self.domain.extents[-1], self.step)
         ko = self.storage.var("ko")
         loop = For(ko, Const(full), self._unless_hidden(ko, self.step))
         rest = (self._in_own_tensors(self._unless_hidden(Const(full), tail)),) if tail else ()
-        late = Region(self.storage, self.domain, (*self._task(), Span(Const(1))))
-        late.first_in_row([] if self.plan.shift else [self._undefined((*late.coords[:-1], Coord(ZERO)))])
-        post_ops = self.before_post_ops(self.plan.values, self._copied)
-        return seq(first, self._cleared(), packed, loop, *rest, late.emit(self.plan.late), post_ops)
+        once = Region(self.storage, self.domain, (*self._task(), Span(Const(1))))
+        once.first_in_row([] if self.plan.shift else [self._undefined((*once.coords[:-1], Coord(ZERO)))])
+        late = once.emit(self.plan.late)
+        return seq(first, packed, self._cleared(), loop, *rest, late, self.before_post_ops(self.plan.values, self._copied))
 
     # ---- running folds and sums
 

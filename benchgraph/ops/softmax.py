@@ -24,7 +24,7 @@ from benchgraph.ops.spec import Array, Attr, Call, Computes, Decomposer, F, Law,
 from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import rows
 
-FLT_MAX, FLT_MIN = DType.f32.range[1], 2.0**-126  # the largest and the least normal f32
+FLT_MAX, FLT_MIN = DType.f32.range[1], DType.f32.least_normal  # the largest and the least normal f32
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
 
 

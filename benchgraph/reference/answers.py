@@ -42,10 +42,11 @@ def compare_output(
     if between := narrow_between(graph):
         want = _nearer(got, want, evaluate(graph, given, stored=stored)[t.id])
         c = compare(got, want, t.dtype, rtol)
-    if c.errors > max(1.0, (FEW if t.dtype.is_float else MANY) * c.total):
+    are_few = c.errors <= max(1.0, FEW * c.total)
+    if not are_few and (t.dtype.is_float or c.errors > MANY * c.total):
         return c
     is_tie = np.zeros(got.shape, bool)
-    if c.errors > max(1.0, FEW * c.total):
+    if not are_few:
         up, down = (evaluate(graph, given, stored=stored, noise=Noise(run, FAINT))[t.id] for run in (0, 1))
         is_tie = up.astype(t.dtype.numpy) != down.astype(t.dtype.numpy)
     low = high = want.astype(np.float64)

@@ -38,7 +38,6 @@ from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
 SHOWN = 10  # failing points that are kept for the report, as in benchdnn
-LEAST_NORMAL = 2.0**-126  # of f32, in which everything is computed
 LEAST_ELEMENTS = 10  # fewer elements than that may all be zero, as in benchdnn
 # A normal distribution's rms is 1.5 medians of its sizes, and the rows of a gradient by keys are ten times apart under a causal mask; what
 # is more than this is drawn up by a few large values.
@@ -253,10 +252,11 @@ def _failing(
     allowed = np.abs(want)
     np.maximum(allowed, scale, out=allowed)
     allowed *= rtol
-    allowed += LEAST_NORMAL if rtol > 0 else 0.0
-    if rtol > 0 and dtype.bits < DType.f32.bits:
-        step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
-        allowed += np.maximum(0.5 * dtype.eps * np.abs(want), step)
+    if rtol > 0:
+        allowed += DType.f32.least_normal
+        if dtype.bits < DType.f32.bits:
+            step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
+            allowed += np.maximum(0.5 * dtype.eps * np.abs(want), step)
     bad = ~((diff <= allowed) & np.isfinite(want))
     if bad.any():
         rounded = want[bad].astype(dtype.numpy).astype(np.float64)

@@ -23,12 +23,12 @@ OPERANDS = 4.0  # eps(f32) that operands are off by at most: what a row allows b
 class Noise:
     """One run's: in run 0 everything grows, in run 1 it shrinks, beyond those each number does one or the other by chance.
 
-    Zeros stay, for most of them are exact, and so do infinities, NaN, integers, and all that exact ops read and make. share: of what f32
-    may do.
+    Zeros stay, for most of them are exact, and so do infinities, NaN, integers, and all that exact ops read and make. loudness: 1 is
+    what f32 may do.
     """
 
-    def __init__(self, run: int, share: float = 1.0) -> None:
-        self._share = share
+    def __init__(self, run: int, loudness: float = 1.0) -> None:
+        self._loudness = loudness
         self._rng = np.random.default_rng(run)
         self._signs = ((1.0,), (-1.0,))[run] if run < 2 else (-1.0, 1.0)
 
@@ -44,7 +44,7 @@ class Noise:
         return frozenset(id for id in sorted(ids) if self._rng.random() < 0.5)
 
     def _moved(self, arrays: tuple[Array, ...], steps: float) -> tuple[Array, ...]:
-        return tuple(self._off(a, steps * DType.f32.eps * self._share) if steps and a.dtype.kind == "f" else a for a in arrays)
+        return tuple(self._off(a, steps * DType.f32.eps * self._loudness) if steps and a.dtype.kind == "f" else a for a in arrays)
 
     def _off(self, values: Array, share: float) -> Array:
         return np.asarray(np.multiply(values, 1.0 + share * self._rng.choice(self._signs, values.shape)))
