@@ -89,8 +89,8 @@ def calls(s: Stmt, at: dict[str, int]) -> Iterator[tuple[dict[str, int], Brgemm]
 def lines(p: Prefetch, at: Mapping[str, int]) -> Iterator[int]:
     """Numbers of the tensor's lines, if it begins at the begin of one."""
     first = sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True))
-    for run in range(p.runs):
-        begin = p.tensor.dtype.nbytes(first + run * p.pitch)
+    for each in range(p.runs):
+        begin = p.tensor.dtype.nbytes(first + each * p.pitch)
         assert begin % LINE_BYTES == 0
         yield from range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines)
 
@@ -238,6 +238,17 @@ def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> Non
     written = [s for s in walk(lower(compiled(graph)).main.body) if isinstance(s, Brgemm)]
     assert written
     assert not any(call.ahead for call in written), why
+
+
+def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> None:
+    """They are temporaries of its own there, which no call may fetch."""
+    b = GraphBuilder()
+    b.op("Add", b.op("MatMul", b.constant((128, 512)), b.constant((512, 512))), b.input((128, 512)))
+    lower_init = lower(compiled(b.graph())).lower_init
+    assert lower_init is not None
+    written = [s for s in walk(lower_init().body) if isinstance(s, Brgemm)]
+    assert written
+    assert not any(call.ahead for call in written)
 
 
 def test_explain_gives_the_reason() -> None:

@@ -214,10 +214,11 @@ def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, colum
 
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
     """Whether panels of packed weights come from beyond L2, one after the other, and rows enough are multiplied by each to fetch the next
-    meanwhile."""
+    meanwhile. Not by init, which has just packed them."""
     wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).is_contraction}
     own = wei[stage.ops[0].ins[1]]
-    streamed = own.is_constant and bool(own.layout.blocks) and own.shape[-1] > nb
+    is_packed = own.is_constant and bool(own.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
+    streamed = is_packed and own.shape[-1] > nb
     nbytes = sum(v.type.nbytes for v in wei.values())
     return streamed and mb >= ROWS_FOR_A_PANEL[target.is_far(nbytes)] and nbytes > target.l2_bytes
 
