@@ -21,6 +21,7 @@ from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, TIMES_L2, column_block
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.ops import spec
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 
@@ -99,6 +100,22 @@ def test_mark_runtime_constants(golden) -> None:
 
 def test_hoist_division_then_defer_scaling(golden) -> None:
     golden(print_gir(up_to(gir(attention), "defer-scaling")))
+
+
+def test_what_is_deferred_among_constants_is_left_to_init() -> None:
+    """The product before its scaling, too, or init would read what main makes."""
+
+    def build(b: GraphBuilder) -> None:
+        q, k, v = (b.constant((2, 3, 20, 16)) for _ in range(3))
+        p = b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=3)
+        b.op("Add", b.op("MatMul", p, v), b.input((2, 3, 20, 16)))
+
+    g = up_to(gir(build), "defer-scaling")
+    *made, last = (op for op in g.nodes if isinstance(op, Op))
+    assert [spec(op.kind).is_product for op in made[-2:]] == [False, True]
+    assert all(g.value(op.outs[0]).is_constant for op in made)
+    assert not g.value(last.outs[0]).is_constant
+    verify(g)
 
 
 def test_a_hoisted_reciprocal_is_as_exact_as_the_quotient() -> None:

@@ -16,6 +16,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Computes
@@ -57,7 +58,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
             nodes.append(replace(op_now, outs=(made,)))
             op_now = replace(deferred.scaling, ins=(made, deferred.scaling.ins[deferred.position]), outs=op.outs)
         nodes.append(op_now)
-    return replace(g, nodes=tuple(nodes), values=tuple(builder.values.values()))
+    return mark_runtime_constants(replace(g, nodes=tuple(nodes), values=tuple(builder.values.values())), target)
 
 
 def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
