@@ -89,4 +89,4 @@ def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], i
     reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
     in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
     enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
-    return next(enough, max(in_flight, key=lambda v: in_flight[v]))
+    return next(enough, max(in_flight, key=lambda v: in_flight[v], default=preferred))

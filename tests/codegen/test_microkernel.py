@@ -25,7 +25,7 @@ from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ISAS, LINE_BYTES, Target, current, host
+from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Prefetch, Scope, tensor
@@ -487,6 +487,11 @@ def test_panels_cover_the_columns_and_tiles_fit_the_registers(dtypes: DTypes, ta
         assert all(p.columns == p.vectors * target.lanes for p in panels[:-1])
 
     all_hold(check, {f"{m} x {n}": (m, n) for m in (1, 2, 3, 7, 64) for n in (*N, 13, 96, 511, 512)})
+
+
+def test_panels_are_the_preferred_ones_where_l1_holds_one_row_of_src() -> None:
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=ALIAS_BYTES)
+    assert [(p.vectors, p.rows) for p in register_tiles(512, target, F32, m=2, src_row_stride=1024)] == [(4, 1)]
 
 
 def test_the_preferred_tiles() -> None:

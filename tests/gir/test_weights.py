@@ -174,6 +174,19 @@ def test_other_constant_weights_are_widened_once(build: Callable[..., None], row
     assert stage.parameters.ks == 0
 
 
+def test_weights_that_init_alone_multiplies_are_widened_by_init() -> None:
+    """As src is constant too; nothing that main makes may come between."""
+
+    def build(b: GraphBuilder) -> None:
+        wei = b.op("Dequantize", b.constant((256, 1024), DType.s8), qtype="per_channel", axis=1, scales=(0.5,) * 1024, zps=(3,) * 1024)
+        b.op("Add", b.op("MatMul", b.constant((16, 256)), wei), b.input((16, 1024)))
+
+    g = scheduled(build, SMALL)
+    *once, last = nests(g)
+    assert all(g.value(v).is_constant for n in once for v in n.outs)
+    assert last.outs == g.outs
+
+
 def test_constant_weights_with_scales_that_change_are_no_constants() -> None:
     """Nothing is packed beforehand but what is constant to the last operand."""
 

@@ -18,8 +18,8 @@ Measured on one thread of a Cascade Lake core that others use too, K = 4096, tim
     512, s8 per channel        1.51               1.65                 1.13
     512, s4 by 32 rows         1.45               1.32                 1.16
 
-Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights that anything else reads, and products with so many
-blocks of rows that convert-weights would not take the conversion.
+Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights that anything else reads, products with so many
+blocks of rows that convert-weights would not take the conversion, and products that init computes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
     p, wei = product(g, op), g.value(op.ins[1])
     m = p.call.outs[0].shape[-2]
     has_few_rows = m <= MOST_KEPT_ROWS and times_converted(m, target) <= MOST_TIMES
-    return wei.is_constant and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
+    is_main = wei.is_constant and not g.value(op.outs[0]).is_constant
+    return is_main and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
