@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, piece, sub
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, piece, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
 from benchgraph.tir.passes.turn_copies import turn_copies
 from benchgraph.tir.text import print_tir
@@ -88,6 +88,15 @@ def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None
 )
 def test_the_last_block_is_told_apart(rows: int, columns: int, found: list[tuple[int, int]]) -> None:
     assert sorted((t.k, t.n) for t in turns(in_blocks(rows, columns))) == found
+
+
+def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
+    """Here the loop right outside is the one over the blocks of all matrices, whose variable means nothing in front of it."""
+    x, y = param("x", 2 * 13 * 20, dtype=BF16), param("y", 2 * 13 * 20, dtype=BF16)
+    matrix, row = mul(floordiv(k, 2), 260), add(mul(mod(k, 2), 8), i)
+    stored = put(y, add(matrix, add(mul(row, 20), j)), value=at(x, add(matrix, add(row, mul(j, 13)))))
+    found = turns(Func("blocks", (x, y), loop(k, 4, loop(i, piece(13, 8, mod(k, 2)), loop(j, 20, stored)))))
+    assert [(pack.k, pack.n) for pack in found] == [(5, 20), (8, 20)]
 
 
 def test_blocks_of_two_dims_have_four_forms(golden) -> None:

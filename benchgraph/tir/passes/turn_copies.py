@@ -82,6 +82,8 @@ class _Turner:
             if not isinstance(ragged, For) or (found := last_block(ragged.extent, ranges)) is None:
                 continue
             is_last, *extents = found
+            if loop.var.name in variables(is_last):
+                return None  # it means nothing in front of this loop; the one within is asked by itself
             blocks = [replace(ragged, extent=Const(extent)) for extent in extents]
             loops = blocks if ragged is loop else [replace(loop, body=block) for block in blocks]
             done = [self(block, ranges) for block in loops]
