@@ -118,9 +118,13 @@ class GemmNest:
         spans = spans + tuple(Span(Const(extent), tile=extent) for extent in rest)
         n = domain.extents[-1]
         block = self._column_block(stage.ops) or max(n, 1)
-        return self.by_columns(
-            n, block, lambda no, width: Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
-        )
+
+        def body(no: Expr, width: int) -> Stmt:
+            return Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
+
+        if self.no is not None and n:  # the columns that make a task are another's, and it needs all of these
+            return in_blocks(n, block, self.storage.var("no"), body)
+        return self.by_columns(n, block, body)
 
     def _packed(self, whole: Packing, spans: tuple[Span, ...]) -> Stmt:
         """The panels of all matrices that these spans of the batch axes name."""

@@ -30,6 +30,7 @@ from tests.lower.test_meaning import TARGET, executed
 
 SMALL_L2 = 40 << 10  # which holds 32 columns of the weights below, and not all 72
 MEDIUM_L2 = 400 << 10  # of which 0.3 holds two panels of 64 columns, and which does not hold 712 columns
+WIDENED_L2 = 100 << 10  # which holds 64 columns of the f16 weights below
 FEW = replace(TARGET, l2_bytes=SMALL_L2)
 f32, bf16 = DType.f32, DType.bf16
 
@@ -48,6 +49,13 @@ def matmul(entries: int, rows: int, *, one: bool = True, columns: int = 72) -> G
     b = GraphBuilder()
     wei = b.input((216, columns) if one else (entries, 216, columns), property_type=PropertyType.constant)
     b.op("ReLU", b.op("MatMul", b.input((entries, rows, 216)), wei))
+    return b.graph()
+
+
+def widened(entries: int, rows: int, columns: int = 712) -> Graph:
+    """By weights that change, which few rows widen as they load them; those of src are made f32 first."""
+    b = GraphBuilder()
+    b.op("MatMul", b.input((entries, rows, 216), DType.f16), b.input((216, columns), DType.f16))
     return b.graph()
 
 
@@ -128,8 +136,9 @@ def test_groups_are_as_wide_as_gives_the_cores_alike(cores: int, columns: int, n
         (convolution(columns=712), MEDIUM_L2),
         (matmul(60, 3, columns=712), MEDIUM_L2),
         (matmul(60, 3, columns=648), MEDIUM_L2),
+        (widened(60, 1), WIDENED_L2),
     ],
-    ids=["f32", "bf16", "matmul", "windows past two panels", "entries past two panels", "a last group of less than a panel"],
+    ids=["f32", "bf16", "matmul", "windows past two panels", "entries past two panels", "a last group of less than a panel", "made src"],
 )
 def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, l2_bytes: int) -> None:
     """The last panel has columns left over."""
@@ -139,6 +148,15 @@ def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, 
     found = [executed(graph, p, replace(current(), l2_bytes=l2_bytes, cores=cores))[0] for cores in (1, 2, 3)]
     assert compare(found[0], want, graph.outputs[0].dtype, tolerance(graph)).ok
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+
+
+def test_weights_that_few_rows_would_read_in_pieces_are_read_whole() -> None:
+    """And nothing is fetched ahead of pieces; each task makes its rows of src itself, all of them."""
+    g = scheduled(partition(widened(60, 1)), replace(TARGET, l2_bytes=WIDENED_L2))
+    p = nest(g).parameters
+    assert p is not None
+    assert (p.panels_first, p.ks, p.ahead) == (True, 0, False)
+    assert not any(r.parameter in ("ks", "ahead") for r in p.why)
 
 
 @pytest.mark.parametrize(

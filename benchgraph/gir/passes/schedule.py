@@ -129,10 +129,9 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     own = stage.parameters
     assert own is not None
     p = product(g, stage.ops[0])
-    if (held_columns(p, target) == own.nb) if forced is None else (forced.split_n and goes_by_panels(p, own.nb, target)):
-        why = (*own.why, Reason("panels_first", "all entries go past panels of weights while L2 holds them"))
-        ns = columns_held(p, own.nb, target)
-        return replace(stage, parameters=replace(own, split_n=True, panels_first=True, ns=ns, why=why))
+    is_held = (held_columns(p, target) == own.nb) if forced is None else (forced.split_n and goes_by_panels(p, own.nb, target))
+    if is_held and not panels_of(node, stage):
+        return _past_panels(stage, own, columns_held(p, own.nb, target))
     if forced is not None:
         return _split(stage, forced.split_n, GIVEN)
     if (parts := _parts(g, stage.ops[0], own, target)) is not None:
@@ -148,6 +147,14 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
         if _is_tiled(on_grid):
             return _split(on_grid, found.split_n, "each core then reads its own part of the weights alone")
     return _split(stage, own.tasks < own.cores, "there are fewer blocks of rows than cores")
+
+
+def _past_panels(stage: Stage, own: Parameters, ns: int) -> Stage:
+    """The stage with tasks of so many columns. Weights that rows of one entry would read in pieces are then read down to the last row."""
+    others = tuple(r for r in own.why if not (own.ks and r.parameter in ("ks", "ahead")))
+    why = (*others, Reason("panels_first", "all entries go past panels of weights while L2 holds them"))
+    ahead = own.ahead and not own.ks
+    return replace(stage, parameters=replace(own, split_n=True, panels_first=True, ks=0, ns=ns, ahead=ahead, why=why))
 
 
 def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
