@@ -27,6 +27,7 @@ from benchgraph.codegen.intrinsics import (
     shuffled,
     splat,
 )
+from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Isa
 
 # (e**r - 1) / r on [-ln2/2, ln2/2], lowest power first; relative error of e**r - 1: 1.4e-8
@@ -115,7 +116,7 @@ def log(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """The natural logarithm within 1 ulp, subnormal arguments included; log(0) = -inf, NaN for x < 0."""
     type = x.type
     int_type = same_lanes(x, I32)
-    tiny = builder.fcmp_ordered("<", x, constant(type, float(np.finfo(np.float32).tiny)))
+    tiny = builder.fcmp_ordered("<", x, constant(type, DType.f32.least_normal))
     normal = builder.select(tiny, builder.fmul(x, constant(type, 2.0**_MANTISSA_BITS)), x)
     bits = builder.bitcast(normal, int_type)
     above_root_half = builder.sub(bits, constant(int_type, 0x3F3504F3))  # the bits of sqrt(1/2): the mantissa lands in [0.707, 1.414)

@@ -69,6 +69,11 @@ class DType(Enum):
         return float(_finfo(self.numpy).smallest_normal)
 
     @property
+    def least_subnormal(self) -> float:
+        """The least positive number of a float type: the step between those near 0."""
+        return float(_finfo(self.numpy).smallest_subnormal)
+
+    @property
     def range(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
         if self.is_float:

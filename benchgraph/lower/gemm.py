@@ -122,7 +122,7 @@ class GemmNest:
         def body(no: Expr, width: int) -> Stmt:
             return Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
 
-        if self.no is not None and n:  # the columns that make a task are another's, and it needs all of these
+        if self.no is not None:  # the columns that make a task are another's, and it needs all of these
             return in_blocks(n, block, self.storage.var("no"), body)
         return self.by_columns(n, block, body)
 

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite, sqrt
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -255,8 +254,7 @@ def _failing(
     if rtol > 0:
         allowed += DType.f32.least_normal
         if dtype.bits < DType.f32.bits:
-            step = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
-            allowed += np.maximum(0.5 * dtype.eps * np.abs(want), step)
+            allowed += np.maximum(0.5 * dtype.eps * np.abs(want), dtype.least_subnormal)
     bad = ~((diff <= allowed) & np.isfinite(want))
     if bad.any():
         rounded = want[bad].astype(dtype.numpy).astype(np.float64)
@@ -294,8 +292,7 @@ def _steps(want: NDArray[np.float64], dtype: DType) -> NDArray[np.float64] | flo
     if not dtype.is_float:
         return 1.0
     mantissas, exponents = np.frexp(np.where(np.isfinite(want), want, 1.0))  # |want| is in [2^(e-1), 2^e)
-    least = float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
-    return np.asarray(np.maximum(np.ldexp(dtype.eps * (mantissas != 0), exponents - 1), least))
+    return np.asarray(np.maximum(np.ldexp(dtype.eps * (mantissas != 0), exponents - 1), dtype.least_subnormal))
 
 
 def _keep(found: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:

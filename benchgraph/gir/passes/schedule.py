@@ -151,10 +151,14 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
 
 def _past_panels(stage: Stage, own: Parameters, ns: int) -> Stage:
     """The stage with tasks of so many columns. Weights that rows of one entry would read in pieces are then read down to the last row."""
-    others = tuple(r for r in own.why if not (own.ks and r.parameter in ("ks", "ahead")))
-    why = (*others, Reason("panels_first", "all entries go past panels of weights while L2 holds them"))
-    ahead = own.ahead and not own.ks
-    return replace(stage, parameters=replace(own, split_n=True, panels_first=True, ks=0, ns=ns, ahead=ahead, why=why))
+    whole = replace(own, ks=0, ahead=False, why=_reasons_without(own, "ks", "ahead")) if own.ks else own
+    why = (*whole.why, Reason("panels_first", "all entries go past panels of weights while L2 holds them"))
+    return replace(stage, parameters=replace(whole, split_n=True, panels_first=True, ns=ns, why=why))
+
+
+def _reasons_without(own: Parameters, *gone: str) -> tuple[Reason, ...]:
+    """The reasons, but for those of parameters that are not chosen so after all."""
+    return tuple(r for r in own.why if r.parameter not in gone)
 
 
 def _parts(g: Graph, op: Op, own: Parameters, target: Target) -> Parts | None:
@@ -166,9 +170,8 @@ def _held_in(parts: Parts, stage: Stage, own: Parameters) -> Stage:
     """The stage with such parts. Nothing is fetched ahead: the next panel is far away then."""
     of = "all entries go" if parts.groups == 1 else f"each of {parts.groups} groups of entries goes"
     why = Reason("parts", f"{of} past one part of a panel of weights after the other, which L2 holds meanwhile")
-    others = tuple(r for r in own.why if r.parameter != "ahead")
     cut = replace(own, kb=own.kb // parts.count, split_n=True, panels_first=True, parts=parts.count, groups=parts.groups)
-    return replace(stage, parameters=replace(cut, ahead=False, why=(*others, why)))
+    return replace(stage, parameters=replace(cut, ahead=False, why=(*_reasons_without(own, "ahead"), why)))
 
 
 def _is_on_grid(stages: list[Stage]) -> bool:
