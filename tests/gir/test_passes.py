@@ -282,6 +282,19 @@ def test_make_views_lets_phases_write_rows_in_pieces(dtype: DType) -> None:
     assert not [op for op in up_to(gir(phases), "make-views").nodes if isinstance(op, Op) and op.kind == "StaticTranspose"]
 
 
+@pytest.mark.parametrize("is_made", [False, True])
+def test_weights_that_are_only_converted_go_into_panels_from_where_they_lie(is_made: bool) -> None:
+    """Of several matrices, by columns; what else makes them writes them by rows, turned on the way."""
+
+    def keys(b: GraphBuilder) -> None:
+        given = b.input((3, 70, 40), DType.f16)
+        b.op("MatMul", b.input((3, 17, 40), DType.f16), b.op("Tanh", given) if is_made else given, transpose_b=True)
+
+    g = up_to(gir(keys), "propagate-layout")
+    (product,) = (op for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    assert bool(g.value(product.ins[1]).layout.blocks) != is_made
+
+
 def test_verify_wants_every_part_written_once() -> None:
     g = up_to(gir(sources_side_by_side), "make-views")
     reader = g.nodes[-1]
