@@ -26,16 +26,20 @@ T = TypeVar("T")
 Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)
 M, N, K = Var("$m"), Var("$n"), Var("$k")
-# Rows up to which weights that lie by columns are not copied first, and terms of a sum for each of them, since each sum ends with that of a
-# vector's lanes. One Zen 4 core (L2 1 MiB, L3 32 MiB), weights that change, times over those with a copy, minima, rows of src:
+# Rows up to which weights that lie by columns are not copied first, more for columns of SHORT_TERMS at most; and terms of a sum for each of
+# them, since each sum ends with that of a vector's lanes. Weights that change, times over those with a copy, minima, rows of src:
 #
-#     K x N, dtype         1     2     4     6     8    12
-#     64x64, f32        0.33  0.75  1.00  1.33  2.00
-#     256x256, f32      0.32  0.41  0.64  0.72  1.21
-#     1024x1024, f32    0.34  0.39  0.46  0.53  1.08  1.66
-#     4096x4096, f32                      0.97  1.08  2.21
-#     1024x1024, f16    0.23  0.31  0.47  0.52  0.95  1.45
-ROWS_BY_COLUMNS, TERMS_PER_ROW, LONG_BYTES = 6, 16, 1024
+#     one Zen 4 core (L2 1 MiB, L3 32 MiB)              two Zen 5 cores (L2 1 MiB, L3 32 MiB)
+#     K x N, dtype         1     2     4     6     8    entries, K x N, dtype     4     6     8    10    12
+#     64x64, f32        0.33  0.75  1.00  1.33  2.00    16, 128x4096, f32      0.41  0.49  0.56
+#     256x256, f32      0.32  0.41  0.64  0.72  1.21    16, 256x1024, f32            0.51  0.64  0.68  0.94
+#     1024x1024, f32    0.34  0.39  0.46  0.53  1.08    16, 512x4096, f32      0.62  0.68  0.97  1.35  1.58
+#     4096x4096, f32                0.97  1.08  2.21    16, 1024x512, f32            0.87  1.31
+#     1024x1024, f16    0.23  0.31  0.47  0.52  0.95    1, 4096x4096, f32      0.78  0.86  1.58  1.94  2.50
+#                                                       16, 128x4096, f16      0.46  0.66  0.68
+#                                                       16, 512x4096, f16      0.21  0.26  0.29  0.33
+#                                                       1, 4096x4096, f16      0.58  0.86  1.00  2.37  2.58
+ROWS_BY_COLUMNS, ROWS_BY_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, LONG_BYTES = 6, 8, 512, 16, 1024
 
 
 @dataclass(frozen=True)
@@ -280,7 +284,7 @@ class Thin(Enum):
 def thin(g: Graph, op: Op) -> Thin | None:
     """None for others, sums over more than k, and operands that lie otherwise."""
     *_, m, n = g.value(op.outs[0]).shape
-    if n > 1 and (m > ROWS_BY_COLUMNS or group_of(g, op) > 1):
+    if n > 1 and (m > ROWS_BY_SHORT_COLUMNS or group_of(g, op) > 1):
         return None
     p = product(g, op)
     if not (p.is_row_wise and p.has_wei_per_batch):
@@ -314,7 +318,7 @@ def is_read_on(size: int, apart: int, dtype: DType) -> bool:
 
 def rows_by_columns(k: int) -> int:
     """How many rows at most meet weights that lie by columns without a copy of these, for sums of so many terms. See ROWS_BY_COLUMNS."""
-    return min(ROWS_BY_COLUMNS, k // TERMS_PER_ROW)
+    return min(ROWS_BY_SHORT_COLUMNS if k <= SHORT_TERMS else ROWS_BY_COLUMNS, k // TERMS_PER_ROW)
 
 
 def is_given_for_rows(g: Graph, op: Op, wei: int, most: int) -> bool:

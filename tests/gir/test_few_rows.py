@@ -62,8 +62,8 @@ def test_a_gated_perceptron_of_one_row(golden) -> None:
     [
         (8, DType.f16, False, PLAIN, True),
         (9, DType.f16, False, PLAIN, False),
-        (6, DType.f16, True, PLAIN, True),
-        (7, DType.f16, True, PLAIN, False),
+        (8, DType.f16, True, PLAIN, True),
+        (9, DType.f16, True, PLAIN, False),
         (8, DType.bf16, False, PLAIN, True),
         (2, DType.bf16, False, MULTIPLIES, True),
         (3, DType.bf16, False, MULTIPLIES, False),
@@ -73,8 +73,8 @@ def test_a_gated_perceptron_of_one_row(golden) -> None:
         (3, DType.bf16, True, MULTIPLIES, False),
         (4, DType.bf16, True, replace(MULTIPLIES, llc_bytes=FAR), True),
         (5, DType.bf16, True, replace(MULTIPLIES, llc_bytes=FAR), False),
-        (6, DType.f32, True, PLAIN, True),
-        (7, DType.f32, True, PLAIN, False),
+        (8, DType.f32, True, PLAIN, True),
+        (9, DType.f32, True, PLAIN, False),
     ],
 )
 def test_up_to_how_many_rows(m: int, dtype: DType, transposed: bool, target: Target, wanted: bool) -> None:

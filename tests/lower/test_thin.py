@@ -17,7 +17,7 @@ from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.product import LONG_BYTES, ROWS_BY_COLUMNS, TERMS_PER_ROW, Thin, thin
+from benchgraph.gir.product import LONG_BYTES, ROWS_BY_COLUMNS, ROWS_BY_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Thin, thin
 from benchgraph.gir.schedule import PAGE_BYTES
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -205,7 +205,11 @@ def forms(g: Graph) -> Iterator[Thin | None]:
         ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16, "k": LONG_BYTES // 2}, Thin.folded),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS}, Thin.folded),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS - 1}, None),
+        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": 1024}, Thin.folded),
         ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS + 1, "k": 1024}, None),
+        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS, "k": SHORT_TERMS}, Thin.folded),
+        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS, "k": SHORT_TERMS + 1}, None),
+        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS + 1, "k": SHORT_TERMS}, None),
     ],
     ids=str,
 )
