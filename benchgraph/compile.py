@@ -22,6 +22,7 @@ from benchgraph.core.tuning import tuned
 from benchgraph.core.undisturbed import undisturbed
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
+from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.text import print_graph
@@ -34,7 +35,7 @@ from benchgraph.runtime.jit import binding
 from benchgraph.runtime.stored import from_bytes, to_bytes
 from benchgraph.runtime.warm import Slot
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Func
+from benchgraph.tir.ir import Func, Tensor
 from benchgraph.tir.module import Module
 from benchgraph.tir.text import print_tir
 
@@ -153,7 +154,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
             yield done[-1]
 
     units = all_kept(_seen(emit(functions(), target), observe), target.isa)
-    return Unlinked(units, Module(*done), _signature(partition, lowered), lowered.layouts, target.isa)
+    return Unlinked(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
 
 
 def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
@@ -227,11 +228,18 @@ def _keeping_constants(partition: Partition, lowered: Lowered, func: Func) -> Fu
     return replace(func, inplace=tuple(o for o in func.inplace if o.src in variable))
 
 
-def _signature(partition: Partition, lowered: Lowered) -> Signature:
-    """In the user's words: border tensors are called by their ids."""
-    borders = zip((lowered.inputs, lowered.outputs), _names(partition), strict=True)
-    ins, outs = (tuple(replace(t, name=name) for t, name in zip(tensors, names, strict=True)) for tensors, names in borders)
+def _signature(partition: Partition, g: Graph, lowered: Lowered) -> Signature:
+    """In the user's words: border tensors are called by their ids, and have the shapes with which they came into the graph."""
+    borders = zip((lowered.inputs, lowered.outputs), (g.ins, g.outs), _names(partition), strict=True)
+    ins, outs = (tuple(_as_given(t, g.value(v), name) for t, v, name in zip(*border, strict=True)) for border in borders)
     return Signature(ins, outs, lowered.constants, lowered.literals, lowered.init_inputs)
+
+
+def _as_given(t: Tensor, value: Value, name: str) -> Tensor:
+    """Passes give a border tensor another shape only where that is no other memory; blocks have dims of their own."""
+    if not value.layout.is_plain or len(t.shape) != len(value.shape):
+        return replace(t, name=name)
+    return replace(t, name=name, shape=value.shape, strides=value.known_strides)
 
 
 def _names(partition: Partition) -> tuple[list[str], list[str]]:

@@ -161,7 +161,7 @@ def test_with_too_few_groups_for_the_cores_each_head_packs_its_own() -> None:
 
     (nest,) = nests(compiled(lambda b: build(b, 512))[0])
     assert along(nest)["Reorder"] == (None, None)
-    assert len(nests(compiled(lambda b: build(b, 16))[0])) == 2  # packing would cost more than a second nest
+    assert len(nests(compiled(lambda b: build(b, 17))[0])) == 2  # packing would cost more than a second nest
     assert len(nests(compiled(lambda b: build(b, 512, heads=3))[0])) == 2  # one of two cores would have two of three heads
 
 

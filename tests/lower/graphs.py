@@ -54,6 +54,28 @@ def attention_transposed_key(b: GraphBuilder) -> None:
 
 
 @case
+def tokens(b: GraphBuilder) -> None:
+    """One row each of several users by the same weights: entries that become rows; a normalisation before, and heads apart behind."""
+    x = b.op("Add", b.input((5, 1, 24)), b.input((24,)))
+    y = b.op("MatMul", b.op("SoftMax", x, axis=-1), b.constant((24, 40)), b.constant((40,)))
+    b.op("StaticTranspose", b.op("StaticReshape", y, shape=(5, 1, 4, 10), special_zero=False), order=[0, 2, 1, 3])
+
+
+@case
+def one_query_of_grouped_heads(b: GraphBuilder) -> None:
+    """Four queries meet one head of keys, of f16, which are read as they lie by their columns."""
+    q, k, v = b.input((2, 3, 4, 1, 64), DType.f16), b.input((2, 3, 1, 21, 64), DType.f16), b.input((2, 3, 1, 21, 16), DType.f16)
+    s = b.op("Add", b.op("MatMul", q, k, transpose_b=True, dtype=DType.f32), b.input((2, 1, 1, 1, 21)))
+    b.op("MatMul", b.op("SoftMax", s, axis=-1, dtype=DType.f16), v)
+
+
+@case
+def keys_of_f16(b: GraphBuilder) -> None:
+    """More rows than are read by columns: keys of each entry are turned and converted into panels."""
+    b.op("MatMul", b.input((3, 17, 40), DType.f16), b.input((3, 70, 40), DType.f16), transpose_b=True)
+
+
+@case
 def grouped_queries(b: GraphBuilder) -> None:
     """Keys are packed and values converted once for the heads that share them; rows that no task divides."""
     q, k, v = b.input((2, 2, 3, 37, 8), DType.bf16), b.input((2, 2, 1, 21, 8), DType.bf16), b.input((2, 2, 1, 21, 16), DType.bf16)

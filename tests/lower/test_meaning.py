@@ -26,6 +26,7 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.interpret import interpret
+from benchgraph.tir.ir import Tensor
 from benchgraph.tir.module import Module
 from benchgraph.tir.visit import tensors as used_tensors
 from tests.lower.graphs import GRAPHS
@@ -39,10 +40,16 @@ def lowered(partition: Partition) -> Lowered:
 
 
 def execute(low: Lowered, module: Module, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
+    ins, outs = ([_as_lowered(a, t) for a, t in zip(*pair, strict=True)] for pair in ((ins, low.inputs), (outs, low.outputs)))
     constants = [np.zeros(t.shape, t.dtype.numpy) if d is None else d.copy() for t, d in zip(low.constants, low.literals, strict=True)]
     if module.init is not None:
         interpret(module.init, [*(ins[i] for i in low.init_inputs), *constants])
     interpret(module.main, [*ins, *outs, *constants])
+
+
+def _as_lowered(array: np.ndarray, t: Tensor) -> np.ndarray:
+    """With the shape that join-entries gave the tensor: the same memory."""
+    return array.reshape(t.shape) if array.ndim == len(t.shape) and not t.dtype.is_packed else array
 
 
 Lowerings = list[tuple[Partition, Lowered]]

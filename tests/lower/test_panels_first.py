@@ -60,7 +60,8 @@ def widened(entries: int, rows: int, columns: int = 712) -> Graph:
 
 
 def scheduled(p: Partition, target: Target) -> gir.Graph:
-    return run(gir_passes.PIPELINE, from_partition(p), target, show=print_gir, verify=verify, observe=lambda *_: None)
+    off = p.options.off
+    return run(gir_passes.PIPELINE, from_partition(p), target, show=print_gir, verify=verify, observe=lambda *_: None, off=off)
 
 
 def nest(g: gir.Graph) -> gir.Fused:
@@ -70,8 +71,9 @@ def nest(g: gir.Graph) -> gir.Fused:
 
 
 def partition(graph: Graph) -> Partition:
+    """Entries stay entries, as many rows would."""
     (p,) = partitions(graph, Policy.fused)
-    return p
+    return replace(p, options=Options(off=("join-entries",)))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,6 @@ def test_what_is_forced_holds(nb: int, split_n: bool, panels_first: bool) -> Non
     """So that tuning measures the schedule's own choice as what it is."""
     p = partition(matmul(60, 3))
     forced = Forced("f32:f32 60x3x216x72 constant", mb=2, nb=nb, split_n=split_n)
-    found = nest(scheduled(replace(p, options=Options(forced=(forced,))), FEW))
+    found = nest(scheduled(replace(p, options=replace(p.options, forced=(forced,))), FEW))
     assert found.parameters is not None
     assert (found.mb, found.parameters.nb, found.split_n, found.panels_first) == (2, nb, split_n, panels_first)

@@ -12,6 +12,7 @@ from benchgraph.gir.passes.fold_constants import fold_constants
 from benchgraph.gir.passes.fuse_coarse import fuse_coarse
 from benchgraph.gir.passes.fuse_fine import fuse_fine
 from benchgraph.gir.passes.hoist_division import hoist_division
+from benchgraph.gir.passes.join_entries import join_entries
 from benchgraph.gir.passes.keep_narrow import keep_narrow
 from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
@@ -30,6 +31,7 @@ _BASIC, _CONST, _FUSED = frozenset({"basic"}), frozenset({"constness"}), frozens
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
+    Pass("join-entries", join_entries, needs=_BASIC, switch="join-entries"),
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("round-operands", round_operands, needs=_BASIC, switch="round"),
