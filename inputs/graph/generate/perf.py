@@ -21,12 +21,12 @@ BATCHES = {
                     ("14336x4096", "--op-attrs=0:transpose_a:0 --case=op/matmul_transposed"),
                     ("4096x14336", "--tensor-property=1:constant --case=op/matmul"),
                 )
-                for rows in (1, 4, 8, 16, 64)
+                for rows in (1, 4, 8, 16, 64, "16x1")
             ),
             "--reset --dt=bf16,f16 --in-shapes=0:1x4096+1:4096x14336+3:4096x14336+7:14336x4096"
             " --case=complex_fusion/gated_mlp_f16_weights_that_change.json",
-            "--reset --dt=f32,bf16,f16 --in-shapes=0:1x32x1x128+1:1x32x4096x128+6:1x1x1x4096+2:1x32x4096x128"
-            " --case=complex_fusion/attention_transpose_b.json",
+            "--reset --dt=f32,bf16,f16 --in-shapes=0:1x32x1x128+1:1x32x4096x128+6:1x1x1x4096+2:1x32x4096x128,"
+            "0:1x8x4x1x128+1:1x8x1x4096x128+6:1x1x1x1x4096+2:1x8x1x4096x128 --case=complex_fusion/attention_transpose_b.json",
         ),
     ),
     "perf_graph_folds": (
