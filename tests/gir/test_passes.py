@@ -283,16 +283,40 @@ def test_make_views_lets_phases_write_rows_in_pieces(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("is_made", [False, True])
-def test_weights_that_are_only_converted_go_into_panels_from_where_they_lie(is_made: bool) -> None:
-    """Of several matrices, by columns; what else makes them writes them by rows, turned on the way."""
+@pytest.mark.parametrize("shape", [(70, 40), (3, 70, 40)])
+def test_weights_that_are_only_converted_go_into_panels_from_where_they_lie(shape: tuple[int, ...], is_made: bool) -> None:
+    """By columns; so does one matrix for all entries, which is turned and has dims put before it. Others' maker writes them by rows."""
 
     def keys(b: GraphBuilder) -> None:
-        given = b.input((3, 70, 40), DType.f16)
+        given = b.input(shape, DType.f16)
         b.op("MatMul", b.input((3, 17, 40), DType.f16), b.op("Tanh", given) if is_made else given, transpose_b=True)
 
     g = up_to(gir(keys), "propagate-layout")
     (product,) = (op for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
-    assert bool(g.value(product.ins[1]).layout.blocks) != is_made
+    assert bool(g.value(product.ins[1]).layout.blocks) == (not is_made or len(shape) == 2)
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_turned_weights_with_another_reader_are_written_turned(leave: bool) -> None:
+    def keys(b: GraphBuilder) -> None:
+        turned = b.op("StaticTranspose", b.op("TypeCast", b.input((70, 40), DType.bf16), dtype=DType.f32), order=(1, 0))
+        b.op("MatMul", b.input((3, 17, 40)), b.op("StaticReshape", turned, shape=(1, 40, 70), special_zero=False))
+        if leave:
+            b.end(turned)
+        else:
+            b.op("Exp", turned)
+
+    g = up_to(gir(keys), "make-views")
+    conversion, *others = (op for op in g.nodes if isinstance(op, Op))
+    assert [op.kind for op in others] == ["MatMul"] + ["Exp"] * (not leave)
+    assert g.value(conversion.outs[0]).view is not None
+
+
+def test_weights_made_of_a_number_have_no_axis() -> None:
+    def number(b: GraphBuilder) -> None:
+        b.op("MatMul", b.input((3, 17, 1)), b.op("StaticReshape", b.op("Tanh", b.input(())), shape=(1, 1), special_zero=False))
+
+    assert [op.kind for op in up_to(gir(number), "make-views").nodes if isinstance(op, Op)] == ["Tanh", "MatMul"]
 
 
 def test_verify_wants_every_part_written_once() -> None:

@@ -97,7 +97,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and spec(producer.kind).is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op, attrs)
+    return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op)
 
 
 def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
@@ -124,7 +124,7 @@ def _is_converted(g: Graph, id: int) -> bool:
     return isinstance(maker, Op) and maker.kind == CONVERT and is_given(g, maker.ins[0])
 
 
-def _transposes_operand(g: Graph, op: Op, attrs: Attrs) -> bool:
+def _transposes_operand(g: Graph, op: Op) -> bool:
     """An operand of products, made by rows that are its columns; else written store by store.
 
     One matrix of weights is packed for the product, and goes a tile at a time; so do entries of weights that are given and only converted
@@ -133,13 +133,43 @@ def _transposes_operand(g: Graph, op: Op, attrs: Attrs) -> bool:
     Two Zen 5 cores, f16 by columns, times of packing over those of rows written first: 16 entries, 16 rows, 4096 columns of 128 0.24, 512
     columns 0.35; 64 rows 0.77; 384 rows 1.00; attention with 384 keys 0.99 to 1.00, with 4096 keys and 16 rows 0.56.
     """
-    src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
-    readers = g.consumers[op.outs[0]]
-    if len(op.ins) > 1 or len(dst) < 2 or not readers:
+    if len(op.ins) > 1:
         return False
-    port = 1 if prod(dst[:-2]) == 1 or _is_converted(g, op.ins[0]) else 0
-    if port == 0 and not comes_of_products(g, op.ins[0]):
+    moves = _moves_around(g, op)
+    made, moved = moves[0].ins[0], moves[-1].outs[0]
+    dst, readers = g.value(moved).shape, g.consumers[moved]
+    if len(dst) < 2 or not readers:
         return False
-    if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[1 - port] != op.outs[0] for r in readers):
+    port = 1 if prod(dst[:-2]) == 1 or _is_converted(g, made) else 0
+    if port == 0 and not comes_of_products(g, made):
         return False
-    return unit_steps(op.kind, attrs, src, dst, inverse=True)[-1:] == (len(dst) - 2,)
+    if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[1 - port] != moved for r in readers):
+        return False
+    return _last_axis_behind(g, moves) == len(dst) - 2
+
+
+def _moves_around(g: Graph, op: Op) -> tuple[Op, ...]:
+    """A movement, and those before and after it where no one else reads what they pass on, in order."""
+    moves = [op]
+    while movement(before := g.producer.get(moves[0].ins[0])) and _is_read_once(g, moves[0].ins[0]):
+        assert isinstance(before, Op)
+        moves.insert(0, before)
+    while _is_read_once(g, moves[-1].outs[0]) and movement(after := g.consumers[moves[-1].outs[0]][0]):
+        assert isinstance(after, Op)
+        moves.append(after)
+    return tuple(moves)
+
+
+def _is_read_once(g: Graph, v: int) -> bool:
+    return len(g.consumers[v]) == 1 and v not in g.outs
+
+
+def _last_axis_behind(g: Graph, moves: tuple[Op, ...]) -> int | None:
+    """Along which dim of what movements end with the steps along the last axis of what they begin with are, one by one."""
+    axis: int | None = len(g.value(moves[0].ins[0]).shape) - 1
+    for move in moves:
+        if axis is None or axis < 0:
+            return None
+        src, dst = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+        axis = unit_steps(move.kind, move.attrs, src, dst, inverse=True)[axis]
+    return axis
