@@ -96,6 +96,12 @@ LEAST_TERMS_OF_PART = 64
 # Zen 3 core, AVX2, times with whole rows over those with blocks of 16, minima at batch 32, 128, 512, the middle of three runs: MLP_1 f32
 # 1.00, 1.00, 1.00, int8 0.98, 0.99, 0.99; MLP_2 f32 0.99, 0.97, 0.96, int8 0.97, 0.95, 0.91.
 BLOCKED = 32
+# Rows of a single product, more than meet a panel of the widest calls at once and up to many, for which panels have so many vectors where
+# wider ones take such a share of L2, and weights so many times L2: each pass over a panel but the first reads it from there. Two Zen 5
+# cores (one), constant weights, 8, 16, 32, 64 rows, perceptrons 8, 16, times over those with four vectors, minima (MLP_2 f32 1.00 to 1.02):
+#     4096 x 14336    f32 0.89 (0.91), 0.90 (0.81), 0.87 (0.87), 0.91    bf16 0.65 (0.86), 0.82 (0.84), 1.00 (1.00), 0.99
+#     2048 x 8192     f32 0.72, 0.66; bf16 0.87, 0.89    4096 x 14336 and back, int8 0.77, 0.80; gated, f32 0.80 (0.85), 0.86 (0.82)
+NARROW_ROWS, NARROW_VECTORS, SHARE_OF_PANEL, LARGE = range(8, 65), 2, 0.25, 4
 TIMES_L2 = 2  # so many times what L2 holds is kept well enough: MLP_2 int8, two products of which have 1.5 times, gains nothing above
 
 
@@ -210,10 +216,20 @@ def column_block(p: Product, target: Target) -> int:
     if held := held_columns(p, target):
         return held
     block = panel(n, target, COLUMNS_PER_READ if has_wide_calls(p, target) else 0)
+    if is_narrow(p, block, target):
+        block = min(block, NARROW_VECTORS * target.lanes)
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
     return next(whole_vectors, n)
+
+
+def is_narrow(p: Product, block: int, target: Target) -> bool:
+    """Whether a panel of so many columns would take too much of L2 for several passes over it. See NARROW_ROWS."""
+    (*batch, m, _), (src, wei) = p.call.outs[0].shape, p.call.ins
+    has_rows = prod(batch) == 1 and m in NARROW_ROWS and not target.in_tiles(src.dtype)
+    is_large = p.has_constant_wei and wei.nbytes > LARGE * target.l2_bytes
+    return has_rows and is_large and wei.dtype.nbytes(prod(p.reduced) * block) >= SHARE_OF_PANEL * target.l2_bytes
 
 
 def result_block(p: Product, target: Target) -> int:
@@ -380,4 +396,6 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
     vectors = ceil(nb / target.lanes)
     if nb == p.columns:
         return f"all {nb} columns, in {vectors} vectors"
+    if is_narrow(p, panel(p.columns, target), target):
+        return f"{vectors} vectors of {target.lanes}: a wider panel would take too much of L2 for several passes over it"
     return f"{vectors} vectors of {target.lanes}: the widest register tile, and panels of even width"
