@@ -216,8 +216,7 @@ def column_block(p: Product, target: Target) -> int:
     if held := held_columns(p, target):
         return held
     block = panel(n, target, COLUMNS_PER_READ if has_wide_calls(p, target) else 0)
-    if is_narrow(p, block, target):
-        block = min(block, NARROW_VECTORS * target.lanes)
+    block = min(block, NARROW_VECTORS * target.lanes) if is_narrow(p, block, target) else block
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
@@ -227,9 +226,9 @@ def column_block(p: Product, target: Target) -> int:
 def is_narrow(p: Product, block: int, target: Target) -> bool:
     """Whether a panel of so many columns would take too much of L2 for several passes over it. See NARROW_ROWS."""
     (*batch, m, _), (src, wei) = p.call.outs[0].shape, p.call.ins
-    has_rows = prod(batch) == 1 and m in NARROW_ROWS and not target.in_tiles(src.dtype)
-    is_large = p.has_constant_wei and wei.nbytes > LARGE * target.l2_bytes
-    return has_rows and is_large and wei.dtype.nbytes(prod(p.reduced) * block) >= SHARE_OF_PANEL * target.l2_bytes
+    if prod(batch) > 1 or m not in NARROW_ROWS or target.in_tiles(src.dtype) or not p.has_constant_wei:
+        return False
+    return wei.nbytes > LARGE * target.l2_bytes and wei.dtype.nbytes(prod(p.reduced) * block) >= SHARE_OF_PANEL * target.l2_bytes
 
 
 def result_block(p: Product, target: Target) -> int:

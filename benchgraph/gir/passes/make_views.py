@@ -145,7 +145,8 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
-    return _last_axis_behind(g, moves) == len(dst) - 2
+    turned = moves[: moves.index(op) + 1]  # those before the one that turns it may be written through
+    return all(_last_axis_behind(g, part) == len(g.value(part[-1].outs[0]).shape) - 2 for part in (turned, moves))
 
 
 def _moves_around(g: Graph, op: Op) -> tuple[Op, ...]:
