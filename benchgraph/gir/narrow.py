@@ -28,7 +28,7 @@ _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # what stands for a dtype o
 def is_one_large_matrix(p: Product, target: Target) -> bool:
     """Whether all rows of a product meet one matrix, no column, which in f32 the cores' own caches do not hold."""
     *batch, _, n = p.call.outs[0].shape
-    is_plain = prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n > 1
+    is_plain = prod(batch) == 1 and p.is_matrix_product and p.columns == n > 1
     return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
 
 

@@ -136,7 +136,7 @@ def _can_be_cut(g: Graph, values: Stage) -> bool:
     """The second product needs the weights row by row, and its wei can be entered at any of its rows."""
     op = values.ops[0]
     p = product(g, op)
-    return op.ins[1] != op.ins[0] and thin(g, op) is None and p.is_row_wise and p.has_wei_per_batch and p.operands[1][-2:] == (K, N)
+    return op.ins[1] != op.ins[0] and thin(g, op) is None and p.is_matrix_product and p.operands[1][-2:] == (K, N)
 
 
 def _with_choice(g: Graph, o: Online) -> Online:

@@ -119,6 +119,11 @@ class Product:
         return self._matches(self.operands[1], (*self.at[:-2], K, N))
 
     @property
+    def is_matrix_product(self) -> bool:
+        """Each batch entry of dst is a matrix of src times its own matrix of wei, or the one of all entries."""
+        return self.is_row_wise and self.has_wei_per_batch
+
+    @property
     def has_one_wei(self) -> bool:
         """All batch entries of dst have the same matrix of wei, or the same matrices."""
         entries = [at for at in self.at[:-2] if isinstance(at, Var)]
@@ -287,7 +292,7 @@ def thin(g: Graph, op: Op) -> Thin | None:
     if n > 1 and (m > ROWS_BY_SHORT_COLUMNS or group_of(g, op) > 1):
         return None
     p = product(g, op)
-    if not (p.is_row_wise and p.has_wei_per_batch):
+    if not p.is_matrix_product:
         return None
     src, wei = (buffer_axes(g, v, index, axes) for v, index, axes in zip(op.ins, p.operands, ((M, K), (N, K)), strict=True))
     if src is None or wei is None:
@@ -325,7 +330,7 @@ def is_given_for_rows(g: Graph, op: Op, wei: int, most: int) -> bool:
     """Whether a product has so many rows at most for each matrix of weights, made of `wei`, which is given at every execution."""
     p, given = product(g, op), g.value(g.root(wei))
     *_, m, n = p.call.outs[0].shape
-    is_plain = p.is_row_wise and p.has_wei_per_batch and p.columns == n
+    is_plain = p.is_matrix_product and p.columns == n
     return is_plain and m <= most and not given.is_constant and given.id in g.ins and not given.layout.blocks
 
 

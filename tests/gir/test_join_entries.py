@@ -35,10 +35,6 @@ def before(build: Build) -> Graph:
     return stages.before("join-entries", build, TARGET)
 
 
-def _products(g: Graph) -> list[Shape]:
-    return [g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and op.kind == "MatMul"]
-
-
 # ---- what is joined ----------------------------------------------------------------------------------------------------
 
 

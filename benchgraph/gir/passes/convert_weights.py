@@ -64,7 +64,7 @@ def _is_wei(g: Graph, reader: Reader) -> bool:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
-    return prod(batch) == 1 and p.is_row_wise and p.has_wei_per_batch and p.columns == n and columns_of_src(g, reader.op) is None
+    return prod(batch) == 1 and p.is_matrix_product and p.columns == n and columns_of_src(g, reader.op) is None
 
 
 def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:

@@ -108,7 +108,7 @@ def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op,
 
 def _joint(g: Graph, op: Op, target: Target) -> Joint | None:
     """Which entries of a product become rows: the last ones, which all meet one matrix of weights, if each has few rows."""
-    if not ((p := product(g, op)).is_row_wise and p.has_wei_per_batch):
+    if not product(g, op).is_matrix_product:
         return None
     *batch, rows, _ = g.value(op.outs[0]).shape
     wei = g.value(op.ins[1]).type
@@ -147,8 +147,7 @@ def _can_join(g: Graph, op: Op, joint: Joint) -> bool:
     """Whether an op, of which a value has the entries, does the same to each of their rows."""
     ins, row = [g.value(v).shape for v in op.ins], spec(op.kind)
     if row.is_contraction:
-        p = product(g, op)
-        return p.is_row_wise and p.has_wei_per_batch and joint.is_in(ins[0]) and joint.is_missed_by((*ins[1][:-2], 1, 1))
+        return product(g, op).is_matrix_product and joint.is_in(ins[0]) and joint.is_missed_by((*ins[1][:-2], 1, 1))
     if isinstance(row.lower, Reduction):
         return op.attrs.flag("keep_dims") and joint.is_in(ins[0]) and joint.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
     return row.is_pointwise and all(joint.is_in(shape) or joint.is_missed_by(shape) for shape in ins)

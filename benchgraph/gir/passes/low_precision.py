@@ -103,7 +103,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     src, wei = (_peeled(g, v) for v in op.ins)
     if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
         return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
-    is_plain = p.is_row_wise and p.has_wei_per_batch
+    is_plain = p.is_matrix_product
     dtypes = _integers(p, target, is_plain=is_plain)
     if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, dtypes[1], target):
         rank = len(p.call.ins[1].shape)

@@ -60,7 +60,7 @@ def split_heads(g: Graph, target: Target) -> Graph:
 def _split_once(g: Graph) -> Graph:
     for op in g.nodes:
         assert isinstance(op, Op)
-        if not spec(op.kind).is_contraction or not ((p := product(g, op)).is_row_wise and p.has_wei_per_batch):
+        if not spec(op.kind).is_contraction or not product(g, op).is_matrix_product:
             continue
         d = Builder(g.values)
         if after := _until_apart(g, op):
