@@ -110,8 +110,11 @@ class Target:
 
     def rows_in_l1(self, apart: int, nbytes: int = LINE_BYTES) -> int:
         """How many rows of so many bytes L1 holds when they begin so many bytes apart."""
-        sets = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)
-        return min(sets * (self.l1_bytes // ALIAS_BYTES), self.l1_bytes // nbytes)
+        return _rows_in(self.l1_bytes, apart, nbytes)
+
+    def rows_in_l2(self, apart: int, nbytes: int) -> int:
+        """The same of L2, of memory whose pages lie anywhere."""
+        return _rows_in(self.l2_bytes, apart, nbytes)
 
     def is_far(self, nbytes: int) -> bool:
         """Whether so many bytes are taken to come from memory whenever they are read from end to end: half of the last-level cache is not
@@ -122,6 +125,11 @@ class Target:
     def panel_width(self) -> int:
         """Columns of a packed weight panel: the widest register tile that leaves room for enough rows."""
         return self.isa.lanes * (4 if self.isa.registers >= 32 else 2)
+
+
+def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
+    places = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)  # in a page, where rows begin
+    return min(places * (cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
 
 
 KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py

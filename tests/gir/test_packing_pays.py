@@ -16,6 +16,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
+KEEPS_UP = replace(TARGET, l1_bytes=48 << 10, keeps_up=True)
 
 
 def compiled(b: GraphBuilder, target: Target = TARGET) -> Graph:
@@ -63,9 +64,28 @@ def test_a_product(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> N
     ],
 )
 def test_an_entry_on_cores_that_keep_up(wei: Shape, want: tuple[int, ...], why: str) -> None:
-    target = replace(TARGET, l1_bytes=48 << 10, keeps_up=True)
-    assert blocks((8, 128, wei[1]), wei, target) == want, why
+    assert blocks((8, 128, wei[1]), wei, KEEPS_UP) == want, why
+    assert blocks((8, 47, wei[1]), wei, KEEPS_UP) == (), "too few rows"
     assert blocks((8, 128, wei[1]), wei) == (64,), "other cores"
+
+
+@pytest.mark.parametrize(
+    ("src", "wei", "want", "why"),
+    [
+        ((64, 1024), (1024, 1024), (64,), "of rows 4 KiB apart L2 holds 256, three quarters of it 192 of 1024"),
+        ((64, 1024), (1024, 1000), (), "rows fall in all sets"),
+        ((128, 1024), (1024, 1280), (64,), "768 of 1024 are held"),
+        ((95, 1024), (1024, 1280), (), "95 rows fetch what 23 do where none is held"),
+        ((28, 1024), (1024, 1024), (), "28 rows as 22 do"),
+        ((30, 1024), (1024, 1024), (64,), "30 as 24"),
+        ((4, 40, 512), (512, 512), (64,), "rows of all entries count where they share the weights"),
+        ((4, 59, 1024), (4, 1024, 1024), (), "59 rows of an entry as 47 do"),
+        ((4, 60, 1024), (4, 1024, 1024), (64,), "60 as 48 do"),
+        ((3, 59, 1024), (3, 1024, 1024), (64,), "fewer entries than cores: their panels are packed by all"),
+    ],
+)
+def test_what_l2_loses_on_cores_that_keep_up(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:
+    assert blocks(src, wei, KEEPS_UP) == want, why
 
 
 def test_attention_packs_per_entry_and_stays_one_nest() -> None:

@@ -31,7 +31,7 @@ from benchgraph.gir.memory import steps_of
 from benchgraph.gir.narrow import kept, pack
 from benchgraph.gir.pieces import rows_in_turn
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
-from benchgraph.gir.schedule import column_block, column_blocked, has_one_matrix, packed, result_block
+from benchgraph.gir.schedule import HELD, column_block, column_blocked, has_one_matrix, packed, result_block
 from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
@@ -50,9 +50,20 @@ from benchgraph.tir.turns import LEAST_ROWS
 #                            64x192x512 0.93, 8x1024x1024 0.86, 32x1024x1024 0.50, 128x1024x1024 0.50, 1024x1024x1024 0.66
 #
 # Cores that keep up (Target.keeps_up) gain where the rows fall in so few sets that L1 holds less than half of a panel which it would hold
-# packed, and lose elsewhere. Two Zen 5 cores, times with packing over those without, minima of 12 to 60: MHA_1 to 4 at batch 32, 32, 16, 8
-# 1.02, 1.05, 1.01, 0.98 (the last meets that; medians 1.01, 1.05, 1.01, 0.98), MHA_1 on Zen 4 1.08; of 19 lone products all 0.99 to 1.02.
-ROWS_PER_ENTRY, ROWS_AT_ALL, WORK = 48, 8, 6_000_000
+# packed, or that L2 does not hold one, and lose elsewhere. Two Zen 5 cores, times with packing over those without, minima of 12 to 60:
+# MHA_1 to 4 at batch 32, 32, 16, 8 1.02, 1.05, 1.01, 0.98 (the last meets the former; medians 1.01, 1.05, 1.01, 0.98), MHA_1 on Zen 4 1.08.
+# Of other products, minima of 10, by how many rows would fetch as much of a panel of which L2 held nothing, where it holds three quarters
+# of what falls in its sets. ROWS_PER_LOSS: so many, for a single product, and for a batch entry or one core.
+#
+#     m x k x n, none       9x1500x1000 1.91, 24x1500x500 1.36, 48x512x3000 1.16, 64x2048x1000 1.14, 96x1024x384 1.05, 512x200x200 1.01
+#     2 to 16               12x1024x1024 1.09, 16x1000x1536 1.19, 16x4096x512 1.14, 24x3072x896 1.09, 32x384x4096 1.09, 64x2048x896 1.10
+#     24 to 48              96x1024x1280 1.07, 32x2048x1536 0.92, 48x2048x1280 0.94, 48x3072x1280 0.85, 64x1500x512 0.78, 128x256x3072 0.91
+#     more                  1024x512x2560 1.04, 512x1000x768 0.89, 96x2048x1536 0.80, 1024x768x1024 0.83, 256x2048x1024 0.61
+#     entries, 24 to 40     2x64x768x1536 1.19, 4x64x1024x512 1.12, 2x96x512x512 1.10, 4x96x256x1024 1.08, 2x48x1000x1024 0.85
+#     more                  2x256x512x512 1.04, 8x200x384x1024 1.02, 8x128x384x3072 0.95, 4x512x768x2048 0.83, 2x200x1500x1024 0.65
+#     one core, 20 to 40    48x1024x2560 1.17, 64x2048x256 0.92, 128x256x3072 0.91, 24x1500x2048 0.82
+#     more                  128x768x2560 1.06, 1024x512x2560 1.02, 400x4096x500 0.88, 1024x1024x1024 0.76, 256x2048x2048 0.56
+ROWS_PER_ENTRY, ROWS_AT_ALL, WORK, ROWS_PER_LOSS = 48, 8, 6_000_000, (24, 48)
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -112,19 +123,35 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
         return False
     if is_widened(*(g.value(v).dtype for v in op.ins)) or rows_in_turn(g, op, target):
         return False
-    if prod(p.call.ins[1].shape[:-2]) >= target.cores and not (has_one_matrix(g, op) and target.is_far(g.value(wei).type.nbytes)):
-        return m >= ROWS_PER_ENTRY and (not target.keeps_up or _shares_few_sets(g, op, target))
-    rows = prod(batch) * m
+    has_one, entries = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2])
+    rows = prod(batch) * m if has_one else m
+    if not (has_one and target.is_far(g.value(wei).type.nbytes)):
+        if target.keeps_up:
+            least = ROWS_PER_LOSS[entries >= target.cores]
+            return (rows >= ROWS_PER_ENTRY and _is_lost_from_l1(g, op, target)) or _is_lost_from_l2(g, op, rows, least, target)
+        if entries >= target.cores:
+            return m >= ROWS_PER_ENTRY
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
 
 
-def _shares_few_sets(g: Graph, op: Op, target: Target) -> bool:
+def _is_lost_from_l1(g: Graph, op: Op, target: Target) -> bool:
     """Whether L1 holds less than half of a panel's rows as they lie, and would hold all of them side by side."""
+    apart, nbytes, terms = _rows_as_they_lie(g, op, target)
+    return 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
+
+
+def _is_lost_from_l2(g: Graph, op: Op, rows: int, least: int, target: Target) -> bool:
+    """Whether, of a panel's rows as they lie, L2 holds so few that so many rows of src fetch what `least` rows do if it holds none."""
+    apart, nbytes, terms = _rows_as_they_lie(g, op, target)
+    return rows * (terms - HELD * target.rows_in_l2(apart, nbytes)) >= least * terms
+
+
+def _rows_as_they_lie(g: Graph, op: Op, target: Target) -> tuple[int, int, int]:
+    """Of a panel in weights by rows: how many bytes apart its rows begin, how many of each are its own, and how many rows there are."""
     p, wei, axes = product(g, op), op.ins[1], operand_axes(g, op, 1)
     assert axes is not None
-    rows, dtype = prod(p.reduced), g.value(wei).dtype
-    nbytes = dtype.nbytes(column_block(p, target))
-    return 2 * target.rows_in_l1(dtype.nbytes(stride(g, wei, axes[0])), nbytes) < rows <= target.rows_in_l1(nbytes, nbytes)
+    dtype = g.value(wei).dtype
+    return dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target)), prod(p.reduced)
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
