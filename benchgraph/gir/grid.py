@@ -14,7 +14,7 @@ from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
-from benchgraph.gir.idle import IDLE, idle
+from benchgraph.gir.idle import IDLE, idle, idle_of_groups, most_of_groups
 from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
 from benchgraph.gir.schedule import F32_BYTES, SQUARE_ROWS
@@ -25,11 +25,21 @@ ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with 
 # fetched ahead, from the core that writes those. Two Zen 5 cores on chiplets of their own, 13 terms, 512 columns, 64 rows, f32, minima in
 # us by rows of a task: 8 4.2, 16 4.3, 32 6.7, 64 6.4; on one chiplet 2.3 with any. 32 terms and more: alike within 4 % on either.
 SHORT_SUM, ROWS_OF_SHORT_SUMS = 31, 16
+# Rows that are multiplied by a piece of weights in the time that making it takes. Two Zen 5 cores, weights that change, times over those of
+# the most rows for which panels, counted as equal, come out even (100 columns are two panels, 64 and 36), minima:
+#
+#     m x k x n, by columns    12x1000x400    77x700x200    128x1000x80    256x1500x100    128x1500x100    128x512x224
+#     bf16                     0.72           0.88          0.85           0.88            0.79            0.92
+#     u8, by rows              0.76           0.88          0.91           0.91            0.93            0.96
+#     f32                                     0.87          0.87           1.00            0.95            0.94
+#
+# With 20, most of those gain as much, and 64x256x448, 96x256x448, 77x1000x320, 128x64x576, which go by panels then, lose 0.03 to 0.10.
+ROWS_PER_PIECE = 10
 
 
 @dataclass(frozen=True)
 class Grid:
-    """mb: rows of a task. split_n: each panel is a task. cost: weighted bytes that one core moves."""
+    """mb: rows of a task. split_n: each panel is a task. cost: of one core, in whatever decided."""
 
     mb: int
     split_n: bool
@@ -43,13 +53,13 @@ def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
     they are cut, evenly.
     """
     *batch, m, n = p.call.outs[0].shape
-    entries, panels = prod(batch), ceil(n / nb)
+    entries = prod(batch)
     in_squares = target.in_tiles(p.call.ins[0].dtype) and m >= SQUARE_ROWS
     found = [
         Grid(mb, split, _cost(p, mb, nb, target))
         for mb in row_blocks(m)
         if not (in_squares and mb % SQUARE_ROWS and mb < m)
-        if (split := _split(entries * ceil(m / mb), panels, target)) is not None
+        if (split := _split(entries * ceil(m / mb), n, nb, target)) is not None
     ]
     least = min((g.cost for g in found), default=0.0)
     is_soon_over = prod(p.reduced) <= SHORT_SUM and target.cores > 1
@@ -61,19 +71,28 @@ def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
     return max((g for g in found if g.cost <= (1 + ALIKE) * least), key=lambda g: g.mb, default=None)
 
 
-def grid_of_pieces(m: int, panels: int, target: Target) -> Grid:
-    """Where weights are made in pieces: as many rows as read a piece once it is there, and panels as tasks if need be.
+def grid_of_pieces(m: int, n: int, ns: int, target: Target) -> Grid:
+    """Where weights are made in pieces of ns columns, each by every task that reads it: the rows, and whether pieces are tasks, with which
+    the core that has most to do has least.
 
-    Cost counts how often each piece is made.
+    Cost is rows times vectors of its columns.
     """
-    blocks = [mb for mb in row_blocks(m) if mb <= MOST_ROWS_OF_PIECES]
-    found = (Grid(mb, split, ceil(m / mb)) for mb in blocks if (split := _split(ceil(m / mb), panels, target)) is not None)
-    return next(found, Grid(blocks[0], panels > 1, ceil(m / blocks[0])))
+    vectors, width = (ceil(columns / target.lanes) for columns in (n, ns))
+    found = (
+        Grid(mb, split, (mb + ROWS_PER_PIECE) * most_of_groups(ceil(m / mb), vectors, width if split else vectors, target.cores))
+        for mb in row_blocks(m)
+        if mb <= MOST_ROWS_OF_PIECES
+        for split in (False, True)
+    )
+    return min(found, key=lambda g: g.cost)
 
 
-def _split(blocks: int, panels: int, target: Target) -> bool | None:
-    """Whether panels have to be tasks of their own to keep the cores busy; None when that does not do it either."""
-    return next((split for split in (False, True) if idle(blocks * (panels if split else 1), target.cores) <= IDLE), None)
+def _split(blocks: int, n: int, nb: int, target: Target) -> bool | None:
+    """Whether panels of nb columns have to be tasks of their own to keep the cores busy; None when that does not do it either."""
+    if idle(blocks, target.cores) <= IDLE:
+        return False
+    vectors, width = (ceil(columns / target.lanes) for columns in (n, nb))
+    return True if idle_of_groups(blocks, vectors, width, target.cores) <= IDLE else None
 
 
 def _cost(p: Product, mb: int, nb: int, target: Target) -> float:

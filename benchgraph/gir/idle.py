@@ -18,7 +18,11 @@ def idle_of_groups(entries: int, panels: int, width: int, cores: int) -> float:
     >>> round(idle_of_groups(32, 16, 3, cores=2), 2), idle_of_groups(32, 16, 2, cores=2)
     (0.11, 0.0)
     """
+    return 1 - entries * panels / (most_of_groups(entries, panels, width, cores) * cores)
+
+
+def most_of_groups(entries: int, panels: int, width: int, cores: int) -> int:
+    """Panels that the first core has then, which has most: its groups are whole."""
     whole, rest = divmod(panels, width)
-    most = ceil(entries * ceil(panels / width) / cores)  # the first core has most: its groups are whole
-    found = min(most, entries * whole) * width + max(most - entries * whole, 0) * rest
-    return 1 - entries * panels / (found * cores)
+    tasks = ceil(entries * ceil(panels / width) / cores)
+    return min(tasks, entries * whole) * width + max(tasks - entries * whole, 0) * rest

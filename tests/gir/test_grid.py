@@ -13,7 +13,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.grid import ALIKE, SHORT_SUM, Grid, grid
+from benchgraph.gir.grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, grid, grid_of_pieces
+from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
 from benchgraph.gir.schedule import IDLE, column_block
 from benchgraph.gir.space import row_blocks
@@ -100,15 +101,51 @@ def test_narrower_types_fetch_less() -> None:
     assert chosen(32, 960, 512, usual=usual, dtype=DType.s8) is None
 
 
+def loads(m: int, n: int, nb: int, found: Grid, target: Target) -> list[int]:
+    """Blocks of rows times vectors of columns of each core: tasks go by panels, and cores have as many of them, one behind the other."""
+    panels = [ceil(min(nb, n - first) / target.lanes) for first in range(0, n, nb)] if found.split_n else [ceil(n / target.lanes)]
+    tasks = [vectors for vectors in panels for _ in range(ceil(m / found.mb))]
+    share = ceil(len(tasks) / target.cores)
+    return [sum(tasks[i * share : (i + 1) * share]) for i in range(target.cores)]
+
+
 @given(st.integers(1, 700), st.integers(1, 2000), st.integers(1, 2000), st.sampled_from([1, 2, 3, 4, 16]))
 def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m: int, k: int, n: int, cores: int) -> None:
     target = replace(TARGET, cores=cores)
     found = chosen(m, k, n, target)
     if found is None:
         return
-    panels = ceil(n / column_block(matmul(m, k, n), target))
-    tasks = ceil(m / found.mb) * (panels if found.split_n else 1)
+    each = loads(m, n, column_block(matmul(m, k, n), target), found, target)
     assert found.mb in row_blocks(m)
-    assert 1 - tasks / (ceil(tasks / cores) * cores) <= IDLE
+    assert sum(each) >= (1 - IDLE) * max(each) * cores
     assert found.cost >= 0
     assert ALIKE < 1
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "mb", "split", "why"),
+    [
+        (64, 512, 64, True, "four panels for each core"),
+        (512, 512, 256, False, "as many rows for each, and no panel to spare"),
+        (256, 100, 128, False, "panels of four and three vectors, each by all rows: eight sevenths"),
+        (77, 320, 39, False, "five panels: twelve tenths"),
+        (12, 400, 12, True, "sixteen by 12 rows are soon done, all 25 have to be made for 6 rows too"),
+        (1000, 64, 250, False, "one panel; of so many rows that a piece stays in cache"),
+        (700, 64, 175, False, "350 are too many"),
+    ],
+)
+def test_pieces_go_where_the_core_that_has_most_has_least(m: int, n: int, mb: int, split: bool, why: str) -> None:
+    found = grid_of_pieces(m, n, 64, TARGET)
+    assert (found.mb, found.split_n) == (mb, split), why
+
+
+@given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([16, 48, 64, 256]), st.sampled_from([1, 2, 3, 16]))
+def test_no_other_grid_of_pieces_has_less_to_do(m: int, n: int, ns: int, cores: int) -> None:
+    target = replace(TARGET, cores=cores)
+
+    def most(g: Grid) -> int:
+        return (g.mb + ROWS_PER_PIECE) * max(loads(m, n, ns, g, target))
+
+    others = [Grid(mb, split, 0.0) for mb in row_blocks(m) if mb <= MOST_ROWS_OF_PIECES for split in (False, True)]
+    found = grid_of_pieces(m, n, ns, target)
+    assert found.cost == most(found) == min(map(most, others))
