@@ -71,18 +71,19 @@ def grid(p: Product, nb: int, usual: int, target: Target) -> Grid | None:
     return max((g for g in found if g.cost <= (1 + ALIKE) * least), key=lambda g: g.mb, default=None)
 
 
-def grid_of_pieces(m: int, n: int, ns: int, target: Target) -> Grid:
+def grid_of_pieces(m: int, n: int, ns: int, target: Target, *, makes_rows: bool = False) -> Grid:
     """Where weights are made in pieces of ns columns, each by every task that reads it: the rows, and whether pieces are tasks, with which
     the core that has most to do has least.
 
-    Cost is rows times vectors of its columns.
+    makes_rows: a task makes its rows of src too, before its first piece; pieces are tasks then where all rows are one block. Cost is rows
+    times vectors of columns.
     """
     vectors, width = (ceil(columns / target.lanes) for columns in (n, ns))
     found = (
         Grid(mb, split, (mb + ROWS_PER_PIECE) * most_of_groups(ceil(m / mb), vectors, width if split else vectors, target.cores))
         for mb in row_blocks(m)
         if mb <= MOST_ROWS_OF_PIECES
-        for split in (False, True)
+        for split in ((False,) if makes_rows and mb < m else (False, True))
     )
     return min(found, key=lambda g: g.cost)
 

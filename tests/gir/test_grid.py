@@ -139,6 +139,12 @@ def test_pieces_go_where_the_core_that_has_most_has_least(m: int, n: int, mb: in
     assert (found.mb, found.split_n) == (mb, split), why
 
 
+def test_rows_that_are_made_first_are_all_rows_of_the_pieces_that_are_tasks() -> None:
+    assert grid_of_pieces(577, 768, 384, TARGET) == Grid(193, True, (193 + ROWS_PER_PIECE) * 3 * 24)
+    assert grid_of_pieces(577, 768, 384, TARGET, makes_rows=True) == Grid(145, False, (145 + ROWS_PER_PIECE) * 2 * 48)
+    assert grid_of_pieces(64, 768, 384, TARGET, makes_rows=True).split_n
+
+
 @given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([16, 48, 64, 256]), st.sampled_from([1, 2, 3, 16]))
 def test_no_other_grid_of_pieces_has_less_to_do(m: int, n: int, ns: int, cores: int) -> None:
     target = replace(TARGET, cores=cores)

@@ -318,3 +318,14 @@ def test_columns_of_weights_whose_taps_lie_dense_are_moved_last(dtype: DType) ->
 )
 def test_columns_of_other_weights_stay(build: Build) -> None:
     assert turned_weights(build) == []
+
+
+@pytest.mark.parametrize(
+    ("m", "dtype", "rows", "split"), [(577, DType.f16, 145, False), (64, DType.f16, 64, True), (577, DType.bf16, 193, True)]
+)
+def test_rows_that_tasks_make_are_not_made_for_every_piece(m: int, dtype: DType, rows: int, split: bool) -> None:
+    """577 x 100 by 100 x 768 in f16: three blocks of rows, pieces tasks in name only, leave one of two cores a third."""
+    target = replace(TARGET, isa=ISAS["avx512_core_bf16"], cores=2)
+    *_, stage = kernels(scheduled(lambda b: b.op("MatMul", b.input((m, 100), dtype), b.input((100, 768), dtype)), target))
+    assert stage.parameters is not None
+    assert (stage.parameters.mb, stage.parameters.split_n) == (rows, split)

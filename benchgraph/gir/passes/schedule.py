@@ -139,7 +139,9 @@ def _on_grid(g: Graph, node: Fused, forced: Forced | None, target: Target) -> St
     is_one = has_one_matrix(g, stage.ops[0]) or own.batch == 1
     found, gain = grid(p, own.nb, own.mb, target) if is_one and not p.batch else None, "a core fetches least"
     if own.ks:
-        found, gain = grid_of_pieces(own.m, own.n, own.ns, target), "the core that has most to do has least"
+        makes_rows = any(not s.is_per_panel for s in node.stages[:-1])
+        found = grid_of_pieces(own.m, own.n, own.ns, target, makes_rows=makes_rows)
+        gain = "the core that has most to do has least"
     if found is not None:
         one_of = "one piece" if own.ks else "one panel"
         tasks = f"tasks of {found.mb} rows and {one_of if found.split_n else 'all columns'}"
