@@ -65,7 +65,7 @@ class Pieces:
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The result, piece by piece. then: what is done with each panel of it that is there."""
-        return self.nest.by_columns(self.n, self.ns, lambda so, width: self._columns(so, width, then))
+        return self.nest.columns_of_task(self.n, self.ns, lambda so, width: self._columns(so, width, then))
 
     def _columns(self, so: Expr, width: int, then: ColumnBody) -> Stmt:
         last, behind = ceil(self.k / self.ks) - 1, (ZERO, add(so, 1))
