@@ -13,10 +13,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, grid, grid_of_pieces
+from benchgraph.gir.grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, cut_if_short, grid, grid_of_pieces
 from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import IDLE, column_block
+from benchgraph.gir.schedule import IDLE, Rows, column_block
 from benchgraph.gir.space import row_blocks
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction
@@ -53,15 +53,15 @@ def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
     assert chosen(m, k, n, usual=min(m // 2, 64)) is None
 
 
-@pytest.mark.parametrize(("usual", "rows"), [(64, 16), (32, 16), (22, 11)])
-def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int) -> None:
+@pytest.mark.parametrize(("usual", "rows"), [(64, 16), (32, 16), (22, 11), (16, 16), (7, 7)])
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[int, ...]) -> None:
     """Stores follow each other so fast there that what is fetched ahead of a tall block is taken from another core."""
-    found = chosen(512, 13, 512, usual=usual)
-    assert found is not None
-    assert (found.mb, found.split_n) == (rows, False)
-    assert chosen(512, 13, 512, usual=16) is None
-    assert chosen(512, 13, 512, replace(TARGET, cores=1), usual=usual) is None
-    assert chosen(512, SHORT_SUM + 1, 512, usual=usual) is None
+    found = Rows(usual, "so")
+    cut = cut_if_short(matmul(512, SHORT_SUM, 512, batch=batch), found)
+    assert cut.mb == rows
+    assert (cut is found) == (rows == usual)
+    assert cut_if_short(matmul(512, SHORT_SUM + 1, 512, batch=batch), found) is found
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:

@@ -12,7 +12,7 @@ from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
-from benchgraph.gir.grid import grid, grid_of_pieces
+from benchgraph.gir.grid import cut_if_short, grid, grid_of_pieces
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Op, Stage
 from benchgraph.gir.online import Online, online
 from benchgraph.gir.panels import panels_of
@@ -89,6 +89,8 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         works_on_rows=works_on_rows and not sums,
         waits=wait_for_weights(g, [stage.ops[0] for stage in kernels], target),
     )
+    if len(kernels) == 1 and not (sums or works_on_rows):
+        found = cut_if_short(product(g, kernels[0].ops[0]), found)
     chosen = _whole_groups(g, node, found, rows[-1]) if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
