@@ -11,6 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import from_partition
+from benchgraph.gir.grid import ROWS_OF_SHORT_SUMS
 from benchgraph.gir.ir import Fused, Graph, Stage
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_KEPT
@@ -338,4 +339,4 @@ def test_tasks_of_short_sums_have_few_rows() -> None:
     *_, folded = kernels(scheduled(lambda b: b.op("SoftMax", b.op("MatMul", *map(b.input, shapes)), axis=-1)))
     assert alone.parameters is not None
     assert folded.parameters is not None
-    assert (alone.parameters.mb, folded.parameters.mb) == (16, 32)
+    assert alone.parameters.mb <= ROWS_OF_SHORT_SUMS < folded.parameters.mb
