@@ -123,12 +123,11 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
         return False
     if is_widened(*(g.value(v).dtype for v in op.ins)) or rows_in_turn(g, op, target):
         return False
-    has_one, entries = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2])
-    rows = prod(batch) * m if has_one else m
+    has_one, entries, rows = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2]), prod(batch) * m
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
         if target.keeps_up:
-            least = ROWS_PER_LOSS[entries >= target.cores]
-            return (rows >= ROWS_PER_ENTRY and _is_lost_from_l1(g, op, target)) or _is_lost_from_l2(g, op, rows, least, target)
+            met, least = rows if has_one else m, ROWS_PER_LOSS[entries >= target.cores]
+            return (met >= ROWS_PER_ENTRY and _is_lost_from_l1(g, op, target)) or _is_lost_from_l2(g, op, met, least, target)
         if entries >= target.cores:
             return m >= ROWS_PER_ENTRY
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
