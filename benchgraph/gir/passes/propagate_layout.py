@@ -127,30 +127,25 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
         if target.keeps_up:
             met, least = rows if has_one else m, ROWS_PER_LOSS[entries >= target.cores]
-            return (met >= ROWS_PER_ENTRY and _is_lost_from_l1(g, op, target)) or _is_lost_from_l2(g, op, met, least, target)
+            return _is_lost_as_it_lies(g, op, met, least, target)
         if entries >= target.cores:
             return m >= ROWS_PER_ENTRY
     return rows >= ROWS_AT_ALL and rows * n * prod(p.reduced) >= WORK
 
 
-def _is_lost_from_l1(g: Graph, op: Op, target: Target) -> bool:
-    """Whether L1 holds less than half of a panel's rows as they lie, and would hold all of them side by side."""
-    apart, nbytes, terms = _rows_as_they_lie(g, op, target)
-    return 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
+def _is_lost_as_it_lies(g: Graph, op: Op, rows: int, least: int, target: Target) -> bool:
+    """Whether rows of src meet a panel, in weights by rows, of which caches hold too little as it lies.
 
-
-def _is_lost_from_l2(g: Graph, op: Op, rows: int, least: int, target: Target) -> bool:
-    """Whether, of a panel's rows as they lie, L2 holds so few that so many rows of src fetch what `least` rows do if it holds none."""
-    apart, nbytes, terms = _rows_as_they_lie(g, op, target)
-    return rows * (terms - HELD * target.rows_in_l2(apart, nbytes)) >= least * terms
-
-
-def _rows_as_they_lie(g: Graph, op: Op, target: Target) -> tuple[int, int, int]:
-    """Of a panel in weights by rows: how many bytes apart its rows begin, how many of each are its own, and how many rows there are."""
+    L1, for ROWS_PER_ENTRY rows: less than half, where it would hold all of it packed. L2: so little that the rows fetch what `least` rows
+    do where it holds nothing.
+    """
     p, wei, axes = product(g, op), op.ins[1], operand_axes(g, op, 1)
     assert axes is not None
-    dtype = g.value(wei).dtype
-    return dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target)), prod(p.reduced)
+    dtype, terms = g.value(wei).dtype, prod(p.reduced)
+    apart, nbytes = dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target))
+    from_l1 = 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
+    from_l2 = rows * (terms - HELD * target.rows_in_l2(apart, nbytes)) >= least * terms
+    return (rows >= ROWS_PER_ENTRY and from_l1) or from_l2
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:

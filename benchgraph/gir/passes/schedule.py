@@ -77,7 +77,8 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
-    forced = product(g, kernels[0].ops[0]).forced if len(kernels) == 1 and not sums else None
+    alone = product(g, kernels[0].ops[0]) if len(kernels) == 1 and not sums else None
+    forced = None if alone is None else alone.forced
     in_pieces = online(g, node)
     step = None if in_pieces is None else _step(g, in_pieces, rows, target)
     columns = columns_at_once(g, [stage.ops[0] for stage in kernels]) if step is None else step.held
@@ -89,8 +90,8 @@ def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
         works_on_rows=works_on_rows and not sums,
         waits=wait_for_weights(g, [stage.ops[0] for stage in kernels], target),
     )
-    if len(kernels) == 1 and not (sums or works_on_rows):
-        found = cut_if_short(product(g, kernels[0].ops[0]), found)
+    if alone is not None and not works_on_rows:
+        found = cut_if_short(alone, found)
     chosen = _whole_groups(g, node, found, rows[-1]) if forced is None else Rows(forced.mb, GIVEN)
     stages = [_with_anchors(g, node, stage, chosen, target) for stage in node.stages]
     if in_pieces is not None and step is not None:
