@@ -29,10 +29,12 @@ settings.register_profile("untimed", deadline=None)  # no test depends on how fa
 settings.load_profile("untimed")
 
 GOLDEN = Path(__file__).parent / "golden"
+pytest_plugins = ["tests.postgresql"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption("--commands", action="store_true", help="run every command of the README and the docs, not only read it: minutes")
     parser.addoption(
         "--exhaustive",
         action="store_true",
@@ -40,9 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """With -n, a worker keeps to its part of the files as long as it has any: what a module or a session makes once is made once."""
-    if config.getoption("dist", "no") == "load":
+    """The whole suite runs on all processors; a worker keeps to its part of the files, so what a module makes once is made once."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("numprocesses", 0) is None:
+        config.option.numprocesses = "auto"
+    if config.getoption("numprocesses", None) and config.getoption("dist", "") == "no":
         config.option.dist = "worksteal"
 
 

@@ -25,9 +25,9 @@ from benchgraph.harness.results import Origin
 from benchgraph.harness.saved import parse, render
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 from tests.harness.history.made import run as made
-from tests.harness.history.server import Server
 from tests.harness.hostile import write_cases
 from tests.harness.test_saved import RESULTS
+from tests.postgresql import Server
 
 
 @pytest.fixture(autouse=True)
