@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from benchgraph.harness.argv import parse
+from benchgraph.harness.repro import unquoted
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchdnn-compatibility.md"
 BLOCKS = re.findall(r"^```options\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
@@ -20,9 +22,9 @@ def test_there_are_option_strings() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_an_option_string_of_the_document_is_understood(line: str) -> None:
-    problems = parse(line.split()).problems
+    problems = parse(shlex.split(line)).problems
     assert problems
     for problem in problems:
         assert problem.file is not None
-        (again,) = parse(problem.repro.split(" ")).problems
+        (again,) = parse(unquoted(problem.repro)).problems
         assert again.knobs == problem.knobs

@@ -11,6 +11,7 @@ import pytest
 from benchgraph.harness.argv import parse
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.repro import unquoted
 from benchgraph.harness.results import Status
 from benchgraph.harness.run import run_all
 from benchgraph.ops import OPS
@@ -120,7 +121,7 @@ def _has_rows(path: Path) -> bool:
 def test_a_line_runs_as_its_repro_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The overridden graph of every 40th case is that of its repro line alone."""
     for problem in problems("test_graph_all", monkeypatch)[::40]:
-        (again,) = parse(problem.repro.split(" ")).problems
+        (again,) = parse(unquoted(problem.repro)).problems
         assert again.knobs == problem.knobs
         if problem.file is not None and _has_rows(problem.file) and problem.file.name not in MISTAKEN:
             assert again.graph() == problem.graph()

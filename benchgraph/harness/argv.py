@@ -2,28 +2,35 @@
 
     --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
     --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
+    --graph --case=a.json --mode=P                             one problem, in mode P: a shared option behind the last case holds too
 
 Options are --name=value or --name value; an empty value restores the default, and so does an empty one among alternatives. All words are
-read before the first case runs, so a misspelt option in the last line of a batch file is known at once.
+read before the first case runs, so a misspelt option in the last line of a batch file is known at once. No option is dropped silently:
+
+- A shared option behind the last case holds for every case that was given no value of it before.
+- One that says how the run is done rather than what a case is (`Knob.repro` is false: --jobs, --report, --match ...) does so wherever it
+  stands on the command line itself.
+- A driver's option with no case behind it is refused; behind a command such as `explain` it holds like a shared one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from re import search
 from typing import Any
 
-from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
 from benchgraph.harness.plugins import load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
 CONTROLS = ("--driver", "--batch", "--reset")
+MATCH = "--match"
 
 
 class UsageError(InvalidArguments):
@@ -44,25 +51,70 @@ class CommandLine:
     notes: tuple[str, ...] = ()
 
 
-def parse(words: Sequence[str]) -> CommandLine:
-    """Read all words. Raises UsageError for what cannot be understood, InvalidArguments for a batch file that is not there."""
-    state = _State()
+def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
+    """Read all words. Raises UsageError for what cannot be understood, InvalidArguments for a batch file that is not there.
+
+    default: the driver where none is named, for the words behind a command; the driver's options behind the last case then hold for all.
+    """
+    state = _State(default)
     state.feed([Word(w) for w in words], ())
     settings = Globals(**{name: values[0] for name, values in state.globals.items()})
-    return CommandLine(tuple(state.problems), settings, state.planned, tuple(state.notes.values()))
+    planned, problems = 0, list[Problem]()
+    for asked in state.asked():
+        found = _expanded(asked, planned)
+        planned += len(found)
+        problems += (p for p in found if _is_chosen(p, asked.match))
+    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()))
+
+
+State = dict[str, tuple[Any, ...]]  # field of a knob set -> alternatives: one, unless the knob is a product axis
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A case with the state it has found. match: what batch files say of cases, beside the command line's own --match."""
+
+    driver: Driver
+    option: Word
+    file: Path | None
+    unusable: InvalidArguments | None
+    globals: State
+    knobs: State
+    match: str
 
 
 @dataclass
 class _State:
-    """The machine's memory. globals, knobs: field -> alternatives (one, unless the knob is a product axis)."""
+    """The machine's memory.
 
+    late, late_own: fields, of globals and knobs, set since the last case. whole: fields of globals that hold for the whole run. idle: words
+    that wait for a case to be about, by option.
+    """
+
+    default: str = ""
     driver: Driver | None = None
-    globals: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    knobs: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    globals: State = field(default_factory=dict)
+    knobs: State = field(default_factory=dict)
+    match: str = ""
     lookup: Lookup = field(default_factory=Lookup)
-    problems: list[Problem] = field(default_factory=list)
-    planned: int = 0
+    cases: list[_Asked] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    late_own: set[str] = field(default_factory=set)
+    idle: dict[str, Word] = field(default_factory=dict)
+
+    def asked(self) -> list[_Asked]:
+        """The cases with all that holds for them. Raises UsageError for words that came too late for any."""
+        if self.default:
+            self.idle = {option: word for option, word in self.idle.items() if option not in self._local}
+        if self.cases and self.idle:
+            first, *others = self.idle.values()
+            what = "no case stands behind it" + "".join(f", nor behind {word.text}" for word in others)
+            raise UsageError(what, where=_where(first), fix="move it in front of the case: a case has the options before it")
+        shared = {name: self.globals[name] for name in self.whole | self.late}
+        own = {name: self.knobs[name] for name in self.late_own if self.default and name in self.knobs}
+        return [replace(c, globals=shared | c.globals, knobs=own | c.knobs if c.driver is self.driver else c.knobs) for c in self.cases]
 
     def feed(self, words: list[Word], nest: tuple[Path, ...]) -> None:
         """Take the words of one source; nest: the batch files we are inside of."""
@@ -72,9 +124,9 @@ class _State:
             option, given, value = word.text.partition("=")
             option = option.replace("_", "-") if option.startswith("--") else option
             if option == "--reset":
-                self.knobs = {}
+                self.knobs, self.match = {}, ""
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
-                self.globals["verbose"] = (int(option[2:] or 1),)
+                self._set_global(knobs_of(Globals)["--verbose"], option[2:] or "1", word)
             elif self._is_descriptor(word):
                 self._set(Word(TRIGGER, word.where), word.text, nest)
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
@@ -92,13 +144,15 @@ class _State:
 
     def _known(self, option: str, word: Word) -> None:
         """Raise UsageError unless the option exists in the present state."""
+        if self.default and not self.driver and self._is_of_driver(option):
+            self._choose(self.default, word)
         local = self._local
         if option in CONTROLS or option in knobs_of(Globals) or option in local or option in INERT:
             return
         where = _where(Word(option, word.where))
         if not option.startswith("-"):
             raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
-        if any(option in knobs_of(load_driver(d).knobs) for d in names("drivers")) and not self.driver:
+        if self._is_of_driver(option) and not self.driver:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
         if option.removeprefix("--") in names("drivers"):
             raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
@@ -106,12 +160,16 @@ class _State:
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *INERT, *drivers, "--help", "--version"])
         raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")
 
+    def _is_of_driver(self, option: str) -> bool:
+        return any(option in knobs_of(load_driver(d).knobs) for d in names("drivers"))
+
     def _choose(self, name: str, word: Word) -> None:
         try:
             self.driver = load_driver(name)
         except InvalidArguments as bad:
             raise UsageError(bad.what, where=word.where, fix=bad.fix) from bad
-        self.knobs = {}
+        self.knobs, self.match, self.late_own = {}, "", set()
+        self.idle["--driver"] = Word(f"--{name}", word.where)
 
     def _set(self, option: Word, value: str, nest: tuple[Path, ...]) -> None:
         if option.text == "--driver":
@@ -123,11 +181,26 @@ class _State:
         elif self.driver and option.text == TRIGGER:
             self._run(value, option)
         elif option.text in self._local:
-            self.knobs[self._local[option.text].name] = _values(self._local[option.text], value, option)
+            self._set_own(self._local[option.text], value, option)
         elif option.text in INERT:
             self.notes[option.text] = f"{option.text} changes nothing: {INERT[option.text]}"
+        elif option.text == MATCH and option.where:  # benchdnn's is the driver's: it narrows what follows, up to --reset
+            (self.match,) = _values(knobs_of(Globals)[MATCH], value, option)
+            self._note_idle(value, option)
         else:
             self._set_global(knobs_of(Globals)[option.text], value, option)
+
+    def _set_own(self, knob: Knob, value: str, option: Word) -> None:
+        self.knobs[knob.name] = _values(knob, value, option)
+        self.late_own.add(knob.name)
+        self._note_idle(value, option)
+
+    def _note_idle(self, value: str, option: Word) -> None:
+        """An option waits for a case. One that restores a default would be missed by nobody."""
+        if value:
+            self.idle[option.text] = Word(f"{option.text}={value}", option.where)
+        else:
+            self.idle.pop(option.text, None)
 
     def _set_global(self, knob: Knob, value: str, option: Word) -> None:
         (mode,) = self.globals.get("mode", (Mode.correctness,))
@@ -140,6 +213,9 @@ class _State:
         if knob.merge and value and knob.name in self.globals:
             new = (knob.merge(self.globals[knob.name][0], new[0]),)
         self.globals[knob.name] = new
+        self.late.add(knob.name)
+        if not knob.repro and not option.where:
+            self.whole.add(knob.name)
 
     def _next_value(self, word: Word, rest: deque[Word]) -> str:
         """The value of `--name value`. Raises UsageError when the next word is an option or there is none."""
@@ -155,6 +231,8 @@ class _State:
         """Feed a batch file. With no driver chosen, the packaged inputs in which it lies tell the driver."""
         if not self.driver and len(found := drivers_with(name, names("drivers"))) == 1:
             self._choose(found[0], option)
+        elif not self.driver and self.default:
+            self._choose(self.default, option)
         try:
             path, _ = self.lookup.find(name, self.driver.folder if self.driver else "")
         except InvalidArguments as bad:
@@ -162,13 +240,14 @@ class _State:
         if path.resolve() in nest:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
-        self.feed(list(tokenize(path.read_text(encoding="utf-8"), name)), (*nest, path.resolve()))
+        try:
+            words = list(tokenize(path.read_text(encoding="utf-8"), name))
+        except ParseError as bad:
+            raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
+        self.feed(words, (*nest, path.resolve()))
 
     def _run(self, text: str, option: Word) -> None:
-        """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops.
-
-        A case that cannot be found or read is a problem too: it fails when its turn comes, and the others run.
-        """
+        """A case. One that cannot be found or read is a problem too: it fails when its turn comes, and the others run."""
         assert self.driver is not None
         case: Any = text
         file, unusable = None, None
@@ -183,19 +262,32 @@ class _State:
             what, _, fix = str(bad).partition("; ")
             unusable = InvalidArguments(what, where=text, fix=fix)
         self.knobs["case"] = (case,)
-        for shared in _product(Globals, self.globals):
-            if shared.mode is Mode.correctness and shared.has_no_reference:
-                fix = "leave out --mode-modifier=M, or choose a mode other than C"
-                raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(option), fix=fix)
-            for own in _product(self.driver.knobs, self.knobs, self.driver.loops):
-                problem = Problem(self.planned, self.driver, shared, own, file, unusable)
-                self.planned += 1
-                part, parts = shared.shard
-                if problem.index % parts == part - 1 and search(shared.match, problem.repro):
-                    self.problems.append(problem)
+        self.cases.append(_Asked(self.driver, option, file, unusable, dict(self.globals), dict(self.knobs), self.match))
+        self.late, self.late_own, self.idle = set(), set(), {}
 
 
-def _product(knobs: type, state: dict[str, tuple[Any, ...]], loops: tuple[str, ...] = ()) -> list[Any]:
+def _expanded(asked: _Asked, first: int) -> list[Problem]:
+    """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops.
+
+    first: the index of the first one. Raises UsageError for settings that exclude each other.
+    """
+    found = list[Problem]()
+    for shared in _product(Globals, asked.globals):
+        if shared.mode is Mode.correctness and shared.has_no_reference:
+            fix = "leave out --mode-modifier=M, or choose a mode other than C"
+            raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(asked.option), fix=fix)
+        for own in _product(asked.driver.knobs, asked.knobs, asked.driver.loops):
+            found.append(Problem(first + len(found), asked.driver, shared, own, asked.file, asked.unusable))
+    return found
+
+
+def _is_chosen(problem: Problem, match: str) -> bool:
+    """Whether --shard and --match leave a problem. match: that of batch files, which the command line's narrows further."""
+    part, parts = problem.globals.shard
+    return problem.index % parts == part - 1 and all(search(each, problem.repro) for each in (problem.globals.match, match) if each)
+
+
+def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:
     """A knob set per choice of alternatives. loops: the slowest fields; the others follow in order of declaration."""
     names = [k.name for k in knobs_of(knobs).values()]
     axes = [name for name in (*loops, *(n for n in names if n not in loops)) if name in state]

@@ -1,16 +1,18 @@
 """Batch files and where files are found.
 
 A batch file holds command-line words between whitespace; newlines mean nothing. A word that begins with # comments out the rest of its
-line; a word that ends in a backslash is joined with the next one. --batch may be used inside.
+line; a word that ends in a backslash is joined with the next one, and a backslash alone joins the words on its sides. Quotation marks do
+what they do in a shell, so that a repro line may be pasted. --batch may be used inside.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
 from benchgraph.harness.plugins import data_dir
 
 MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
@@ -24,21 +26,48 @@ class Word:
     where: str = ""
 
 
+# What a word is made of: '...', "..." with escapes, a quotation mark that nothing closes, or characters that mean themselves.
+PARTS = re.compile(r"""'(?P<single>[^'\n]*)'|"(?P<double>(?:[^"\\\n]|\\.)*)"|(?P<open>['"])|(?P<plain>[^\s'"]+)""")
+ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes; any other backslash there is itself
+
+
 def tokenize(content: str, name: str) -> Iterator[Word]:
-    """The words of a batch file."""
-    begun, start = "", ""
+    """The words of a batch file. Raises ParseError, with the line, for a quotation that is not closed on it."""
+    held: Word | None = None  # may yet be joined with the next one
+    joins = False
     for number, line in enumerate(content.splitlines(), 1):
-        for text in line.split():
-            if text.startswith("#"):
-                break
-            start = start if begun else f"{name}:{number}"
-            if text.endswith("\\"):
-                begun += text[:-1]
-                continue
-            yield Word(begun + text, start)
-            begun = ""
-    if begun:
-        yield Word(begun, start)
+        where = f"{name}:{number}"
+        for text, continues in _words(line, where):
+            is_backslash = continues and not text
+            if held is not None and (joins or is_backslash):
+                held = Word(held.text + text, held.where)
+            elif not is_backslash:
+                if held is not None:
+                    yield held
+                held = Word(text, where)
+            joins = continues
+    if held is not None:
+        yield held
+
+
+def _words(line: str, where: str) -> Iterator[tuple[str, bool]]:
+    """The words of a line, and whether each goes on with the next one."""
+    at = 0
+    while at < len(line):
+        if line[at].isspace():
+            at += 1
+            continue
+        if line[at] == "#":
+            return
+        text, continues = "", False
+        while found := PARTS.match(line, at):
+            if found["open"]:
+                what = f"the quotation that begins with {found['open']} at character {at + 1} has no end"
+                raise ParseError(what, where=where, fix="close it on the same line, or put the mark itself into quotation marks")
+            text += found["single"] or ESCAPED.sub(r"\1", found["double"] or "") or found["plain"] or ""
+            continues = bool(found["plain"]) and text.endswith("\\")
+            at = found.end()
+        yield text.removesuffix("\\") if continues else text, continues
 
 
 @dataclass

@@ -23,7 +23,7 @@ from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.run import settings_of
-from benchgraph.harness.words import ordered, own_options
+from benchgraph.harness.words import chosen, own_options
 
 RUNS = 5
 _CHILD = "import sys; from benchgraph.harness.compile_times import measure; measure(sys.argv[1:])"
@@ -41,7 +41,7 @@ class Compiled:
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
     runs, words = _read(given)
-    problems = parse(list(ordered(words))).problems
+    problems = chosen(words).problems
     if not problems:
         raise UsageError("no case to compile", where="compile-times", fix="add --case FILE")
     if any(p.globals.library != Globals().library for p in problems):

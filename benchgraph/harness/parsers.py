@@ -6,6 +6,7 @@ Free of numpy; parsers that need the graph package import it when they meet a va
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -25,6 +26,15 @@ def text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+# What a shell takes for itself. A name in quotation marks, as descriptors end with, loses nothing but them.
+PLAIN = re.compile(r'[\w@%+=:,./-]*("[\w@%+=:,./*&()<>; -]*")?', re.ASCII)
+
+
+def quoted(word: str) -> str:
+    """A word as a shell, or a batch file, has to be given it."""
+    return word if word and PLAIN.fullmatch(word) else shlex.quote(word)
 
 
 # ---- single values ---------------------------------------------------------------------------------------------------

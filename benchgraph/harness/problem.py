@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented, within
 from benchgraph.harness.knobs import Globals, knobs_of, words
-from benchgraph.harness.parsers import text
+from benchgraph.harness.parsers import quoted, text
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
@@ -76,13 +76,13 @@ class Problem:
 
     @property
     def repro(self) -> str:
-        """The command line that runs this problem again; defaults are left out."""
-        return " ".join([*words(self.globals, all=self.globals.canonical), self.description])
+        """The command line that runs this problem again, for a shell or a batch file; defaults are left out."""
+        return " ".join([*map(quoted, words(self.globals, all=self.globals.canonical)), self.description])
 
     @property
     def description(self) -> str:
         """The repro line without the global options."""
-        return " ".join([f"--{self.driver.name}", *words(self.knobs)])
+        return " ".join([f"--{self.driver.name}", *map(quoted, words(self.knobs))])
 
     @property
     def label(self) -> str:

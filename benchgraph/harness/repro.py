@@ -1,12 +1,13 @@
-"""A repro line taken apart again: saved results know their problems by nothing else."""
+"""A repro line taken apart again: saved results know their problems by nothing else. And what a shell must not take apart, quoted."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.parsers import text
+from benchgraph.harness.parsers import quoted, text
 from benchgraph.harness.plugins import names
 from benchgraph.harness.problem import TRIGGER
 
@@ -43,9 +44,22 @@ class Repro:
         return " ".join([*kept, *([f"--{self.driver}"] if self.driver else []), *self.words])
 
 
+def unquoted(line: str) -> list[str]:
+    """The words of a line, as a shell takes them. Of one that no shell would read, from before lines were quoted, those between spaces."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split(" ")
+
+
+def requoted(line: str) -> str:
+    """A line with its words quoted as they are now: runs from before lines were quoted are of the same case."""
+    return " ".join(map(quoted, unquoted(line)))
+
+
 def split(repro: str) -> Repro:
     """The parts of a line as `Problem.repro` writes it."""
-    found = repro.split(" ")
+    found = unquoted(repro)
     drivers = {f"--{name}" for name in names("drivers")}
     at = next((i for i, word in enumerate(found) if word in drivers), -1)
     return Repro(tuple(found[: max(at, 0)]), found[at][2:] if at >= 0 else "", tuple(found[at + 1 :]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
-from benchgraph.harness.argv import UsageError
+from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.plugins import names
-from benchgraph.harness.problem import TRIGGER
 
 T = TypeVar("T")
 
@@ -48,17 +47,18 @@ def own_options(command: str, options: Collection[str], given: Sequence[str], re
             rest.append(word)
 
 
-def ordered(words: list[str]) -> tuple[str, ...]:
-    """The driver first and the cases last, so that every option counts wherever it stands. Without a driver it is graph."""
-    drivers, cases, options = list[str](), list[str](), list[str]()
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        option, has_value, _ = word.partition("=")
-        is_name = word.removeprefix("--") in names("drivers")
-        taken = [word]
-        if option.startswith("--") and not has_value and not is_name and word != "--reset" and left:
-            taken.append(left.pop(0))
-        is_case = option == TRIGGER or not word.startswith("-")
-        (drivers if is_name or option == "--driver" else cases if is_case else options).extend(taken)
-    return (*(drivers or ["--graph"]), *options, *cases)
+def chosen(words: Sequence[str]) -> CommandLine:
+    """The cases that a command is about. Without a driver it is graph, and where one is named it may stand anywhere among the words."""
+    found = [(i, i + length) for i in range(len(words)) if (length := _names_driver(words, i))]
+    if len(found) != 1:
+        return parse(words, default="graph")
+    ((begin, end),) = found
+    return parse([*words[begin:end], *words[:begin], *words[end:]], default="graph")
+
+
+def _names_driver(words: Sequence[str], at: int) -> int:
+    """How many words from here on name a driver: --matmul, --driver=matmul, --driver matmul."""
+    option, has_value, _ = words[at].partition("=")
+    if option == "--driver":
+        return 1 if has_value else 2
+    return int(option.startswith("--") and not has_value and option.removeprefix("--") in names("drivers"))

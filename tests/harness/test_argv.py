@@ -7,6 +7,7 @@ import pytest
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.knobs import Mode
+from benchgraph.harness.words import chosen
 
 
 def repros(*words: str) -> list[str]:
@@ -27,8 +28,108 @@ def test_every_spelling_means_the_same(words: list[str]) -> None:
 
 
 def test_each_case_runs_with_the_options_before_it() -> None:
-    words = ["--graph", "--mb=4", "--case=a.json", "--mb=8", "--expected-n-partitions=0", "--case=b.json", "--mb=9"]
+    words = ["--graph", "--mb=4", "--case=a.json", "--mb=8", "--expected-n-partitions=0", "--case=b.json"]
     assert repros(*words) == ["--graph --mb=4 --case=a.json", "--graph --mb=8 --expected-n-partitions=0 --case=b.json"]
+
+
+# ---- options behind the last case ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--mode=P", "--mode-modifier=P", "--policy=post_ops", "--seed=3,4", "--fill=reals", "--repeats-per-prb=2", "--memory-kind=buffer",
+        "--library=onednn", "--threads=1,2", "--isa=avx2", "--tuning=t.json", "--max-ms-per-prb=50", "--fix-times-per-prb=3",
+        "--cold-cache=all", "--num-streams=2", "--start=1", "--match=b.json", "--shard=2/2", "--fail-fast", "-v3", "--verbose=3",
+        "--perf-template=csv", "--jobs=2", "--timeout=9", "--report=json:out.json", "--resume=out.json", "--history=h.db", "--commit=abc",
+        "--summary=no-failures", "--canonical", "--dump-dir=dump", "--engine=cpu",
+    ],
+)  # fmt: skip
+def test_a_shared_option_holds_wherever_it_stands(word: str, tmp_path: Path) -> None:
+    """In front of the driver, of the cases, behind them, behind a batch file: the same problems and the same settings of the run."""
+    (tmp_path / "batch").write_text("--case=a.json --case=b.json")
+    cases, batch = ["--case=a.json", "--case=b.json"], [f"--batch={tmp_path / 'batch'}"]
+    first = parse([word, "--graph", *cases])
+    for words in (["--graph", word, *cases], ["--graph", *cases, word], ["--graph", *batch, word], [word, "--graph", *batch]):
+        line = parse(words)
+        assert (line.globals, line.planned) == (first.globals, first.planned), words
+        assert [(p.index, p.globals, p.knobs) for p in line.problems] == [(p.index, p.globals, p.knobs) for p in first.problems], words
+
+
+def test_what_a_case_was_given_before_it_stays() -> None:
+    words = ["--graph", "--case=a.json", "--mode=L", "--case=b.json", "--mode=P", "--seed=7", "--mode=I"]
+    assert repros(*words) == ["--mode=I --seed=7 --graph --case=a.json", "--mode=L --seed=7 --graph --case=b.json"]
+    assert repros("--graph", "--case=a.json", "--mode=L", "--case=b.json") == ["--graph --case=a.json", "--mode=L --graph --case=b.json"]
+
+
+@pytest.mark.parametrize("word", ["--match=b.json", "--start=1", "--fail-fast", "-v1", "--dump-dir=d", "--shard=2/2", "--canonical"])
+def test_how_the_run_is_done_holds_for_the_cases_before_it_too(word: str) -> None:
+    between, first = parse(["--graph", "--case=a.json", word, "--case=b.json"]), parse([word, "--graph", "--case=a.json", "--case=b.json"])
+    assert [p.globals for p in between.problems] == [p.globals for p in first.problems]
+
+
+def test_a_shared_option_at_the_end_of_a_batch_file_holds_for_its_cases(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_text("--case=a.json\n--mode=P")
+    assert repros("--graph", f"--batch={tmp_path / 'batch'}") == ["--mode=P --graph --case=a.json"]
+    more = ["--graph", f"--batch={tmp_path / 'batch'}", "--case=b.json"]
+    assert repros(*more) == ["--graph --case=a.json", "--mode=P --graph --case=b.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mb=9"], "--mb=9: no case stands behind it; move it in front of the case: a case has the options before it"),
+        (["--mb", "9"], "--mb=9: no case stands behind it; move it in front of the case: a case has the options before it"),
+        (
+            ["--dt=bf16", "--mode=P", "--mb=9"],
+            "--dt=bf16: no case stands behind it, nor behind --mb=9; move it in front of the case: a case has the options before it",
+        ),
+        (["--matmul"], "--matmul: no case stands behind it; move it in front of the case: a case has the options before it"),
+    ],
+)
+def test_a_case_option_with_no_case_behind_it_is_refused(words: list[str], message: str) -> None:
+    for before in (["--graph", "--case=a.json"], ["--graph", "--batch=test_paper"]):
+        with pytest.raises(UsageError) as bad:
+            parse([*before, *words])
+        assert str(bad.value) == message
+
+
+def test_a_case_option_at_the_end_of_a_batch_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_text("--case=a.json\n--mb=9")
+    with pytest.raises(UsageError) as bad:
+        parse(["--graph", f"--batch={tmp_path / 'batch'}"])
+    assert str(bad.value).startswith(f"{tmp_path / 'batch'}:2: --mb=9: no case stands behind it; ")
+    assert len(parse(["--graph", f"--batch={tmp_path / 'batch'}", "--case=b.json"]).problems) == 2
+
+
+def test_an_option_that_restores_a_default_needs_no_case() -> None:
+    assert repros("--graph", "--mb=4", "--case=a.json", "--mb=", "--reset") == ["--graph --mb=4 --case=a.json"]
+
+
+def test_a_match_of_a_batch_file_holds_up_to_reset_and_the_command_lines_narrows_it(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_text("--match==a --case=a1 --case=a2 --case=b1 --reset --case=b2")
+    batch = f"--batch={tmp_path / 'batch'}"
+    assert repros("--graph", batch) == ["--graph --case=a1", "--graph --case=a2", "--graph --case=b2"]
+    assert repros("--graph", batch, "--match=2") == repros("--match=2", "--graph", batch) == ["--graph --case=a2", "--graph --case=b2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--case=a.json", "--mb=4"], ["--graph --mb=4 --case=a.json"]),
+        (["--case=a.json", "--mb=4", "--graph"], ["--graph --mb=4 --case=a.json"]),
+        (["--mb=1", "--case=a.json", "--mb=2", "--case=b.json"], ["--graph --mb=1 --case=a.json", "--graph --mb=2 --case=b.json"]),
+        (["2x3:3x4", "--driver", "matmul", "--dt=bf16", "--mode=L"], ["--mode=L --matmul --dt=bf16 2x3:3x4"]),
+        (["--batch=test_paper", "--mb=8", "--match=mlp_1"], ["--graph --mb=32 --case=paper/mlp_1.json"]),
+        (["--matmul", "2x3:3x4", "--softmax", "4x5", "--axis=0"], ["--matmul 2x3:3x4", "--softmax --axis=0 4x5"]),
+    ],
+)
+def test_behind_a_command_options_of_the_driver_hold_as_the_shared_ones_do(words: list[str], lines: list[str]) -> None:
+    found = [p.repro for p in chosen(words).problems]
+    assert found[: len(lines)] == lines
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
 
 
 def test_descriptors_need_no_option_and_see_the_options_before_them() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.argv import parse
+from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.batch import MAX_SEEN, Lookup, tokenize
 
 
@@ -24,10 +24,27 @@ def texts(content: str) -> list[str]:
         ("--a=1\\ 2", ["--a=12"]),
         ("--a\\", ["--a"]),
         ("--a=1,\\\n# a remark\n2", ["--a=1,2"]),
+        ("--a=, \\\n   1, \\\n   2 --b", ["--a=,1,2", "--b"]),
+        ("\\ --a \\", ["--a"]),
+        ('--a=\'1 2\' --b="3 #4" # "five', ["--a=1 2", "--b=3 #4"]),
+        ('2x3_n"net:1"n', ["2x3_nnet:1n"]),
+        ("'--a=it'\"'\"'s'", ["--a=it's"]),
+        ('"a\\"b\\\\c\\d" --m=.*\\.json', ['a"b\\c\\d', "--m=.*\\.json"]),
+        ("''", [""]),
+        ("'--a\\' --b", ["--a\\", "--b"]),
     ],
 )
 def test_words(content: str, words: list[str]) -> None:
     assert texts(content) == words
+
+
+@pytest.mark.parametrize(("line", "mark", "at"), [("--a='1 2", "'", 5), ('--b 2x3_n"net', '"', 10), ("'''", "'", 3)])
+def test_a_quotation_without_an_end_is_refused_with_its_line(tmp_path: Path, line: str, mark: str, at: int) -> None:
+    (tmp_path / "batch").write_text(f"# it's a remark\n--graph\n{line}\n--case=a.json'\n")
+    with pytest.raises(UsageError) as bad:
+        parse([f"--batch={tmp_path / 'batch'}"])
+    what = f"the quotation that begins with {mark} at character {at} has no end"
+    assert str(bad.value) == f"{tmp_path / 'batch'}:3: {what}; close it on the same line, or put the mark itself into quotation marks"
 
 
 def test_a_word_knows_the_line_it_began_on() -> None:

@@ -16,7 +16,7 @@ from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.cut import compile_all, cut
 from benchgraph.harness.knobs import Globals, Mode, Side, knobs_of
 from benchgraph.harness.policy import Choice
-from benchgraph.harness.repro import split
+from benchgraph.harness.repro import split, unquoted
 from benchgraph.harness.saved import parse as read_results
 from benchgraph.library import benchgraph_library
 from benchgraph.library.ours import SWITCHES
@@ -119,7 +119,7 @@ def test_results_and_repro_lines_tell_the_options(tmp_path: Path, monkeypatch: p
     assert [t.policy for t in case.result.timings] == ["fused", "fused:no-coarse"]
     assert "--policy=fused,fused:no-coarse" in case.repro
     assert "policy" not in split(case.repro).meaning
-    again = parse(case.repro.split(" ")).problems[0].globals
+    again = parse(unquoted(case.repro)).problems[0].globals
     assert again.policies == ("fused", "fused:no-coarse")
     assert CliRunner().invoke(main, ["report", str(file), "-o", str(html)]).exit_code == 0
     assert "fused:no-coarse" in html.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
@@ -15,12 +17,12 @@ from benchgraph.core.isa import ISA_CHOICES
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
-from benchgraph.harness.batch import Lookup
+from benchgraph.harness.batch import Lookup, tokenize
 from benchgraph.harness.knobs import Globals, Mode, knobs_of
-from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId
+from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId, quoted
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.repro import split
+from benchgraph.harness.repro import requoted, split, unquoted
 
 GRAPH = load_driver("graph")
 IDS = st.integers(0, 2**63)
@@ -100,7 +102,7 @@ def _no_remedies() -> Iterator[None]:
 @given(st.fixed_dictionaries(GLOBALS), st.fixed_dictionaries(KNOBS))
 def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]) -> None:
     first = problem(shared, own)
-    (again,) = parse(first.repro.split(" ")).problems
+    (again,) = parse(unquoted(first.repro)).problems
     assert again.knobs == first.knobs
     for k in knobs_of(Globals).values():
         if k.repro and first.globals.mode not in k.fixed_by:
@@ -110,7 +112,7 @@ def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]
 @settings(max_examples=50)
 @given(st.fixed_dictionaries(KNOBS))
 def test_defaults_are_left_out(own: dict[str, Any]) -> None:
-    said = problem({}, own).repro.split(" ")
+    said = unquoted(problem({}, own).repro)
     defaults = {k.option for k in knobs_of(GRAPH.knobs).values() if own[k.name] == k.default}
     assert said[0] == "--graph"
     assert not defaults & {word.partition("=")[0] for word in said}
@@ -137,3 +139,54 @@ def test_the_meaning_leaves_out_how_a_case_is_run_and_what_canonical_adds() -> N
         (problem,) = parse([*more, *words]).problems
         assert split(problem.repro).meaning == "--seed=3 --threads=2 --graph --mb=8 --case=mlp.json"
     assert split("no driver at all").meaning == "no driver at all"
+
+
+# ---- lines for a shell -----------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
+
+
+def in_a_batch_file(line: str) -> list[str]:
+    return [word.text for word in tokenize(line, "batch")]
+
+
+@given(st.lists(TEXT, min_size=1, max_size=4))
+def test_words_are_quoted_for_a_shell_and_for_a_batch_file(words: list[str]) -> None:
+    """A name in quotation marks may lose them, as it does in a shell."""
+    line = " ".join(map(quoted, words))
+    assert shlex.split(line) == in_a_batch_file(line)
+    assert [word.replace('"', "") for word in shlex.split(line)] == [word.replace('"', "") for word in words]
+
+
+@given(TEXT.filter(lambda name: name.strip('"')), TEXT)
+def test_a_line_with_any_name_or_path_is_its_problem(name: str, path: str) -> None:
+    for words in (["--matmul", f'2x3:3x4_n"{name}"'], ["--conv", f'ic3oc4ih8kh3_n"{name}"'], ["--graph", f"--case={path}"]):
+        (first,) = parse(words).problems
+        for again in (shlex.split(first.repro), in_a_batch_file(first.repro)):
+            (found,) = parse(again).problems
+            assert (found.driver, found.knobs, found.globals) == (first.driver, first.knobs, first.globals)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--graph", "--in-shapes=0:*ba+1:2x3*3x1", "--case=my case.json"], "--graph '--in-shapes=0:*ba+1:2x3*3x1' '--case=my case.json'"),
+        (["--matmul", '2x3:3x4_n"BERT:ffn*2"'], '--matmul 2x3:3x4_n"BERT:ffn*2"'),
+        (["--matmul", "2x3:3x4_n$HOME"], "--matmul '2x3:3x4_n\"$HOME\"'"),
+        (["--graph", "--case=it's.json"], """--graph '--case=it'"'"'s.json'"""),
+    ],
+)
+def test_what_a_shell_would_take_for_itself_is_quoted(words: list[str], line: str) -> None:
+    (problem,) = parse(words).problems
+    assert problem.repro == line
+    assert subprocess.run(["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True).stdout.split("\n")[:-1] == [
+        word.replace('"', "") if "$" not in word else '2x3:3x4_n"$HOME"' for word in words
+    ]
+
+
+def test_lines_from_before_they_were_quoted_mean_the_same() -> None:
+    old, new = "--graph --in-shapes=0:*ba --case=a.json", "--graph '--in-shapes=0:*ba' --case=a.json"
+    assert split(old) == split(new)
+    assert requoted(old) == requoted(new) == new
+    assert split('--matmul 2x3:3x4_n"it\'s"').words == ("2x3:3x4_nit's",)
+    assert split("--graph --case=it's.json").case == "it's.json"

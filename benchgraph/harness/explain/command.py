@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchgraph.explain import Explanation, explain
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.cut import cut
 from benchgraph.harness.explain.text import text
@@ -16,7 +16,7 @@ from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
-from benchgraph.harness.words import ordered, value_of
+from benchgraph.harness.words import chosen, value_of
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
 
@@ -53,7 +53,7 @@ def read(given: list[str]) -> Request:
             output = value_of("explain", word, left, form=" FILE")
         else:
             rest.append(word)
-    return Request(is_json, output, ordered(rest))
+    return Request(is_json, output, tuple(rest))
 
 
 def run(given: list[str], bench: Bench) -> str:
@@ -62,7 +62,7 @@ def run(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what a case's graph raises.
     """
     request = read(given)
-    problems = parse(request.rest).problems
+    problems = chosen(request.rest).problems
     if not problems:
         raise UsageError("no case to explain", where="explain", fix="add --case FILE")
     if any(p.globals.library != Globals().library for p in problems):

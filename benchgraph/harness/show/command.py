@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.knobs import words
 from benchgraph.harness.parsers import one_of
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.saved import write
@@ -14,7 +13,7 @@ from benchgraph.harness.show.dot import dot
 from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
-from benchgraph.harness.words import ordered, own_options, understood
+from benchgraph.harness.words import chosen, own_options, understood
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
@@ -34,7 +33,7 @@ def read(given: list[str]) -> Request:
     own, rest = {"format": "text", "output": ""}, list[str]()
     for option, value in own_options("show", OPTIONS, given, rest):
         own[OPTIONS[option]] = value
-    return Request(understood("show", "--format", own["format"], one_of(*FORMATS)), own["output"], ordered(rest))
+    return Request(understood("show", "--format", own["format"], one_of(*FORMATS)), own["output"], tuple(rest))
 
 
 def show(given: list[str], bench: Bench) -> str:
@@ -43,7 +42,7 @@ def show(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what the case's graph raises.
     """
     request = read(given)
-    problems = parse(request.rest).problems
+    problems = chosen(request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")
@@ -51,8 +50,7 @@ def show(given: list[str], bench: Bench) -> str:
     (policy,) = problem.globals.policies
     graph = problem.graph()
     partitions = bench.library(problem.globals.library[0]).partitions(graph, Choice.read(policy).policy)
-    title = " ".join([f"--{problem.driver.name}", *words(problem.knobs)])
-    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
+    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], problem.description, policy)
     drawn = FORMATS[request.format](picture)
     if not request.output:
         return drawn

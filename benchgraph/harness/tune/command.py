@@ -13,7 +13,7 @@ from benchgraph.core.errors import BenchgraphError, Unimplemented, within
 from benchgraph.core.options import Forced
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.arithmetic import arithmetic
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs
@@ -27,7 +27,7 @@ from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
-from benchgraph.harness.words import ordered, own_options, understood
+from benchgraph.harness.words import chosen, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.reference import uniform
 
@@ -56,7 +56,7 @@ def read(given: list[str]) -> Request:
     for option, value in own_options("tune", OPTIONS, given, rest):
         name = OPTIONS[option]
         own[name] = understood("tune", option, value, positive) if name in NUMBERS else value
-    return replace(Request(rest=ordered(rest)), **own)  # type: ignore[arg-type]
+    return replace(Request(rest=tuple(rest)), **own)  # type: ignore[arg-type]
 
 
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
@@ -66,7 +66,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     written.
     """
     request = read(given)
-    problems = parse(request.rest).problems
+    problems = chosen(request.rest).problems
     _check(request, problems)
     said = list[str]()
 
