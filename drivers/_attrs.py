@@ -1,36 +1,59 @@
-"""benchdnn's primitive attributes: scales and zero points of quantised arguments, and post-ops. Reading and spelling them only."""
+"""benchdnn's primitive attributes: scales and zero points of quantised arguments, post-ops and the rest. Reading and spelling them only.
+
+Whatever benchdnn reads is read here. What no op of oneDNN Graph means is found out when the graph is made, and skips the case.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import dtype_name
+from benchgraph.harness.parsers import fpmath, natural
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, ELTWISE_ALIASES, ELTWISE_NAMES
-from ._layout import check_tag
-from ._options import integer, real
+from ._options import data_type, integer, pattern, real, sizes, tag_word
 
-ARGS = ("src", "src0", "src1", "wei", "dst")
-MASKS = {"common": 0, "per_dim_0": 1, "per_dim_1": 2, "per_dim_01": 3, "per_dim_2": 4, "per_dim_3": 8}  # bit i: dim i counts
-POLICIES = (*MASKS, "per_oc", "per_tensor")
+# benchdnn's names of arguments; a depthwise post-op has two of its own
+ARGS = ("src", "src0", "src1", "wei", "bia", "dst", "diff_src", "diff_wei", "diff_dst", "attr_post_op_dw_wei", "attr_post_op_dw_dst")
+WHOLE = ("common", "host_scalar")  # one number for the whole tensor
+CHOSEN_AT_RUN_TIME = ("mx", "dynamic_fp")  # the library computes scales of groups from the values
+NAMED = (*WHOLE, "per_oc", "per_ocic", "per_tensor", *CHOSEN_AT_RUN_TIME)
+SHOWN = (*NAMED[:5], "per_dim_0", "per_dim_1", "per_dim_01")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """ARG:POLICY[:NUMBER][:DT[:GROUPS]] as it was spelt; '' for what was left out. policy may be a bit mask of dims."""
+
+    arg: str
+    policy: str
+    number: str = ""
+    dtype: str = ""
+    groups: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.arg, self.policy, self.number, self.dtype, self.groups) if part)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.policy in WHOLE or (self.policy.isdecimal() and int(self.policy) == 0)
 
 
 @dataclass(frozen=True)
 class Quantisation:
-    """Entries ARG:POLICY[:NUMBER]; number '' where the policy has many."""
-
-    entries: tuple[tuple[str, str, str], ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     def __str__(self) -> str:
-        return "+".join(":".join(part for part in entry if part) for entry in self.entries)
+        return "+".join(map(str, self.entries))
 
-    def of(self, arg: str) -> tuple[str, str]:
-        """(policy, number) of an argument; ('common', '') when nothing was said."""
-        names = (arg, "src") if arg == "src0" else (arg,)
-        return next(((policy, number) for name, policy, number in self.entries if name in names), ("common", ""))
+    def of(self, arg: str) -> Entry | None:
+        """What is said of an argument; the last word counts."""
+        names = (arg, "src") if arg == "src0" else (arg, "src0") if arg == "src" else (arg,)
+        return next((entry for entry in reversed(self.entries) if entry.arg in names), None)
 
 
 @dataclass(frozen=True)
@@ -44,7 +67,7 @@ class PostOp:
         return ":".join((self.name, *self.args))
 
     def arg(self, i: int, default: str) -> str:
-        return self.args[i] if i < len(self.args) else default
+        return self.args[i] if i < len(self.args) and self.args[i] else default
 
 
 @dataclass(frozen=True)
@@ -55,69 +78,148 @@ class PostOps:
         return "+".join(map(str, self.ops))
 
 
+# ---- whole knobs -----------------------------------------------------------------------------------------------------
+
+
 def scales() -> Any:
-    help = "scales of quantised arguments; per_oc, for wei: 1/4, 1/2 and 1 in turn"
-    return knob(Quantisation(), _scales, "ARG:POLICY[:NUMBER][+...][,...]", help, product=True)
+    help = "scales of quantised arguments; along a dim (per_oc, per_dim_0, ...) they are 1/4, 1/2 and 1 in turn"
+    return knob(Quantisation(), _quantisation(real), "ARG:POLICY[:X][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 
 def zero_points() -> Any:
-    return knob(Quantisation(), _zero_points, "ARG:common:INTEGER[+...][,...]", "zero points of quantised arguments", product=True)
+    help = "zero points of quantised arguments; along a dim they are 1, 2 and 3 in turn"
+    return knob(Quantisation(), _quantisation(integer), "ARG:POLICY[:N][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 
 def post_ops() -> Any:
-    help = "what follows: sum, an eltwise algorithm with alpha and beta, add:DT[:POLICY] and its like, prelu[:POLICY]"
+    help = "what follows: sum, an eltwise algorithm with alpha and beta, add:DT[:POLICY[:TAG]] and its like, prelu[:POLICY]"
     return knob(PostOps(), parse_post_ops, "OP[:ARG...][+...][,...]", help, product=True)
 
 
-def _scales(word: str) -> Quantisation:
-    return Quantisation(tuple(_entry(part, ("common", "per_oc"), real) for part in word.split("+") if word))
+def math_mode() -> Any:
+    return knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
 
 
-def _zero_points(word: str) -> Quantisation:
-    return Quantisation(tuple(_entry(part, ("common",), integer) for part in word.split("+") if word))
+def dropout() -> Any:
+    lacks = "Dropout takes its probability, seed and offset as inputs, not as numbers of the case"
+    return knob("", _dropout, "P[:SEED[:TAG]][,...]", "a share P of the results is dropped", product=True, lacks=lacks)
 
 
-def _entry(text: str, policies: tuple[str, ...], parse: Any) -> tuple[str, str, str]:
-    arg, _, rest = text.partition(":")
-    policy, _, number = rest.partition(":")
-    if arg not in ARGS:
-        raise ValueError(f"'{text}': " + (did_you_mean(arg, ARGS) or f"begin with one of {', '.join(ARGS)}"))
-    if policy not in policies:
-        raise ValueError(f"'{text}': " + (did_you_mean(policy, policies) or f"give a policy after '{arg}:', {' or '.join(policies)}"))
-    if policy != "common" and (number or arg != "wei"):
-        raise ValueError(f"'{text}': {policy} is for wei, without a number")
+def rounding_mode() -> Any:
+    help = "environment (default) or stochastic"
+    return knob("", _rounding, "ARG:MODE[+...][,...]", help, product=True, lacks="no op rounds at random")
+
+
+def reductions() -> Any:
+    help = "sums of groups that are known beforehand"
+    return knob("", _reductions, "ARG:POLICY:DT:GROUPS[+...][,...]", help, product=True, lacks="no op takes sums that are known beforehand")
+
+
+# ---- scales and zero points ------------------------------------------------------------------------------------------
+
+
+def _quantisation(number: Callable[[str], object]) -> Callable[[str], Quantisation]:
+    return lambda word: Quantisation(tuple(_entry(part, number) for part in word.split("+") if part))
+
+
+def _arg(text: str, arg: str) -> str:
+    if arg not in ARGS and not re.fullmatch(r"msrc\d+", arg, re.ASCII):
+        raise ValueError(f"'{text}': " + (did_you_mean(arg, ARGS) or f"begin with one of {', '.join(ARGS[:6])}"))
+    return arg
+
+
+def _entry(text: str, number: Callable[[str], object]) -> Entry:
+    """An entry. A * behind a number, which older batch files have, says nothing any more."""
+    arg, *rest = text.split(":")
+    found = Entry(_arg(text, arg), rest.pop(0) if rest else "")
+    if not _is_policy(found.policy):
+        raise ValueError(f"'{text}': " + (did_you_mean(found.policy, SHOWN) or f"give a policy after '{arg}:', common or per_oc"))
+    given = ""
+    if found.is_whole:
+        given = (rest.pop(0) if rest else "").removesuffix("*")
+        _read(text, number, given, f" after '{arg}:{found.policy}:'")
+    elif rest and rest[0].endswith("*"):
+        rest.pop(0)
+    elif rest and re.match(r"[-+.\d]", rest[0]):
+        raise ValueError(f"'{text}': {found.policy} has many numbers of its own; leave {rest[0]} out")
+    dtype, groups, *more = (*rest, "", "")
+    if any(more):
+        raise ValueError(f"'{text}': more than ARG:POLICY:NUMBER:DT:GROUPS is given; leave the rest out")
+    if dtype:
+        _read(text, data_type, dtype, "")
+    if groups:
+        _read(text, sizes, groups, "")
+    return Entry(arg, found.policy, given, dtype, groups)
+
+
+def _read(text: str, read: Callable[[str], object], word: str, where: str) -> None:
     try:
-        parse(number) if policy == "common" else None
+        read(word)
     except ValueError as bad:
-        raise ValueError(f"'{text}': {bad} after '{arg}:{policy}:'") from None
-    return arg, policy, number
+        raise ValueError(f"'{text}': {bad}{where}" if where else f"'{text}': '{word}': {bad}") from None
+
+
+def _is_policy(word: str) -> bool:
+    return word in NAMED or re.fullmatch(r"per_dim_\d+|\d+", word, re.ASCII) is not None
+
+
+def _policy(word: str) -> str:
+    if not _is_policy(word):
+        raise ValueError(did_you_mean(word, SHOWN) or f"choose one of {', '.join(SHOWN)}, or a bit mask of dims")
+    return word
+
+
+def dims_of(policy: str, rank: int, channels: int) -> tuple[int, ...]:
+    """The dims along which a policy has a number of its own. channels: the dim that per_oc means, and per_ocic with the one before it."""
+    if policy in WHOLE:
+        return ()
+    if policy == "per_tensor":
+        return tuple(range(rank))
+    if policy in ("per_oc", "per_ocic"):
+        return (channels,) if policy == "per_oc" else tuple(sorted({max(channels - 1, 0), max(channels, 1)}))
+    mask = int(policy) if policy.isdecimal() else sum(1 << int(dim) for dim in set(policy.removeprefix("per_dim_")))
+    return tuple(dim for dim in range(max(rank, mask.bit_length())) if mask >> dim & 1)
+
+
+def masked(policy: str, shape: tuple[int, ...], channels: int) -> tuple[int, ...]:
+    """The shape with 1 for every dim that the policy leaves out. channels: the dim that per_oc means."""
+    kept = dims_of(policy, len(shape), channels)
+    return tuple(size if dim in kept else 1 for dim, size in enumerate(shape))
+
+
+# ---- post-ops --------------------------------------------------------------------------------------------------------
 
 
 def parse_post_ops(word: str) -> PostOps:
     """Entries joined by +, each NAME[:ARG...], where `eltwise:` and `binary:` may stand in front of a name. Raises ValueError."""
-    return PostOps(tuple(_post_op(part) for part in word.split("+") if word))
+    return PostOps(tuple(_post_op(part) for part in word.split("+") if part))
 
 
 def _post_op(text: str) -> PostOp:
     name, *args = text.split(":")
     if name in ("eltwise", "binary") and args:
         name, *args = args
+    if name.startswith("dw_k"):  # in older batch files
+        name, args = "dw", [name.removeprefix("dw_"), *args]
     name = (ELTWISE_ALIASES | BINARY_ALIASES).get(name, name)
     known = ("sum", "prelu", "dw", *ELTWISE_NAMES, *BINARY_NAMES)
     if name not in known:
         raise ValueError(f"'{text}': " + (did_you_mean(name, known) or "no such post-op; there are sum, prelu, relu, add, ..."))
-    kind = "eltwise" if name in ELTWISE_NAMES else "binary" if name in BINARY_NAMES else name
-    readers = {
-        "sum": (real, integer, dtype_name),
+    kind = name if name == "select" else "eltwise" if name in ELTWISE_NAMES else "binary" if name in BINARY_NAMES else name
+    readers: tuple[Callable[[str], object], ...] = {
+        "sum": (real, integer, data_type),
         "eltwise": (real, real, real),
-        "binary": (dtype_name, _policy, check_tag),
+        "binary": (data_type, _policy, tag_word, sizes),
+        "select": (_operand, _condition),
         "prelu": (_policy,),
-        "dw": (str, dtype_name),
+        "dw": (pattern(r"k\d+s[1-9]\d*p\d+", "give kernel, stride and padding, as in dw:k3s1p1"), data_type),
     }[kind]
     if len(args) > len(readers):
         raise ValueError(f"'{text}': {len(args)} arguments; {name} takes up to {len(readers)}")
-    if kind == "binary" and not args:
+    if kind in ("binary", "select") and not args:
         raise ValueError(f"'{text}': the dtype of the second operand is missing, as in {name}:f32")
+    if kind == "dw" and not args:
+        raise ValueError(f"'{text}': its kernel, stride and padding are missing, as in dw:k3s1p1")
     for read, arg in zip(readers, args, strict=False):
         try:
             read(arg)
@@ -126,15 +228,52 @@ def _post_op(text: str) -> PostOp:
     return PostOp(name, tuple(args))
 
 
-def _policy(word: str) -> str:
-    if word not in POLICIES and not word.isdecimal():
-        raise ValueError(did_you_mean(word, POLICIES) or f"choose one of {', '.join(POLICIES)}, or a bit mask of dims")
+def _operand(word: str) -> None:
+    """DT[.POLICY[.TAG]], as select has it."""
+    dtype, *placed = word.split(".")
+    data_type(dtype)
+    _condition(".".join(placed))
+
+
+def _condition(word: str) -> None:
+    """[POLICY[.TAG]]"""
+    policy, _, tag = word.partition(".")
+    if policy:
+        _policy(policy)
+    if tag:
+        tag_word(tag)
+
+
+# ---- the others: the default where nothing is asked for ---------------------------------------------------------------
+
+
+def _dropout(word: str) -> str:
+    share, *rest = word.split(":")
+    if not 0 <= real(share) <= 1:
+        raise ValueError("give a share of 0 to 1")
+    for read, text in zip((integer, tag_word, natural), rest, strict=False):
+        read(text)
+    return word if real(share) else ""
+
+
+def _rounding(word: str) -> str:
+    modes = []
+    for part in word.split("+"):
+        arg, mode = (*part.split(":"), "")[:2]
+        _arg(part, arg)
+        if mode not in ("environment", "stochastic"):
+            raise ValueError(did_you_mean(mode, ("environment", "stochastic")) or f"'{part}': give ARG:environment or ARG:stochastic")
+        modes.append(mode)
+    return word if "stochastic" in modes else ""
+
+
+def _reductions(word: str) -> str:
+    for part in word.split("+"):
+        arg, policy, dtype, groups, *more = (*part.split(":"), "", "", "")
+        _arg(part, arg)
+        _policy(policy)
+        if not dtype or not groups or any(more):
+            raise ValueError(f"'{part}': write ARG:POLICY:DT:GROUPS, as in src:per_tensor:s32:1x64")
+        data_type(dtype)
+        sizes(groups)
     return word
-
-
-def masked(policy: str, shape: tuple[int, ...], channels: int) -> tuple[int, ...]:
-    """The shape with 1 for every dim that the policy leaves out. channels: the dim that per_oc means."""
-    if policy == "per_tensor":
-        return shape
-    mask = 1 << channels if policy == "per_oc" else MASKS[policy] if policy in MASKS else int(policy)
-    return tuple(size if mask >> dim & 1 else 1 for dim, size in enumerate(shape))

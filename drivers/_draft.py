@@ -6,7 +6,7 @@ write    the same dtype: nothing      floats -> TypeCast         u8, s8, f8 -> Q
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
@@ -16,12 +16,12 @@ from benchgraph.harness.problem import CannotExpress
 from benchgraph.ops.spec import F
 
 from ._algs import BINARY_NAMES, ELTWISE_NAMES, Numbers, binary, eltwise
-from ._attrs import PostOp, PostOps, Quantisation, masked
-from ._layout import PLAIN, strides_of
-from ._options import Colons
+from ._attrs import CHOSEN_AT_RUN_TIME, Entry, PostOp, PostOps, Quantisation, dims_of, masked
+from ._layout import PLAIN, placed, strides_of
+from ._options import Colons, dtype_of
 
 QUANTISED = (DType.u8, DType.s8, DType.f8_e4m3, DType.f8_e5m2)
-PER_OC_SCALES = (0.25, 0.5, 1.0)
+SCALES, ZERO_POINTS = (0.25, 0.5, 1.0), (1, 2, 3)  # in turn, along a dim
 
 
 @dataclass(frozen=True)
@@ -42,25 +42,27 @@ class Arg:
     @property
     def is_free(self) -> bool:
         """The library may choose the layout: weights then count as constant, and are packed once."""
-        return self.tag in PLAIN
+        return self.tag in PLAIN and self.given in (None, dense_strides(self.shape))
 
     @property
     def strides(self) -> Shape:
-        return strides_of(self.tag, self.shape, self.option) if self.given is None else self.given
+        if self.given is None:
+            return strides_of(self.tag, self.shape, self.option)
+        return placed(self.given, self.shape, "--strides")
 
 
 def src_dst(dt: Colons, sdt: str, ddt: str) -> tuple[DType, DType]:
     """What --sdt and --ddt say, or else --dt."""
     src, dst = dt.of(2)
-    return DType(sdt or src), DType(ddt or dst)
+    return dtype_of(sdt or src), dtype_of(ddt or dst)
 
 
 class Draft:
-    """A graph in the making. b: the builder, for what the driver adds itself."""
+    """A graph in the making. b: the builder, for what the driver adds itself. math_mode: as --attr-fpmath says it."""
 
-    def __init__(self, scales: Quantisation | None = None, zero_points: Quantisation | None = None) -> None:
+    def __init__(self, scales: Quantisation, zero_points: Quantisation, math_mode: str) -> None:
         self.b = GraphBuilder()
-        self._scales, self._zero_points = scales or Quantisation(), zero_points or Quantisation()
+        self._scales, self._zero_points, self._math_mode = scales, zero_points, math_mode
         self._strides: dict[int, Shape] = {}
 
     def read(self, arg: Arg, *, constant: bool = False, as_it_is: tuple[DType, ...] = ()) -> LogicalTensor:
@@ -118,23 +120,36 @@ class Draft:
 
     def graph(self) -> Graph:
         graph = self.b.graph()
+        if self._math_mode:
+            mode, _, flag = self._math_mode.partition(":")
+            graph = replace(graph, fpmath_mode=mode, fpmath_apply_to_int=flag == "true")
         return graph.with_tensors({id: graph.tensors[id].with_shape(graph.tensors[id].known_shape, s) for id, s in self._strides.items()})
 
     def _quantisation(self, arg: Arg) -> Attrs:
-        """Attributes of Quantize and Dequantize."""
-        (policy, scale), (_, zero_point) = self._scales.of(arg.name), self._zero_points.of(arg.name)
+        """Attributes of Quantize and Dequantize. Raises CannotExpress for numbers that they do not hold."""
+        scale, zero_point = self._scales.of(arg.name), self._zero_points.of(arg.name)
         if zero_point and arg.dtype.is_float:
             raise CannotExpress(f"{arg.dtype.value} has no zero point", where="--attr-zero-points", fix="leave it out")
-        if policy == "common":
-            attrs = Attrs(qtype="per_tensor", scales=(float(scale or 1),))
-        else:
-            channels = range(arg.shape[arg.channels])
-            attrs = Attrs(qtype="per_channel", axis=arg.channels, scales=tuple(PER_OC_SCALES[i % len(PER_OC_SCALES)] for i in channels))
-        return attrs.updated(zps=(int(zero_point),) * len(attrs.reals("scales"))) if zero_point else attrs
+        found = (_axis(scale, arg, "--attr-scales"), _axis(zero_point, arg, "--attr-zero-points"))
+        axes = {axis for axis in found if axis is not None}
+        if len(axes) > 1:
+            what = f"scales along dim {found[0]} and zero points along dim {found[1]} of one argument"
+            raise CannotExpress(what, where="--attr-scales, --attr-zero-points", fix="give both along one dim")
+        number, point = float((scale and scale.number) or 1), int((zero_point and zero_point.number) or 0)
+        if not axes:
+            attrs = Attrs(qtype="per_tensor", scales=(number,))
+            return attrs.updated(zps=(point,)) if point else attrs
+        (axis,) = axes
+        turns = range(arg.shape[axis])
+        scales = tuple(number if found[0] is None else SCALES[i % len(SCALES)] for i in turns)
+        attrs = Attrs(qtype="per_channel", axis=axis, scales=scales)
+        points = tuple(point if found[1] is None else ZERO_POINTS[i % len(ZERO_POINTS)] for i in turns)
+        return attrs.updated(zps=points) if any(points) else attrs
 
     def _refuse_scales(self, arg: Arg) -> None:
-        given = self._scales.of(arg.name)[1] or self._scales.of(arg.name)[0] != "common" or self._zero_points.of(arg.name)[1]
-        if given:
+        """Raise CannotExpress for numbers of an argument that no op scales; those that change nothing may stand."""
+        scale, zero_point = self._scales.of(arg.name), self._zero_points.of(arg.name)
+        if not (_is_neutral(scale, 1) and _is_neutral(zero_point, 0)):
             what = f"no op scales {arg.dtype.value} {arg.name} by an attribute"
             raise CannotExpress(what, where="--attr-scales, --attr-zero-points", fix="give it a quantised dtype, such as s8")
 
@@ -143,14 +158,14 @@ class Draft:
         try:
             if op.name in ELTWISE_NAMES:
                 return self._eltwise(t, op)
+            if op.name == "select":
+                return self._selected(t, op, dst, where)
             if op.name in BINARY_NAMES:
-                tag = op.arg(2, dst.tag)
-                operand = Arg("post-op", masked(op.arg(1, "common"), dst.shape, dst.channels), DType(op.args[0]), tag, where)
-                return self._joined(op.name, t, operand)
+                return self._joined(op.name, t, _operand(op.args, dst, where))
             if op.name == "prelu":
                 return self._prelu(t, op, dst)
             if op.name == "sum" and float(op.arg(0, "1")) == 1 and int(op.arg(1, "0")) == 0:
-                before = Arg("dst before", dst.shape, DType(op.arg(2, dst.dtype.value)), dst.tag, dst.option)
+                before = Arg("dst before", dst.shape, dtype_of(op.arg(2, dst.dtype.value)), dst.tag, dst.option, given=dst.given)
                 return self._joined("add", t, before)
         except CannotExpress as bad:
             raise bad.inside(where) from bad
@@ -171,7 +186,44 @@ class Draft:
             raise CannotExpress(f"{name} makes booleans, with which nothing can go on", fix="compare with --binary --alg instead")
         return joined
 
+    def _selected(self, t: LogicalTensor, op: PostOp, dst: Arg, where: str) -> LogicalTensor:
+        """The value where a condition holds, an input elsewhere."""
+        policy, _, tag = op.arg(1, "common").partition(".")
+        condition = Arg("condition", masked(policy, dst.shape, dst.channels), DType.boolean, tag or "any", where)
+        x, y = self.alike(t, self.read(_operand(tuple(op.args[0].split(".")), dst, where)))
+        return self.b.op("Select", self.read(condition), x, y)
+
     def _prelu(self, t: LogicalTensor, op: PostOp, dst: Arg) -> LogicalTensor:
         slope = Arg("slope", masked(op.arg(0, "common"), dst.shape, dst.channels), DType.f32, option="--attr-post-ops")
         x, s = self.alike(t, self.read(slope))
         return self.b.op("PReLU", x, s, data_format="NCX", per_channel_broadcast=False)
+
+
+def _operand(args: tuple[str, ...], dst: Arg, where: str) -> Arg:
+    """The second operand of a binary post-op: DT, and perhaps a policy, a tag and strides."""
+    dtype, policy, tag, strides = (*args, "", "", "")[:4]
+    shape = masked(policy or "common", dst.shape, dst.channels)
+    given = tuple(map(int, strides.split("x"))) if strides else None
+    return Arg("post-op", shape, dtype_of(dtype), tag or (dst.tag if shape == dst.shape else "any"), where, given=given)
+
+
+def _axis(entry: Entry | None, arg: Arg, option: str) -> int | None:
+    """The dim along which an argument has a number each, None where it has one number. Raises CannotExpress for anything else."""
+    if entry is None:
+        return None
+    where = f"{option}={entry}"
+    if entry.policy in CHOSEN_AT_RUN_TIME:
+        raise CannotExpress("no op computes scales and quantises by them", where=where, fix="give scales by number or along a dim")
+    if entry.groups and set(entry.groups.split("x")) != {"1"}:
+        raise CannotExpress(f"no attribute holds numbers for groups of {entry.groups}", where=where, fix="leave the groups out")
+    dims = dims_of(entry.policy, len(arg.shape), arg.channels)
+    if entry.is_whole or not dims:
+        return None
+    if len(dims) > 1 or dims[0] >= len(arg.shape):
+        what = f"{entry.policy} of {arg.name}, which has {len(arg.shape)} dims, is not one dim"
+        raise CannotExpress(what, where=where, fix="give one number, or numbers along one dim")
+    return dims[0]
+
+
+def _is_neutral(entry: Entry | None, number: float) -> bool:
+    return entry is None or (entry.is_whole and float(entry.number) == number)

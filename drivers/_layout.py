@@ -9,12 +9,13 @@ from benchgraph.harness.problem import CannotExpress
 
 ABC = "abcdefghijkl"
 PLAIN = ("any", "undef")  # the library may choose: row-major, since only tensors between partitions have opaque layouts
-NAMED = ("ncdhw", "goidhw")  # what the letters of named tags stand for: activations and weights, in the order of the dims
+# what the letters of named tags stand for, in the order of the dims: activations, weights, and those of recurrent networks
+NAMED = ("ncdhw", "goidhw", "tnc", "ldnc", "ldigo")
 
 
 def check_tag(tag: str) -> str:
     """The tag, if it is one for some rank. Raises ValueError with the remedy."""
-    if tag in PLAIN or any(c.isupper() or c.isdigit() for c in tag):
+    if tag in (*PLAIN, "x") or any(c.isupper() or c.isdigit() for c in tag):
         return tag
     letters = set(tag)
     is_named = any(letters <= set(alphabet) for alphabet in NAMED)
@@ -31,13 +32,26 @@ def strides_of(tag: str, shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     >>> strides_of("acdb", (2, 3, 4, 5), "--stag")
     (60, 1, 15, 3)
 
-    Raises CannotExpress for blocked layouts, InvalidArguments when the tag is for another rank. where: the option, for messages.
+    Raises CannotExpress for blocked layouts and words that are no tag, InvalidArguments when the tag is for another rank. where: the
+    option, for messages.
     """
+    try:
+        check_tag(tag)
+    except ValueError as bad:
+        raise CannotExpress("no tag of that name", where=f"{where}={tag}", fix=str(bad)) from bad
     order, rank = _order(tag, len(shape), where), len(shape)
     if sorted(order) != list(range(rank)):
         what = f"a tag of {len(order)} dims for a tensor of {rank}, {'x'.join(map(str, shape))}"
         raise InvalidArguments(what, where=f"{where}={tag}", fix=f"name {rank} dims, or use abx or axb, which fit every rank")
     return tuple(prod(max(shape[inner], 1) for inner in order[order.index(dim) + 1 :]) for dim in range(rank))
+
+
+def placed(strides: tuple[int, ...], shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """Strides that were given as numbers. Raises InvalidArguments when they are not as many as the sizes."""
+    if len(strides) != len(shape):
+        what = f"{len(strides)} strides for a tensor of {len(shape)} dims, {'x'.join(map(str, shape))}"
+        raise InvalidArguments(what, where=where, fix=f"give {len(shape)}")
+    return strides
 
 
 def _order(tag: str, rank: int, where: str) -> list[int]:

@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING
 
 from benchgraph.core.errors import InvalidShape
 from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import dtype_name
 from benchgraph.harness.problem import CannotExpress, Driver
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, binary
-from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._layout import check_tag
-from ._options import Colons, algorithm, colons, descriptor, dst_dtype, dtypes, minibatch, tag
+from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._options import (
+    INERT,
+    Colons,
+    Strides,
+    algorithm,
+    colons,
+    data_type,
+    descriptor,
+    dst_dtype,
+    dtype_of,
+    dtypes,
+    minibatch,
+    strides,
+    tag,
+    tag_word,
+)
 from ._shapes import Shapes, parse_shapes, spelt
 
 if TYPE_CHECKING:
@@ -37,17 +50,24 @@ class Knobs:
 
     dt: Colons = dtypes("SRC0:SRC1:DST")
     sdt: Colons | None = knob(
-        None, colons(dtype_name, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of what --dt says", product=True
+        None, colons(data_type, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of what --dt says", product=True
     )
     ddt: str = dst_dtype()
-    stag: Colons = knob(Colons(("any",)), colons(check_tag, 2), "TAG|SRC0:SRC1[,...]", "layouts of the sources (any)", product=True)
+    stag: Colons = knob(Colons(("any",)), colons(tag_word, 2), "TAG|SRC0:SRC1[,...]", "layouts of the sources (any)", product=True)
     dtag: str = tag("any", "layout of dst")
+    strides: Strides = strides("SRC0:SRC1:DST")
     alg: str = algorithm("add", BINARY_NAMES, BINARY_ALIASES)
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
-    case: Shapes = descriptor(parse, "A:B[:CONDITION][_nNAME]", "two shapes that broadcast, and for select that of the condition")
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
+    case: Shapes = descriptor(
+        parse, "A:B[:CONDITION][_nNAME]", "two shapes that broadcast, and for select that of the condition, else like dst"
+    )
 
 
 def dst_shape(problem: Shapes) -> tuple[int, ...]:
@@ -68,19 +88,20 @@ def build(knobs: Knobs) -> Graph:
     from ._draft import Arg, Draft
 
     problem = knobs.case.with_mb(knobs.mb)
-    needed = 3 if knobs.alg == "select" else 2
-    if len(problem.shapes) != needed:
-        what = f"{len(problem.shapes)} shapes for {knobs.alg}, which takes {needed}"
-        raise InvalidShape(what, fix="the third one is the condition of select" if needed == 2 else "write A:B:CONDITION")
-    types, tags = _dtypes(knobs), knobs.stag.of(2)
-    dst = Arg("dst", dst_shape(problem), types[2], knobs.dtag, "--dtag")
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
-    args = [Arg(f"src{i}", problem.shapes[i], types[i], tags[i], "--stag") for i in (0, 1)]
+    if len(problem.shapes) != 2 and knobs.alg != "select":
+        what = f"{len(problem.shapes)} shapes for {knobs.alg}, which takes 2"
+        raise InvalidShape(what, fix="the third one is the condition of select")
+    types, tags = _dtypes(knobs), (*knobs.stag.of(2), knobs.dtag)
+    own = [knobs.strides.of(i, tag, "any", "--dtag" if i == 2 else "--stag") for i, tag in enumerate(tags)]
+    dst = Arg("dst", dst_shape(problem), types[2], knobs.dtag, "--dtag", given=own[2])
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
+    args = [Arg(f"src{i}", problem.shapes[i], types[i], tags[i], "--stag", given=own[i]) for i in (0, 1)]
     exact = (DType.s32,) if knobs.alg in EXACT else ()
     ins = [d.read(arg, as_it_is=exact) for arg in args]
     ins = list(d.alike(*ins, result=None if knobs.alg in COMPARISONS else types[2]))
     if knobs.alg == "select":
-        t = d.b.op("Select", d.read(Arg("condition", problem.shapes[2], DType.boolean)), *ins)
+        condition = problem.shapes[2] if len(problem.shapes) == 3 else dst.shape
+        t = d.b.op("Select", d.read(Arg("condition", condition, DType.boolean)), *ins)
     else:
         t = binary(d.b, knobs.alg, *ins)
     if t.dtype is DType.boolean and knobs.attr_post_ops.ops:
@@ -91,13 +112,11 @@ def build(knobs: Knobs) -> Graph:
 
 def _dtypes(knobs: Knobs) -> tuple[DType, DType, DType]:
     """Of both sources and dst, which is boolean for a comparison unless its dtype is asked for by name."""
-    from benchgraph.core.dtypes import DType
-
     *sources, dst = knobs.dt.of(3)
     if knobs.alg in COMPARISONS and len(knobs.dt.values) == 1:
         dst = "boolean"
     src0, src1 = knobs.sdt.of(2) if knobs.sdt else sources
-    return DType(src0), DType(src1), DType(knobs.ddt or dst)
+    return dtype_of(src0), dtype_of(src1), dtype_of(knobs.ddt or dst)
 
 
-DRIVER = Driver("binary", "a function of two tensors", Knobs, build)
+DRIVER = Driver("binary", "a function of two tensors", Knobs, build, inert=INERT)

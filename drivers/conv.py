@@ -7,10 +7,26 @@ from typing import TYPE_CHECKING
 
 from benchgraph.harness.problem import CannotExpress, Driver
 
-from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
+from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._conv_shape import ConvShape, parse_conv
 from ._layout import PLAIN, strides_of
-from ._options import Colons, algorithm, bias_dtype, descriptor, direction, dtypes, minibatch, tag
+from ._options import (
+    INERT,
+    Colons,
+    Strides,
+    algorithm,
+    bias_dtype,
+    check_direction,
+    configured,
+    descriptor,
+    direction,
+    dtype_of,
+    dtypes,
+    legacy_configuration,
+    minibatch,
+    strides,
+    tag,
+)
 
 if TYPE_CHECKING:
     from benchgraph.core.attrs import Attrs
@@ -19,6 +35,7 @@ if TYPE_CHECKING:
     from ._draft import Arg, Draft
 
 CHOSEN = "axb"  # channels last: the layout that convolutions are compiled for, and so the one for `any`
+WAYS = ("FWD_B", "FWD_D", "FWD_I", "BWD_D", "BWD_W", "BWD_WB")
 WITH_BIAS = ("FWD_B", "BWD_WB")
 
 
@@ -26,17 +43,23 @@ WITH_BIAS = ("FWD_B", "BWD_WB")
 class Knobs:
     """Names and defaults are benchdnn's, but that a bias is of the weights' dtype. Weights of any layout count as constant."""
 
-    dir: str = direction("FWD_B", "FWD_D", "FWD_I", "BWD_D", "BWD_W", "BWD_WB")
+    dir: str = direction(*WAYS)
     dt: Colons = dtypes("SRC:WEI:DST")
+    cfg: str = legacy_configuration()
     stag: str = tag("any", "layout of src; any: channels last")
     wtag: str = tag("any", "layout of the weights, goihw when there are groups; any: constant, and packed once")
     dtag: str = tag("any", "layout of dst; any: channels last")
+    strides: Strides = strides("SRC:WEI:DST")
     bia_dt: str = bias_dtype("by --dir: FWD_B and BWD_WB have a bias of the weights' dtype, f32 where that is no float")
     alg: str = algorithm("direct", ("direct", "auto", "wino"), {})
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
     case: ConvShape = descriptor(parse_conv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "a convolution of one to three dims")
 
 
@@ -56,16 +79,20 @@ def args_of(knobs: Knobs) -> Args:
     from ._draft import Arg
 
     c = knobs.case.with_mb(knobs.mb)
-    sdt, wdt, ddt = (DType(name) for name in knobs.dt.of(3))
+    sdt, wdt, ddt = (dtype_of(name) for name in configured(knobs.dt, knobs.cfg).of(3))
     kernel = tuple(dim.k for dim in c.dims)
     stag, dtag = (CHOSEN if tag in PLAIN else tag for tag in (knobs.stag, knobs.dtag))
-    src = Arg("src", (c.mb, c.ic, *(dim.i for dim in c.dims)), sdt, stag, "--stag")
-    dst = Arg("dst", (c.mb, c.oc, *(dim.o for dim in c.dims)), ddt, dtag, "--dtag")
-    strides = weight_strides(knobs.wtag, c.g, c.oc, c.ic // c.g, kernel)
+    tags = ((knobs.stag, "--stag"), (knobs.wtag, "--wtag"), (knobs.dtag, "--dtag"))
+    own = [knobs.strides.of(i, tag, "any", option) for i, (tag, option) in enumerate(tags)]
+    src = Arg("src", (c.mb, c.ic, *(dim.i for dim in c.dims)), sdt, stag, "--stag", given=own[0])
+    dst = Arg("dst", (c.mb, c.oc, *(dim.o for dim in c.dims)), ddt, dtag, "--dtag", given=own[2])
+    if own[1] and c.g > 1:
+        raise CannotExpress("weights of groups are no dims of their own", where=f"--strides={knobs.strides}", fix="give them a tag")
+    strides = own[1] or weight_strides(knobs.wtag, c.g, c.oc, c.ic // c.g, kernel)
     wei = Arg("wei", (c.oc, c.ic // c.g, *kernel), wdt, knobs.wtag, "--wtag", channels=0, given=strides)
     wide = wdt if wdt.is_float and wdt.bits > 8 else DType.f32
     has_bias = knobs.bia_dt != "undef" or knobs.dir in WITH_BIAS
-    bia = Arg("bia", (c.oc,), wide if knobs.bia_dt == "undef" else DType(knobs.bia_dt)) if has_bias else None
+    bia = Arg("bia", (c.oc,), wide if knobs.bia_dt == "undef" else dtype_of(knobs.bia_dt)) if has_bias else None
     return Args(src, wei, dst, bia)
 
 
@@ -87,9 +114,11 @@ def weight_strides(tag: str, g: int, oc: int, ic: int, kernel: tuple[int, ...]) 
 def build(knobs: Knobs) -> Graph:
     from ._draft import Draft
 
-    if knobs.alg == "wino":
-        raise CannotExpress("no op asks for an algorithm", where="--alg=wino", fix="use direct or auto")
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    check_direction(knobs.dir, WAYS)
+    if knobs.alg == "wino" or knobs.cfg.endswith("_wino"):
+        where = "--alg=wino" if knobs.alg == "wino" else f"--cfg={knobs.cfg}"
+        raise CannotExpress("no op asks for an algorithm", where=where, fix="use direct or auto")
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
     if knobs.dir.startswith("BWD"):
         d.no_post_ops(knobs.attr_post_ops, forward="FWD_B")
     args = args_of(knobs)
@@ -136,4 +165,4 @@ def _attrs(knobs: Knobs) -> Attrs:
     )
 
 
-DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build)
+DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build, inert=INERT)

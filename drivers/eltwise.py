@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 from benchgraph.harness.problem import Driver
 
 from ._algs import ELTWISE_ALIASES, ELTWISE_NAMES, Numbers, eltwise, gradient
-from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import algorithm, direction, minibatch, number, one_dtype, one_shape, tag
+from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._options import INERT, algorithm, check_direction, direction, dtype_of, minibatch, number, one_dtype, one_shape, tag
 from ._shapes import Shapes
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
 
 
+WAYS = ("FWD_D", "FWD_I", "BWD_D")
+
+
 @dataclass(frozen=True)
 class Knobs:
     """Names and defaults are benchdnn's."""
 
-    dir: str = direction("FWD_D", "FWD_I", "BWD_D")
+    dir: str = direction(*WAYS)
     dt: str = one_dtype("f32", "data type of src and dst (f32)")
     tag: str = tag("abx", "layout of src and dst")
     alg: str = algorithm("relu", ELTWISE_NAMES, ELTWISE_ALIASES)
@@ -30,20 +33,23 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("32x64x56x56")
 
 
 def build(knobs: Knobs) -> Graph:
-    from benchgraph.core.dtypes import DType
-
     from ._draft import Arg, Draft
 
+    check_direction(knobs.dir, WAYS)
     (shape,) = knobs.case.with_mb(knobs.mb).shapes
     numbers = Numbers(knobs.alpha, knobs.beta)
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
 
     def arg(name: str) -> Arg:
-        return Arg(name, shape, DType(knobs.dt), knobs.tag)
+        return Arg(name, shape, dtype_of(knobs.dt), knobs.tag)
 
     if knobs.dir == "BWD_D":
         d.no_post_ops(knobs.attr_post_ops)
@@ -55,4 +61,4 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-DRIVER = Driver("eltwise", "one function of every element, or its gradient", Knobs, build)
+DRIVER = Driver("eltwise", "one function of every element, or its gradient", Knobs, build, inert=INERT)

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.errors import InvalidShape
 from benchgraph.harness.knobs import knob
 from benchgraph.harness.parsers import natural
 from benchgraph.harness.problem import Driver
 
-from ._attrs import PostOps, Quantisation, masked, post_ops, scales, zero_points
-from ._options import Colons, bias_dtype, descriptor, dtypes, minibatch, tag
+from ._attrs import PostOps, Quantisation, dropout, masked, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._options import (
+    INERT,
+    Colons,
+    Strides,
+    bias_dtype,
+    configured,
+    descriptor,
+    dtype_of,
+    dtypes,
+    legacy_configuration,
+    minibatch,
+    pattern,
+    run_time_sizes,
+    strides,
+    tag,
+)
 from ._shapes import Shapes, parse_shapes, spelt
 
 if TYPE_CHECKING:
@@ -29,22 +44,45 @@ def parse(text: str) -> Shapes:
     return shapes
 
 
+def encoding() -> Any:
+    """Neutral where no tensor is named."""
+    lacks = "tensors of oneDNN Graph are dense"
+    form = pattern(r"[a-z]*(\+[\d.]+)?(:[a-z]*(\+[\d.]+)?)*", "write SRC:WEI:DST, each empty or an encoding such as csr+0.99")
+    return knob("", lambda word: form(word).strip(":"), "SRC:WEI:DST[,...]", "sparse encodings", product=True, lacks=lacks)
+
+
+def grouped() -> Any:
+    """Its sizes may be joined by commas, so that a list of alternatives cannot be told from them."""
+    form = pattern(r"\d+:\d+:\d+([+,]\d+)*(:\d+)?(,\d+:\d+:[\d+]+(:\d+)?)*", "write DIM:GROUPS:SIZE+SIZE..., as in 0:2:32+64")
+    lacks = "a product has one matrix for all rows of a batch entry"
+    return knob("", form, "DIM:GROUPS:SIZE+...", "groups of rows with a matrix each", lacks=lacks)
+
+
 @dataclass(frozen=True)
 class Knobs:
     """Names and defaults are benchdnn's, but for --wtag: weights of any layout count as constant, and are packed once."""
 
     dt: Colons = dtypes("SRC:WEI:DST")
+    cfg: str = legacy_configuration()
     stag: str = tag("any", "layout of src")
     wtag: str = tag("any", "layout of the weights; any: constant, and packed once")
     dtag: str = tag("any", "layout of dst")
+    strides: Strides = strides("SRC:WEI:DST")
     bia_dt: str = bias_dtype("no bias")
     bia_mask: int = knob(
         2, natural, "N[,N...]", "bit i: the bias has dim i of dst (default 2: with two dims, a bias per column)", product=True
     )
+    runtime_dims_masks: str = run_time_sizes()
+    encoding: str = encoding()
+    grouped: str = grouped()
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "MxK:KxN[:MxN][_nNAME]", "a product, batch dims in front, which broadcast")
 
 
@@ -83,11 +121,13 @@ def build(knobs: Knobs) -> Graph:
 
     problem = with_mb(knobs.case, knobs.mb)
     shape, rank = dst_shape(problem), len(problem.shapes[0])
-    types = [DType(name) for name in knobs.dt.of(3)]
-    wei = Arg("wei", problem.shapes[1], types[1], knobs.wtag, "--wtag", channels=rank - 1)
-    dst = Arg("dst", shape, types[2], knobs.dtag, "--dtag", channels=rank - 1)
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
-    src = d.read(Arg("src", problem.shapes[0], types[0], knobs.stag, "--stag"))
+    types = [dtype_of(name) for name in configured(knobs.dt, knobs.cfg).of(3)]
+    tags = ((knobs.stag, "--stag"), (knobs.wtag, "--wtag"), (knobs.dtag, "--dtag"))
+    own = [knobs.strides.of(i, tag, "any", option) for i, (tag, option) in enumerate(tags)]
+    wei = Arg("wei", problem.shapes[1], types[1], knobs.wtag, "--wtag", channels=rank - 1, given=own[1])
+    dst = Arg("dst", shape, types[2], knobs.dtag, "--dtag", channels=rank - 1, given=own[2])
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
+    src = d.read(Arg("src", problem.shapes[0], types[0], knobs.stag, "--stag", given=own[0]))
     ins = d.alike(src, d.read(wei, constant=wei.is_free))
     bias = [d.read(bias_of(knobs, shape), constant=wei.is_free)] if knobs.bia_dt != "undef" else []
     if all(b.dtype is ins[0].dtype for b in bias):
@@ -101,12 +141,10 @@ def build(knobs: Knobs) -> Graph:
 
 def bias_of(knobs: Knobs, dst: tuple[int, ...]) -> Arg:
     """The bias: the dims of dst that --bia-mask names; a vector when that is the last one alone, which is the form that fuses."""
-    from benchgraph.core.dtypes import DType
-
     from ._draft import Arg
 
     shape = masked(str(knobs.bia_mask), dst, len(dst) - 1)
-    return Arg("bia", shape[-1:] if set(shape[:-1]) == {1} else shape, DType(knobs.bia_dt), option="--bia-dt")
+    return Arg("bia", shape[-1:] if set(shape[:-1]) == {1} else shape, dtype_of(knobs.bia_dt), option="--bia-dt")
 
 
-DRIVER = Driver("matmul", "matrix products, as benchdnn describes them", Knobs, build)
+DRIVER = Driver("matmul", "matrix products, as benchdnn describes them", Knobs, build, inert=INERT)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from benchgraph.core.errors import InvalidShape
 from benchgraph.harness.problem import CannotExpress, Driver
 
-from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import Colons, algorithm, descriptor, dst_dtype, dtypes, minibatch, number, src_dtype, tag
+from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._options import INERT, Colons, algorithm, descriptor, dst_dtype, dtypes, minibatch, number, src_dtype, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ KINDS = {
 NORMS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("ReduceL2",)}
 POWERS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("Square", "ReduceSum")}
 BY_P = {"norm_lp_max": NORMS, "norm_lp_sum": NORMS, "norm_lp_power_p_max": POWERS, "norm_lp_power_p_sum": POWERS}
-ALGS = (*KINDS, *BY_P)
+ALGS = (*KINDS, *BY_P, "dynamic_quantize")
 
 
 def parse(text: str) -> Shapes:
@@ -54,6 +54,10 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "SRC:DST[_nNAME]", "two shapes, with 1 in DST for every dim that is reduced")
 
 
@@ -73,6 +77,8 @@ def kinds_of(knobs: Knobs) -> tuple[str, ...]:
     """The ops that do it, the last one the reduction. Raises CannotExpress."""
     if knobs.alg in KINDS:
         return KINDS[knobs.alg]
+    if knobs.alg not in BY_P:
+        raise CannotExpress("no op computes scales and quantises by them", where=f"--alg={knobs.alg}", fix="use another algorithm")
     if knobs.eps or knobs.p not in BY_P[knobs.alg]:
         what = f"no op means {knobs.alg} with p {knobs.p:g} and eps {knobs.eps:g}"
         raise CannotExpress(what, fix="give p 1 or 2 and eps 0")
@@ -85,8 +91,9 @@ def build(knobs: Knobs) -> Graph:
 
     problem = knobs.case.with_mb(knobs.mb)
     sdt, ddt = src_dst(knobs.dt, knobs.sdt, knobs.ddt)
-    axes, (*before, reduce) = axes_of(problem), kinds_of(knobs)
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    *before, reduce = kinds_of(knobs)
+    axes = axes_of(problem)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
     (t,) = d.alike(d.read(Arg("src", problem.shapes[0], sdt, knobs.stag, "--stag")), result=ddt)
     for kind in before:
         t = d.b.op(kind, t)
@@ -95,4 +102,4 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build)
+DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build, inert=INERT)

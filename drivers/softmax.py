@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from benchgraph.harness.knobs import knob
 from benchgraph.harness.problem import Driver
 
-from ._attrs import PostOps, Quantisation, post_ops, scales, zero_points
-from ._options import Colons, algorithm, direction, dst_dtype, dtypes, integer, minibatch, one_shape, src_dtype, tag
+from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._options import INERT, Colons, algorithm, check_direction, direction, dst_dtype, dtypes, integer, minibatch, one_shape, src_dtype, tag
 from ._shapes import Shapes
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ._draft import Draft
 
+WAYS = ("FWD_D", "FWD_I", "BWD_D")
 ALGS = ("softmax", "logsoftmax", "softmax_inf_as_zero")
 ALIASES = {"softmax_accurate": "softmax", "softmax_log": "logsoftmax", "softmax_accurate_inf_as_zero": "softmax_inf_as_zero"}
 
@@ -27,7 +28,7 @@ ALIASES = {"softmax_accurate": "softmax", "softmax_log": "logsoftmax", "softmax_
 class Knobs:
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
-    dir: str = direction("FWD_D", "FWD_I", "BWD_D")
+    dir: str = direction(*WAYS)
     dt: Colons = dtypes("SRC:DST")
     sdt: str = src_dtype()
     ddt: str = dst_dtype()
@@ -39,6 +40,10 @@ class Knobs:
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()
     attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("256x1000")
 
 
@@ -46,9 +51,10 @@ def build(knobs: Knobs) -> Graph:
 
     from ._draft import Arg, Draft, src_dst
 
+    check_direction(knobs.dir, WAYS)
     (shape,) = knobs.case.with_mb(knobs.mb).shapes
     sdt, ddt = src_dst(knobs.dt, knobs.sdt, knobs.ddt)
-    d = Draft(knobs.attr_scales, knobs.attr_zero_points)
+    d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
 
     def src(name: str) -> Arg:
         return Arg(name, shape, sdt, knobs.stag, "--stag")
@@ -84,4 +90,4 @@ def _types(d: Draft, ins: tuple[LogicalTensor, ...], wanted: DType, *, widens: b
     return tuple(d.cast(t, DType.f32) for t in ins), DType.f32
 
 
-DRIVER = Driver("softmax", "softmax and logsoftmax, or their gradients", Knobs, build)
+DRIVER = Driver("softmax", "softmax and logsoftmax, or their gradients", Knobs, build, inert=INERT)

@@ -109,8 +109,36 @@ def within(outer: str) -> Iterator[None]:
         raise bad.inside(outer) from bad
 
 
+NEAR = 0.66  # of the letters, counted on both sides, are the same and in the same order
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'did you mean 'ReLU'?' for the nearest known word, ignoring case; '' when nothing is near."""
-    by_fold = {k.casefold(): k for k in sorted(known)}
-    near = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
-    return f"did you mean '{by_fold[near[0]]}'?" if near else ""
+    """'did you mean 'ReLU'?' for the known word that the fewest slips lead from; '' when none is near.
+
+    Case and the dashes in front of options do not count. Near is one slip in three letters or more, or two thirds of all letters in common.
+    """
+    said = word.lstrip("-").casefold()
+    by_fold = {k.lstrip("-").casefold(): k for k in sorted(known)}
+    alike = {k: _slips(said, k) for k in difflib.get_close_matches(said, by_fold, n=max(len(by_fold), 1), cutoff=0.5)}
+    near = {k: slips for k, slips in alike.items() if (slips <= 1 and len(said) > 2) or _share(said, k) >= NEAR}
+    if not near:
+        return ""
+    least = min((slips, len(k)) for k, slips in near.items())
+    return f"did you mean '{by_fold[max(k for k, slips in near.items() if (slips, len(k)) == least)]}'?"
+
+
+def _share(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, b, a, autojunk=False).ratio()
+
+
+def _slips(a: str, b: str) -> int:
+    """Letters to insert, leave out, replace or swap with the next one, to make b of a (the optimal string alignment distance)."""
+    before, last = list[int](), list(range(len(b) + 1))
+    for i, x in enumerate(a):
+        row = [i + 1]
+        for j, y in enumerate(b):
+            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (x != y)))
+            if i and j and x == b[j - 1] and a[i - 1] == y:
+                row[-1] = min(row[-1], before[j - 1] + 1)
+        before, last = last, row
+    return last[-1]

@@ -127,6 +127,8 @@ class _State:
                 self.knobs, self.match = {}, ""
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
                 self._set_global(knobs_of(Globals)["--verbose"], option[2:] or "1", word)
+            elif option in ("--concise", "-c") and not given:
+                self._set(Word("--concise", word.where), "true", nest)
             elif self._is_descriptor(word):
                 self._set(Word(TRIGGER, word.where), word.text, nest)
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
@@ -139,6 +141,10 @@ class _State:
     def _local(self) -> dict[str, Knob]:
         return knobs_of(self.driver.knobs) if self.driver else {}
 
+    @property
+    def _inert(self) -> dict[str, str]:
+        return INERT | dict(self.driver.inert if self.driver else {})
+
     def _is_descriptor(self, word: Word) -> bool:
         return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
 
@@ -147,7 +153,7 @@ class _State:
         if self.default and not self.driver and self._is_of_driver(option):
             self._choose(self.default, word)
         local = self._local
-        if option in CONTROLS or option in knobs_of(Globals) or option in local or option in INERT:
+        if option in CONTROLS or option in knobs_of(Globals) or option in local or option in self._inert:
             return
         where = _where(Word(option, word.where))
         if not option.startswith("-"):
@@ -157,7 +163,7 @@ class _State:
         if option.removeprefix("--") in names("drivers"):
             raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
         drivers = [f"--{d}" for d in names("drivers")]
-        near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *INERT, *drivers, "--help", "--version"])
+        near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
         raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")
 
     def _is_of_driver(self, option: str) -> bool:
@@ -182,8 +188,8 @@ class _State:
             self._run(value, option)
         elif option.text in self._local:
             self._set_own(self._local[option.text], value, option)
-        elif option.text in INERT:
-            self.notes[option.text] = f"{option.text} changes nothing: {INERT[option.text]}"
+        elif option.text in self._inert:
+            self.notes[option.text] = f"{option.text} changes nothing: {self._inert[option.text]}"
         elif option.text == MATCH and option.where:  # benchdnn's is the driver's: it narrows what follows, up to --reset
             (self.match,) = _values(knobs_of(Globals)[MATCH], value, option)
             self._note_idle(value, option)

@@ -41,7 +41,7 @@ class Knob:
     alternative is the default. merge: how a further use of the option adds to the value. flag: the value may be left out, and is true
     then. bare: the value may stand without its option, as problem descriptors do; the repro line leaves the option out. repro: whether the
     repro line says it. config: the field of core.config.Config that it sets while a case runs.
-    fixed_by: modes that settle the value themselves.
+    fixed_by: modes that settle the value themselves. lacks: why nothing but the default can be meant; a case with another value is skipped.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Knob:
     repro: bool = True
     config: str = ""
     fixed_by: tuple[Mode, ...] = ()
+    lacks: str = ""
 
 
 def knob(default: object, parse: Parse, value: str, help: str, **more: object) -> Any:
@@ -336,4 +337,5 @@ INERT = {
     "--check-ref-impl": "the reference is numpy's",
     "--attr-same-pd-check": "there are no primitive descriptors",
     "--allow-enum-tags-only": "tags are read as they are written",
+    "--concise": "repro lines are said in full",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Driver:
     0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
     that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise. inputs: the folder under
     inputs/ where its files are, its own name unless given. run(problem, graph): what is done with a case instead of what the mode says.
+    inert: options of benchdnn's driver that change nothing here, and why.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Driver:
     fill: str = "integers"
     inputs: str = ""
     run: Callable[[Problem, Graph], Result] | None = None
+    inert: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def folder(self) -> str:
@@ -101,6 +103,9 @@ class Problem:
 
     def graph(self) -> Graph:
         """Load or build the graph. Raises BenchgraphError."""
+        for k in knobs_of(self.driver.knobs).values():
+            if k.lacks and (value := getattr(self.knobs, k.name)) != k.default:
+                raise CannotExpress(k.lacks, where=f"{text(self.knobs.case)}: {k.option}={text(value)}", fix="leave it out")
         if self.unusable is not None:
             raise self.unusable
         if self.file is not None:

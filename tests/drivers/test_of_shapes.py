@@ -235,6 +235,10 @@ def test_a_binary_algorithm_computes_its_formula(name: str) -> None:
     assert run(["--binary", f"--alg={name}", "2x3:2"], a, b) == pytest.approx(BINARIES[name](a, b), rel=1e-6)
 
 
+def test_the_condition_of_select_is_like_dst_unless_it_is_given() -> None:
+    assert shapes("--binary", "--alg=select", "2x3:1x3")[0] == [(2, 3), (2, 3), (1, 3)]
+
+
 def test_select_takes_where_the_condition_holds() -> None:
     a, b, c = np.arange(6.0).reshape(2, 3), -np.ones((2, 3)), np.array([[True, False, True]])
     g = graph("--binary", "--alg=select", "2x3:2x3:1x3")
@@ -247,7 +251,6 @@ def test_select_takes_where_the_condition_holds() -> None:
     [
         ("2x3:4x3", "dim 0 is 2 and 4 in 2x3:4x3; make the sizes equal, or all but one kind of them 1"),
         ("2x3:2x3:2x3", "3 shapes for add, which takes 2; the third one is the condition of select"),
-        ("--alg=select 2x3:2x3", "2 shapes for select, which takes 3; write A:B:CONDITION"),
         ("--alg=ne 2x3:2x3", "no op means ne: of the comparisons there is GreaterEqual alone; use ge or le"),
         ("--alg=ge --ddt=u8 2x3:2x3", "no op makes f32 of boolean; give another dtype to the result"),
         ("--alg=ge --attr-post-ops=relu 2x3:2x3", "--attr-post-ops: nothing can go on with booleans; leave it out"),
