@@ -7,6 +7,7 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,8 @@ from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
-from benchgraph.harness.plugins import load_driver, names
+from benchgraph.harness.outputs import kept_apart, need_folder, need_outputs
+from benchgraph.harness.plugins import about, load_driver, names
 from benchgraph.harness.screen import warn
 from benchgraph.harness.session import run_line
 
@@ -42,7 +44,7 @@ class _Command(click.Command):
             driver = load_driver(name)
             _section(formatter, f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", _rows(driver.knobs))
         _section(formatter, "Taken for benchdnn's sake, changing nothing", list(INERT.items()))
-        _section(formatter, "Reports", [(name, _about("reports", name)) for name in names("reports")])
+        _section(formatter, "Reports", [(name, about("reports", name)) for name in names("reports")])
         _section(formatter, "Environment", [(f"{name}={default}".rstrip("="), help) for name, default, help in table()])
 
 
@@ -57,16 +59,6 @@ def _row(knob: Knob) -> tuple[str, str]:
 def _section(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:
     with formatter.section(title):
         formatter.write_dl(rows)
-
-
-def _about(folder: str, name: str) -> str:
-    """A plugin's first docstring line, read without running it: reports import what --help must not wait for."""
-    import ast
-
-    from benchgraph.harness.plugins import data_dir
-
-    text = ast.get_docstring(ast.parse((data_dir(folder) / f"{name}.py").read_text(encoding="utf-8"))) or ""
-    return next(iter(text.splitlines()), "")
 
 
 def _show_version(ctx: click.Context, given: bool) -> None:
@@ -136,6 +128,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)
         _need_means(line, ctx.obj)
+        need_outputs(line.globals)
     except BenchgraphError as bad:
         ctx.exit(_refused(bad))
     for note in line.notes:
@@ -256,13 +249,17 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         line = plan(request)
         jobs = _workers(line)
         _need_means(line, bench)
+        need_outputs(line.globals)
+        if request.tries:
+            need_folder(Path(request.output), f"fuzz: --output={request.output}")
     except BenchgraphError as bad:
         return _refused(bad)
     with interruptible():
         ran = run_line(line, bench, jobs)
         try:
-            for text in shrink_all(request, line.problems, ran.failures, bench):
-                click.echo(text)
+            with kept_apart(line.globals):
+                for text in shrink_all(request, line.problems, ran.failures, bench):
+                    click.echo(text)
         except KeyboardInterrupt:
             return INTERRUPTED
     return ran.code

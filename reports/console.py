@@ -11,6 +11,8 @@ from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet
 from benchgraph.harness.terminal import grid, paper, printed
 
+SUFFIXES = (".txt", ".log")
+
 
 def render(results: ResultSet) -> str:
     """The machine, a table per measured case, and the reasons not to believe a number. Plain ASCII unless the output is a terminal."""

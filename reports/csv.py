@@ -11,6 +11,8 @@ COLUMNS = (
     *("flops", "bytes", "intensity", "gflops", "peak_share", "gbytes", "bandwidth_share", "compile_ms"),
 )
 
+SUFFIXES = (".csv",)
+
 
 def render(results: ResultSet) -> str:
     """CSV with a header. Cases that were not timed have one row with empty policy columns. ratio: median time over the first policy's."""

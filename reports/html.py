@@ -5,6 +5,8 @@ from __future__ import annotations
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import ResultSet
 
+SUFFIXES = (".html", ".htm")
+
 
 def render(results: ResultSet) -> str:
     """An HTML document without references to anything outside it."""

@@ -5,3 +5,4 @@ from __future__ import annotations
 from benchgraph.harness.saved import render
 
 __all__ = ["render"]
+SUFFIXES = (".json",)

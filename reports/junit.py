@@ -23,6 +23,8 @@ from benchgraph.harness.results import CaseResult, ResultSet, Status
 FOREIGN = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say, or changes: \r
 ERRORS = (Status.UNIMPLEMENTED, Status.INVALID_ARGUMENTS, Status.UNTESTED)
 
+SUFFIXES = (".xml",)
+
 
 def render(results: ResultSet) -> str:
     """An XML document. Times are seconds; a suite's and the whole's are sums over cases, also where they ran side by side."""

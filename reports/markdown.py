@@ -12,6 +12,8 @@ from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, pa
 
 TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
 
+SUFFIXES = (".md", ".markdown")
+
 
 def render(results: ResultSet) -> str:
     """GitHub's Markdown: the summary, failures, timings, what else there is to say, and the machine last."""

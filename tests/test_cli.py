@@ -104,29 +104,146 @@ def test_a_report_file_is_written_and_named(cases: Path) -> None:
     assert json.loads((cases / "deep/er/out.json").read_text())["cases"][0]["status"] == "PASSED"
 
 
-def test_a_report_that_cannot_grow_fails_the_run_before_it_begins(cases: Path) -> None:
+@pytest.mark.parametrize("name", ["json", "csv", "html", "markdown", "junit", "console"])
+def test_a_report_that_cannot_be_written_fails_the_run_before_it_begins(cases: Path, name: str) -> None:
     (cases / "file").touch()
-    result = run("--graph", "--report=json:file/out.json", "--case=good.json")
-    assert result.stderr == "benchgraph: --report=json:file/out.json: cannot write the file: File exists; name another one\n"
+    (cases / "folder").mkdir()
+    for place, reason in {"file/out": "Not a directory", "file/a/b/out": "Not a directory", "folder": "Is a directory"}.items():
+        result = run("--graph", f"--report={name}:{place}", "--case=good.json")
+        assert result.stderr == f"benchgraph: --report={name}:{place}: cannot write the file: {reason}; name another one\n"
+        assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+@pytest.mark.parametrize(
+    "words", [["--report=csv:/proc/x/out.csv"], ["--resume=/proc/out.json"], ["--dump-dir=/proc/dump"], ["--history=/proc/h.db"]]
+)
+def test_a_place_that_takes_no_files_fails_the_run_before_it_begins(cases: Path, words: list[str]) -> None:
+    result = run("--graph", *words, "--case=good.json")
     assert (result.exit_code, result.stdout) == (1, "")
+    assert "/proc" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
-def test_a_report_that_cannot_be_written_fails_the_run_after_the_results(cases: Path) -> None:
-    (cases / "file").touch()
-    result = run("--graph", "--report=csv:file/out.csv", "--case=good.json")
-    assert result.stderr == "benchgraph: --report=csv:file/out.csv: cannot write the file: File exists; name another one\n"
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("report", ["json", "csv", "html"])
+def test_a_full_disk_is_named_with_its_remedy_and_the_results_are_saved_elsewhere(cases: Path, report: str) -> None:
+    result = run("--graph", f"--report={report}:/dev/full", "--case=good.json")
+    (saved,) = cases.glob("benchgraph-unsaved-*")
+    what = f"benchgraph: --report={report}:/dev/full: cannot write the file: No space left on device"
+    assert result.stderr == f"{what}; make room there, or name another one; it is in {saved.name}\n"
+    assert saved.suffix == f".{report}"
+    assert "good.json" in saved.read_text()
     assert "tests:1 passed:1" in result.stdout
     assert result.exit_code == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("report", ["json", "csv", "html"])
-def test_a_full_disk_is_named_with_its_remedy(cases: Path, report: str) -> None:
-    result = run("--graph", f"--report={report}:/dev/full", "--case=good.json")
-    what = f"benchgraph: --report={report}:/dev/full: cannot write the file: No space left on device"
-    assert result.stderr == f"{what}; make room there, or name another one\n"
-    assert "tests:1 passed:1" in result.stdout
-    assert result.exit_code == 1
+def test_results_that_no_file_takes_are_printed(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.harness.outputs.tempfile.gettempdir", lambda: str(cases / "nowhere"))
+    real = Path.open
+
+    def full(self: Path, mode: str = "r", *more: object, **named: object) -> object:
+        return real(Path("/dev/full"), "w") if mode == "x" else real(self, mode, *more, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", full)
+    result = run("--graph", "--report=csv:/dev/full", "--case=good.json")
+    assert "index,repro,status" in result.stdout
+    assert result.stderr.endswith("; no other place takes it either, so it is printed\n")
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "html", "markdown", "junit", "console"])
+def test_a_report_on_standard_output_has_it_to_itself(cases: Path, name: str) -> None:
+    alone, beside = run("--graph", f"--report={name}:-", "--case=good.json"), run("--graph", f"--report={name}", "--case=good.json")
+    assert alone.stderr.startswith("0:PASSED (510 ms) __REPRO: --graph --case=good.json\n")
+    assert "tests:1 passed:1" in alone.stderr
+    assert "0:PASSED" in beside.stdout
+    assert alone.stdout.rstrip("\n") or name == "console"
+    assert "__REPRO" not in alone.stdout
+    assert alone.exit_code == 0
+    if name == "json":
+        assert json.loads(alone.stdout)["cases"][0]["status"] == "PASSED"
+
+
+def test_a_json_report_can_be_piped_in_every_mode(cases: Path) -> None:
+    for words in (["--mode=P", "--fix-times-per-prb=2"], ["-v3"], ["--report=csv:out.csv"], ["--summary=no-failures", "--fail-fast"]):
+        result = run("--graph", "--case=good.json", "--report=json:-", *words)
+        assert [c["repro"].endswith("--graph --case=good.json") for c in json.loads(result.stdout)["cases"]] == [True]
+    assert "policy / partition" in run("--mode=P", "--fix-times-per-prb=2", "--graph", "--case=good.json", "--report=json:-").stderr
+
+
+def test_a_pipe_that_nobody_reads_costs_no_results(cases: Path) -> None:
+    code = "import sys; from benchgraph.cli import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", code, "--mode=L", "--graph", "--case=good.json", "--report=json:-"]
+    piped = ["sh", "-c", 'exec 3>&1; { "$@"; echo $? >&3; } | true', "sh", *words]
+    done = subprocess.run(piped, capture_output=True, text=True, check=True)
+    (saved,) = cases.glob("benchgraph-unsaved-*.json")
+    assert json.loads(saved.read_text())["cases"]
+    assert done.stdout == "1\n"
+    assert f"; it is in {saved.name}\n" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "fix"),
+    [
+        ("--report=json:x.html", "the file's name says html, and the report is json", "write html:x.html, or name the file otherwise"),
+        ("--report=html:x.JSON", "the file's name says json, and the report is html", "write json:x.JSON, or name the file otherwise"),
+        ("--report=json:a --report=csv:./a", "two reports in one file", "give each a place of its own"),
+        ("--report=csv:a --report=json:a", "two reports in one file", "give each a place of its own"),
+        ("--report=json:- --report=csv:-", "two reports on standard output", "give each a place of its own"),
+    ],
+)
+def test_places_that_contradict_themselves_are_refused(cases: Path, words: str, what: str, fix: str) -> None:
+    result = run("--graph", "--case=good.json", *words.split())
+    message = f"benchgraph: {words.replace(' ', ', ')}: {what}; {fix}\n"
+    assert (result.stderr, result.stdout, result.exit_code) == (message, "", 2)
+
+
+@pytest.mark.parametrize("option", ["--resume", "--history"])
+def test_what_is_read_again_is_no_pipe(cases: Path, option: str) -> None:
+    result = run("--graph", "--case=good.json", f"{option}=-")
+    fix = "give a file: what is on standard output cannot be read again"
+    assert (result.stderr, result.exit_code) == (f"benchgraph: {option}: bad value '-'; {fix}\n", 2)
+    assert run("--graph", "--case=good.json", "--resume=a", "--report=csv:a").exit_code == 2
+
+
+@pytest.mark.parametrize("word", ["json:x.json.old", "json:x", "json:x.dat", "html:x.htm", "console:x.txt", "markdown:x.md", "junit:x.xml"])
+def test_a_name_that_says_nothing_else_will_do(cases: Path, word: str) -> None:
+    assert run("--mode=L", "--graph", "--case=good.json", f"--report={word}").exit_code == 0
+    assert (cases / word.partition(":")[2]).is_file()
+
+
+NO_FOLDER, SAYS = "cannot write the file: Not a directory; name another one", "--output={0}: the file's name says"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("show --case=good.json --format=svg -o x.dot", 2, f"{SAYS} dot; write '--format=dot'"),
+        ("show --case=good.json -o x.json", 2, f"{SAYS} json, and console is what it gets; name it otherwise"),
+        ("explain --case=good.json -o x.html", 2, f"{SAYS} html, and console is what it gets; name it otherwise"),
+        ("report good.json -o good.json", 2, f"{SAYS} json, and html is what it gets; name it otherwise"),
+        ("tune --case=good.json --store=good.json/x", 1, f"{{0}}: {NO_FOLDER}"),
+        ("fuzz --count=1 -o good.json", 1, f"--output={{0}}: {NO_FOLDER}"),
+        ("compare a.json b.json --report=csv:good.json/x", 2, f"{{0}}: {NO_FOLDER}"),
+        (
+            "compare a.json b.json --report=csv:a.json",
+            2,
+            "--report: bad value 'csv:a.json'; the file's name says json; give it another one",
+        ),
+    ],
+)
+def test_what_a_command_is_to_write_is_tried_before_it_works(cases: Path, words: str, code: int, message: str) -> None:
+    result = run(*words.split())
+    said = f"benchgraph: {words.split()[0]}: {message.format(words.split()[-1])}\n"
+    assert (result.stderr, result.stdout, result.exit_code) == (said, "", code)
+
+
+def test_a_command_writes_to_standard_output_where_it_is_named(cases: Path) -> None:
+    assert run("show", "--case=good.json", "-o", "-").stdout == run("show", "--case=good.json").stdout
+    assert json.loads(run("explain", "--json", "--case=good.json", "-o", "-").stdout)
+    assert not list(cases.glob("-*"))
 
 
 def test_a_batch_file_runs(cases: Path) -> None:

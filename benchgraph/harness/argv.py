@@ -26,7 +26,7 @@ from typing import Any
 from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
-from benchgraph.harness.plugins import load_driver, load_report, names
+from benchgraph.harness.plugins import contradicts, load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
 CONTROLS = ("--driver", "--batch", "--reset")
@@ -215,7 +215,8 @@ class _State:
             raise UsageError(f"mode {mode.value} settles this itself", where=_where(option), fix=fix)
         new = _values(knob, value, option)
         if knob.name == "report" and value:
-            _check_report(new[0][0][0], option)
+            ((name, file),) = new[0]
+            _check_report(name, file, option)
         if knob.merge and value and knob.name in self.globals:
             new = (knob.merge(self.globals[knob.name][0], new[0]),)
         self.globals[knob.name] = new
@@ -310,11 +311,15 @@ def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
         raise UsageError(f"bad value '{value}'", where=_where(option), fix=str(bad) or f"give {knob.value}") from bad
 
 
-def _check_report(name: str, option: Word) -> None:
+def _check_report(name: str, file: str, option: Word) -> None:
+    """There is such a report, and the file's name does not say that it is another one."""
     try:
         load_report(name)
     except InvalidArguments as bad:
         raise UsageError(bad.what, where=_where(option), fix=bad.fix) from bad
+    if other := contradicts(name, file):
+        what = f"the file's name says {other}, and the report is {name}"
+        raise UsageError(what, where=f"{_where(option)}={name}:{file}", fix=f"write {other}:{file}, or name the file otherwise")
 
 
 def _where(option: Word) -> str:

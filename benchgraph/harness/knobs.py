@@ -248,12 +248,14 @@ class Globals:
         (),
         values.report,
         "NAME[:FILE]",
-        "write a report at the end, to FILE if given; json:FILE grows while cases finish; may be repeated",
+        "write a report at the end, to FILE if given, - for standard output alone; json:FILE grows while cases finish; may be repeated",
         group=SAY,
         repro=False,
         merge=lambda old, new: (*old, *new),
     )
-    resume: str = knob("", str, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False)
+    resume: str = knob(
+        "", values.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False
+    )
     history: str = knob(
         "",
         values.history,

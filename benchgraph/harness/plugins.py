@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from functools import cache
@@ -40,6 +41,33 @@ def _load(folder: str, name: str) -> ModuleType:
     package.__path__ = [str(data_dir(folder))]
     sys.modules.setdefault(package.__name__, package)
     return importlib.import_module(f"{package.__name__}.{name}")
+
+
+@cache
+def about(folder: str, name: str) -> str:
+    """A plugin's first docstring line, read without running it: reports import what --help must not wait for."""
+    return next(iter((ast.get_docstring(_parsed(folder, name)) or "").splitlines()), "")
+
+
+@cache
+def suffixes() -> dict[str, str]:
+    """How names of files end that hold a report -> the report, by the constant SUFFIXES of each, read without running it."""
+    found = dict[str, str]()
+    for name in names("reports"):
+        for node in _parsed("reports", name).body:
+            if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SUFFIXES"]:
+                found |= dict.fromkeys(ast.literal_eval(node.value), name)
+    return found
+
+
+def contradicts(report: str, file: str) -> str:
+    """The other report that the name of a file says is in it; '' when it says nothing of the sort."""
+    said = suffixes().get(Path(file).suffix.lower(), report)
+    return "" if said == report else said
+
+
+def _parsed(folder: str, name: str) -> ast.Module:
+    return ast.parse((data_dir(folder) / f"{name}.py").read_text(encoding="utf-8"))
 
 
 def load_driver(name: str) -> Driver:

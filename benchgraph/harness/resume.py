@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, within
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
 from benchgraph.harness.saved import Stream, is_full, is_plain, parse, source, unwritable
@@ -67,7 +68,7 @@ class Kept:
         """Begin every JSON report of these settings with what there is. Raises BenchgraphError for a file that cannot be written."""
         for name, file in settings.reports:
             path = Path(file)
-            if name != STREAMED or not file or not is_plain(path):
+            if name != STREAMED or file in ("", STDOUT) or not is_plain(path):
                 continue
             try:
                 self.streams[path] = Stream(path, begun)

@@ -288,7 +288,7 @@ def _read_timing(d: Json) -> Timing:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file, making its folder, so that at any moment it holds the old text or the new. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if not is_plain(path):
         path.write_text(text, encoding="utf-8")
         return
@@ -299,6 +299,14 @@ def write_whole(path: Path, text: str) -> None:
         new.replace(target)
     finally:
         new.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none. Raises OSError, NotADirectoryError where a file is in its way."""
+    above = next((p for p in (path, *path.parents) if p.exists()), path)
+    if above.exists() and not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def write(file: str, text: str, where: str = "") -> None:

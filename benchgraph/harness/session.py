@@ -5,11 +5,13 @@ Modules that need numpy, llvmlite or multiprocessing are imported inside functio
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -18,6 +20,7 @@ from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.interrupt import INTERRUPTED
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.outputs import STDOUT, kept_apart, save_elsewhere, write_out
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.problem import Problem
@@ -40,6 +43,12 @@ class Ran:
 
 def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
     """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
+    with kept_apart(line.globals) as out:
+        return _run_line(line, bench, jobs, out)
+
+
+def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
+    """out: where reports go that name no file but -."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
     kept, begun, interrupted = Kept(warn), Begun(), False
     try:
@@ -62,7 +71,7 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
     screen.rest()
     results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
-    reported = _report(line.globals, results)
+    reported = _report(line.globals, results, out)
     ran = {p.index for p in begun.todo}
     phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
     if len(results.cases) < len(line.problems):
@@ -96,21 +105,35 @@ def _full(report: str, file: Path) -> str:
     return f"make room there, then --resume={file} runs what is missing" if is_kept else "make room there, or name another one"
 
 
-def _report(settings: Globals, results: ResultSet) -> bool:
-    """Render every report asked for, and the table in mode P. False when a file could not be written."""
+def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
+    """Render every report asked for, and the table in mode P. False when one could not be written where it was to go."""
     written = True
     wanted = settings.reports
     if settings.mode.is_timed and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
-        text = load_report(name)(results)
+        with redirect_stdout(out if file == STDOUT else sys.stdout):  # which says whether a table may be coloured
+            text = load_report(name)(results)
         if not file:
             click.echo(text)
             continue
         try:
+            if file == STDOUT:
+                write_out(out, text)
+                continue
             write_whole(Path(file), text)
             click.echo(f"{name} report: {file}")
         except OSError as bad:
-            warn(str(unwritable(bad, f"--report={name}:{file}", _full(name, Path(file)))))
+            why = unwritable(bad, f"--report={name}:{file}", _full(name, Path(file)))
+            warn(f"{why}; {_saved(name, text, results)}")
             written = False
     return written
+
+
+def _saved(name: str, text: str, results: ResultSet) -> str:
+    """Save a report that could not be written where it was to go. What to say of it: where it is now."""
+    key = results.origin.uid[:8] if results.origin else str(os.getpid())
+    if path := save_elsewhere(text, name, key):
+        return f"it is in {path}"
+    click.echo(text)
+    return "no other place takes it either, so it is printed"

@@ -68,7 +68,15 @@ def cold_cache(word: str) -> str:
     return word
 
 
+def file(word: str) -> str:
+    """A file that is read and written again."""
+    if word == "-":
+        raise ValueError("give a file: what is on standard output cannot be read again")
+    return word
+
+
 def history(word: str) -> str:
+    file(word)
     return config().history if word == "true" else word
 
 

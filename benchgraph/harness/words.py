@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from benchgraph.harness.argv import CommandLine, UsageError, parse
-from benchgraph.harness.plugins import names
+from benchgraph.harness.outputs import STDOUT, need_file
+from benchgraph.harness.plugins import contradicts, names
 
 T = TypeVar("T")
 
@@ -17,7 +19,7 @@ def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", 
     Raises UsageError, naming the command and the form of the option, when there is none.
     """
     option, has_value, value = word.partition("=")
-    if not has_value and left and not left[0].startswith(barred):
+    if not has_value and left and (left[0] == STDOUT or not left[0].startswith(barred)):
         value = left.pop(0)
     if not value:
         raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option}{form}'")
@@ -45,6 +47,18 @@ def own_options(command: str, options: Collection[str], given: Sequence[str], re
             yield option, value_of(command, word, left)
         else:
             rest.append(word)
+
+
+def need_output(command: str, file: str, kind: str) -> None:
+    """Try the file that a command is to write, before it begins its work. kind: of report, if it is one; a file of '' or - is the terminal.
+
+    Raises UsageError for a name that says another kind of report, BenchgraphError for a file that cannot be written.
+    """
+    if other := contradicts(kind, file):
+        what = f"the file's name says {other}, and {kind} is what it gets"
+        raise UsageError(what, where=f"{command}: --output={file}", fix="name it otherwise")
+    if file not in ("", STDOUT):
+        need_file(Path(file), file)
 
 
 def chosen(words: Sequence[str]) -> CommandLine:

@@ -45,7 +45,7 @@ TAKEN = [
     ("--dt=s8:s8:u8 --attr-scales=src:per_oc+wei:per_oc+dst:per_oc --attr-zero-points=src:per_dim_1+dst:per_dim_1", ("conv",)),
     ("--dt=s8 --attr-scales=src:per_dim_0+dst:per_dim_1,src:per_dim_2 --attr-zero-points=src:common:-1+dst:common:2", ("reorder",)),
     ("--attr-post-ops=relu,add:f32:common:any,mul:bf16:per_tensor:ab,sub:f32:3:ba,max:f32:per_dim_01,binary_min:f32:2", ("matmul",)),
-    ("--attr-post-ops=add:f32:3:any:8x2,select:f32,select:f32.per_oc:common,select:bf16.per_tensor.ba:3.ab,prelu:per_oc,prelu:3", ("matmul",)),
+    ("--attr-post-ops=add:f32:3:any:8x2,select:f32,select:f32.per_oc:common,select:bf16.per_tensor.ba:3.ab,prelu:3", ("matmul",)),
     ("--attr-post-ops=sum+tanh,sum:1:0:bf16,eltwise_gelu_erf,eltwise:clip_v2:0:1,exp,logistic,hardswish,add:f8_e5m2:per_oc", ("conv",)),
     ("--stag=ab,ba,abx,axb,any,undef,nc,cn,bax,aby", ("matmul",)),
     ("--stag=nchw,nhwc,cdba,axb,any --wtag=oihw,hwio,abcd,any --dtag=nhwc,acdb", ("conv",)),

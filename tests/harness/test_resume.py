@@ -143,7 +143,7 @@ def test_a_file_that_is_no_report_is_refused_and_stays() -> None:
 
 def test_a_folder_is_refused() -> None:
     result, _ = run(*WORDS, "--resume=.")
-    assert result.stderr == "benchgraph: --resume=.: cannot read the file: Is a directory\n"
+    assert result.stderr == "benchgraph: --resume=.: cannot write the file: Is a directory; name another one\n"
     assert result.exit_code == 1
 
 
@@ -177,8 +177,8 @@ def test_a_disk_that_fills_up_in_a_result_costs_no_earlier_one(monkeypatch: pyte
     monkeypatch.setattr(os, "pwrite", fills_up)
     monkeypatch.setattr(session, "write_whole", full)
     result, _ = run(*WORDS, "--report=json:out.json")
-    fix = "make room there, then --resume=out.json runs what is missing"
-    assert f"benchgraph: --report=json:out.json: cannot write the file: No space left on device; {fix}\n" in result.stderr
+    fix = "make room there, then --resume=out.json runs what is missing; it is in benchgraph-unsaved-"
+    assert f"benchgraph: --report=json:out.json: cannot write the file: No space left on device; {fix}" in result.stderr
     assert result.exit_code == 1
     assert is_whole(Path("out.json").read_text())
     assert saved_repros("out.json") == REPROS[:2]

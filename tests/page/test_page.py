@@ -210,7 +210,7 @@ def test_the_command_joins_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["a.json", "--outptu=x"], "report: --outptu: unknown option; did you mean '--output'?"),
         (["nope.json"], "nope.json: cannot read the file: No such file or directory; name a JSON report"),
         (["bad.json"], "bad.json: not a JSON report of benchgraph; give a file that --report=json:FILE wrote"),
-        (["a.json", "-o", "bad.json/x"], "bad.json/x: cannot write the file: File exists; name another one"),
+        (["a.json", "-o", "bad.json/x"], "bad.json/x: cannot write the file: Not a directory; name another one"),
     ],
 )
 def test_what_cannot_be_reported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.argv import UsageError
@@ -11,7 +12,9 @@ from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import compare
 from benchgraph.harness.compare.sides import check, read
 from benchgraph.harness.compare.statistics import THRESHOLD
+from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.parsers import one_of, pattern, share
+from benchgraph.harness.plugins import contradicts
 from benchgraph.harness.saved import write
 from benchgraph.harness.words import understood, value_of
 
@@ -63,7 +66,10 @@ def _set(request: Request, option: str, value: str) -> None:
 
 def _report(word: str) -> tuple[str, str]:
     name, _, file = word.partition(":")
-    return one_of(*REPORTS)(name), file
+    one_of(*REPORTS)(name)
+    if other := contradicts(name, file):
+        raise ValueError(f"the file's name says {other}; give it another one")
+    return name, "" if file == STDOUT else file
 
 
 def run(given: list[str]) -> tuple[str, int]:
@@ -72,6 +78,9 @@ def run(given: list[str]) -> tuple[str, int]:
     Raises UsageError for words, files and sides that cannot be compared, BenchgraphError for a report that cannot be written.
     """
     request = read_words(given)
+    for name, file in request.reports:
+        if file:
+            need_file(Path(file), f"compare: --report={name}:{file}")
     a, b = (read(names, request.match) for names in request.sides)
     check(a, b, other_machine=request.other_machine)
     found = compare(a, b, request.threshold)

@@ -13,10 +13,11 @@ from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.cut import cut
 from benchgraph.harness.explain.text import text
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
-from benchgraph.harness.words import chosen, value_of
+from benchgraph.harness.words import chosen, need_output, value_of
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
 
@@ -62,6 +63,7 @@ def run(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what a case's graph raises.
     """
     request = read(given)
+    need_output("explain", request.output, "json" if request.is_json else "console")
     problems = chosen(request.rest).problems
     if not problems:
         raise UsageError("no case to explain", where="explain", fix="add --case FILE")
@@ -71,7 +73,7 @@ def run(given: list[str], bench: Bench) -> str:
     need_tuning(problems)
     found = [each for p in problems for each in _explained(p, bench)]
     said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
-    if not request.output:
+    if request.output in ("", STDOUT):
         return said
     write(request.output, said + "\n")
     return f"explanation: {request.output}"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, did_you_mean, within
 from benchgraph.harness.argv import UsageError
+from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import ResultSet
 from benchgraph.harness.saved import parse, write
-from benchgraph.harness.words import value_of
+from benchgraph.harness.words import need_output, value_of
 
 OPTIONS = ("--output", "-o")
 OUTPUT = "report.html"
@@ -46,9 +47,10 @@ def read(given: Sequence[str]) -> Request:
 def report(given: Sequence[str]) -> tuple[str, int]:
     """Make the page. Returns what to print and the exit code; raises UsageError for bad words, BenchgraphError for bad files."""
     request = read(given)
+    need_output("report", request.output, "html")
     runs = [_run(file) for file in request.files]
     text = page([(file if len(runs) > 1 else "", results) for file, results in zip(request.files, runs, strict=True)])
-    if request.output == "-":
+    if request.output == STDOUT:
         return text, 0
     write(request.output, text)
     return f"html: {request.output}", 0

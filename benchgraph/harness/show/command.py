@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.parsers import one_of
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.saved import write
@@ -13,7 +15,7 @@ from benchgraph.harness.show.dot import dot
 from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
-from benchgraph.harness.words import chosen, own_options, understood
+from benchgraph.harness.words import chosen, need_output, own_options, understood
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
@@ -42,6 +44,10 @@ def show(given: list[str], bench: Bench) -> str:
     Raises UsageError for words nobody can follow, and what the case's graph raises.
     """
     request = read(given)
+    said = Path(request.output).suffix.lower().removeprefix(".")
+    if said in FORMATS and said != request.format:
+        raise UsageError(f"the file's name says {said}", where=f"show: --output={request.output}", fix=f"write '--format={said}'")
+    need_output("show", request.output, "console" if request.format == "text" else request.format)
     problems = chosen(request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
@@ -52,7 +58,7 @@ def show(given: list[str], bench: Bench) -> str:
     partitions = bench.library(problem.globals.library[0]).partitions(graph, Choice.read(policy).policy)
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], problem.description, policy)
     drawn = FORMATS[request.format](picture)
-    if not request.output:
+    if request.output in ("", STDOUT):
         return drawn
     write(request.output, drawn + "\n")
     return f"{request.format}: {request.output}"

@@ -21,13 +21,14 @@ from benchgraph.harness.built import build
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import cut, flops
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
-from benchgraph.harness.words import chosen, own_options, understood
+from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.reference import uniform
 
@@ -66,6 +67,9 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     written.
     """
     request = read(given)
+    need_output("tune", request.output, "console")
+    if request.store:
+        need_file(Path(request.store), f"tune: --store={request.store}")
     problems = chosen(request.rest).problems
     _check(request, problems)
     said = list[str]()
@@ -90,7 +94,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         tell(line(outcome))
     if outcomes:
         tell(summary(outcomes))
-    if request.output:
+    if request.output not in ("", STDOUT):
         write(request.output, "\n".join(said) + "\n")
     return int(len(outcomes) < len(problems))
 

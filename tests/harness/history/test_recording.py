@@ -189,7 +189,7 @@ def test_a_folder_that_may_not_be_written_keeps_results_elsewhere(folder: Path, 
     monkeypatch.setattr("tempfile.tempdir", "good.json")
     result = measure("--history=h.db")
     assert result.exit_code == 1
-    assert result.stderr.endswith(": cannot keep results while the run lasts: File exists; run in a folder that may be written\n")
+    assert result.stderr.endswith(": cannot keep results while the run lasts: Not a directory; run in a folder that may be written\n")
 
 
 def test_no_room_for_results_at_all_is_told_before_the_first_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

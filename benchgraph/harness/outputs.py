@@ -1,0 +1,109 @@
+"""Where results go: what can be known to fail is refused before the first case runs, and what fails all the same is saved elsewhere.
+
+A report may go to a file, or to standard output with `-`; everything else that a run prints then goes to standard error, so that
+`benchgraph ... --report=json:- | jq .` works.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import TextIO
+
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.plugins import suffixes
+from benchgraph.harness.saved import is_plain, make_folder, unwritable
+
+STDOUT = "-"  # the file that is none
+
+
+def need_outputs(settings: Globals) -> None:
+    """Try every place that the options name. Raises UsageError for two reports in one, BenchgraphError for one that cannot be written."""
+    places = dict[object, str]()
+    for name, file in settings.reports:
+        option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
+        if not file:
+            continue
+        if (other := places.setdefault(file if file == STDOUT else Path(file).resolve(), option)) != option:
+            what = "two reports on standard output" if file == STDOUT else "two reports in one file"
+            raise UsageError(what, where=f"{other}, {option}", fix="give each a place of its own")
+        if file != STDOUT:
+            need_file(Path(file), option)
+    if settings.dump_dir:
+        need_folder(Path(settings.dump_dir), f"--dump-dir={settings.dump_dir}")
+
+
+def need_file(path: Path, where: str) -> None:
+    """Try to write there without doing so, but that its folder is made. Raises BenchgraphError. where: what to call it."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if is_plain(path):
+            _try_folder(path.resolve().parent)
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as bad:
+        raise unwritable(bad, where) from bad
+
+
+def need_folder(path: Path, where: str) -> None:
+    """As `need_file`, of a folder that files are to go to."""
+    try:
+        _try_folder(path)
+    except OSError as bad:
+        raise unwritable(bad, where) from bad
+
+
+def _try_folder(path: Path) -> None:
+    make_folder(path)
+    with tempfile.NamedTemporaryFile(dir=path, prefix=".benchgraph-"):
+        pass
+
+
+@contextmanager
+def kept_apart(settings: Globals) -> Iterator[TextIO]:
+    """Standard output for reports: where one goes there, all else that is printed inside goes to standard error."""
+    out = sys.stdout
+    if all(file != STDOUT for _, file in settings.reports):
+        yield out
+        return
+    with redirect_stdout(sys.stderr):
+        yield out
+
+
+def write_out(out: TextIO, text: str) -> None:
+    """Write a report to standard output, at once. Raises OSError, as when nobody reads any more."""
+    try:
+        out.write(text if text.endswith("\n") else text + "\n")
+        out.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # what is left in its buffer would be tried, and complained of, once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        raise
+
+
+def save_elsewhere(text: str, name: str, key: str) -> Path | None:
+    """Save a report that its place did not take in this folder, else in that for temporary files; None when neither takes it.
+
+    name: of the report. key: what tells the run from others.
+    """
+    suffix = next((suffix for suffix, report in suffixes().items() if report == name), ".txt")
+    for folder in (Path(), Path(tempfile.gettempdir())):
+        path = folder / f"benchgraph-unsaved-{key}{suffix}"
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            continue
+        except OSError:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        else:
+            return path
+    return None
