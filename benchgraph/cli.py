@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchgraph.core.config import config, table
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.config import config
+from benchgraph.core.errors import BenchgraphError, did_you_mean
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
+from benchgraph.harness.help import COMMANDS, asked, overview
 from benchgraph.harness.interrupt import INTERRUPTED, interruptible
-from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
+from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import kept_apart, need_folder, need_outputs
-from benchgraph.harness.plugins import about, load_driver, names
 from benchgraph.harness.screen import warn
 from benchgraph.harness.session import run_line
 
@@ -28,37 +28,10 @@ if TYPE_CHECKING:
 
 
 class _Command(click.Command):
-    """A command whose options are a stream that harness.argv reads, and whose help comes from the knob sets."""
+    """A command whose options are a stream that harness.argv reads, and whose help is harness.help's."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        control = [
-            ("--driver NAME, --NAME", f"choose the driver: {', '.join(names('drivers'))}"),
-            ("--batch FILE", "read options from a file (words, # comments, \\ joins); found like a case, and may name the driver"),
-            ("--reset", "restore the driver's options"),
-            ("--help, --version", "show this, or the version"),
-        ]
-        _section(formatter, "Options", control)
-        for group in dict.fromkeys(k.group for k in knobs_of(Globals).values()):
-            _section(formatter, group, [_row(k) for k in knobs_of(Globals).values() if k.group == group])
-        for name in names("drivers"):
-            driver = load_driver(name)
-            _section(formatter, f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", _rows(driver.knobs))
-        _section(formatter, "Taken for benchdnn's sake, changing nothing", list(INERT.items()))
-        _section(formatter, "Reports", [(name, about("reports", name)) for name in names("reports")])
-        _section(formatter, "Environment", [(f"{name}={default}".rstrip("="), help) for name, default, help in table()])
-
-
-def _rows(knobs: type) -> list[tuple[str, str]]:
-    return [_row(k) for k in knobs_of(knobs).values()]
-
-
-def _row(knob: Knob) -> tuple[str, str]:
-    return f"{knob.option} {knob.value}".rstrip(), knob.help
-
-
-def _section(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:
-    with formatter.section(title):
-        formatter.write_dl(rows)
+    def get_help(self, ctx: click.Context) -> str:
+        return overview()
 
 
 def _show_version(ctx: click.Context, given: bool) -> None:
@@ -69,42 +42,26 @@ def _show_version(ctx: click.Context, given: bool) -> None:
         ctx.exit()
 
 
-@click.command(
-    cls=_Command,
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"], "max_content_width": 120},
-    options_metavar="[OPTIONS]",
-)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="--driver NAME [OPTIONS] --case FILE ...")
+@click.command(cls=_Command, context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda ctx, _, given: _show_version(ctx, given))
 @click.pass_context
 def main(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed.
-
-    Options are --name=value or --name value. They set state; each --case runs with the options so far, once per element of the product
-    of comma lists. Exit code 0 when nothing failed, 1 when something did, 2 for a command line that cannot be understood.
-
-    \b
-    benchgraph --driver graph --case mlp.json
-    benchgraph --mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json
-    benchgraph --matmul --dt=f32,bf16 128x512:512x256
-    benchgraph ops [--kind=SoftMax]        the op table, or one row in full
-    benchgraph history [--case=REGEX] [--policy=P] [--since=REF] [--history=URL]        the runs kept by --history, or a case over time
-    benchgraph history --add=FILE [--commit=REF]        put a JSON report into the history
-    benchgraph regressions [--since=REF] [--match=REGEX] [--threshold=5%] [--history=URL]
-               what got slower for good, and between which commits; exit code 1 when something did
-    benchgraph explain --case mlp.json [OPTIONS] [--json] [-o FILE]        what the compiler chose for it, and why
-    benchgraph compile-times --case mlp.json [OPTIONS] [--runs=5]        how long it takes to compile, and to start warm
-    benchgraph show --case mlp.json [--policy=P] [--format=text|dot|svg] [-o FILE]        the partitioned graph, drawn
-    benchgraph compare A.json[,A2.json...] B.json[,B2.json...] [--threshold=5%] [--match=REGEX] [--other-machine]
-               [--report=console|markdown|csv[:FILE]]        what got slower, faster, wrong; exit code 1 when something got worse
-    benchgraph report A.json [B.json ...] [-o report.html]        saved results as a page for a browser
-    benchgraph tune --matmul 128x479:479x1024 [--store=FILE] [--rounds=N] [--choices=N] [-o FILE]
-               the schedule's choice for single products against every legal one; later runs read the findings with --tuning=FILE
-    benchgraph fuzz --seed S --count N [--start I] [--ops=MAX] [--tries T] [-o DIR] [OPTIONS]        random graphs, failures shrunk
-    """
+    """Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed."""
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
+    try:
+        text = asked(words)
+    except UsageError as bad:
+        ctx.exit(_refused(bad))
+    if text is not None:
+        click.echo(text)
+        ctx.exit()
+    if words[0] not in COMMANDS and not words[0].startswith("-") and (near := did_you_mean(words[0], COMMANDS)):
+        ctx.exit(_refused(UsageError("no such command", where=words[0], fix=near)))
     use_one_thread()
+    if words[0] == "list":
+        ctx.exit(_list(words[1:]))
     if words[0] == "ops":
         ctx.exit(_ops(words[1:]))
     if words[0] == "show":
@@ -167,6 +124,13 @@ def _workers(line: CommandLine) -> int:
     from benchgraph.harness.isolate import workers_of
 
     return workers_of(line)
+
+
+def _list(words: tuple[str, ...]) -> int:
+    """Print what can be named. Returns the exit code."""
+    from benchgraph.harness.listing import listing
+
+    return _told(lambda: listing(words))
 
 
 def _ops(words: tuple[str, ...]) -> int:

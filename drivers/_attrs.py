@@ -82,22 +82,22 @@ class PostOps:
 
 
 def scales() -> Any:
-    help = "scales of quantised arguments; along a dim (per_oc, per_dim_0, ...) they are 1/4, 1/2 and 1 in turn"
+    help = "scales of quantised arguments: common:X, or per_oc, per_dim_N: 1/4, 1/2, 1 in turn"
     return knob(Quantisation(), _quantisation(real), "ARG:POLICY[:X][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 
 def zero_points() -> Any:
-    help = "zero points of quantised arguments; along a dim they are 1, 2 and 3 in turn"
+    help = "zero points of quantised arguments: common:N, or per_dim_N: 1, 2, 3 in turn"
     return knob(Quantisation(), _quantisation(integer), "ARG:POLICY[:N][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 
 def post_ops() -> Any:
-    help = "what follows: sum, an eltwise algorithm with alpha and beta, add:DT[:POLICY[:TAG]] and its like, prelu[:POLICY]"
+    help = "sum, an eltwise algorithm with its numbers, add:DT[:POLICY[:TAG]] and its like, prelu[:POLICY]"
     return knob(PostOps(), parse_post_ops, "OP[:ARG...][+...][,...]", help, product=True)
 
 
 def math_mode() -> Any:
-    return knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
+    return knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32, any; true: integers too", product=True)
 
 
 def dropout() -> Any:

@@ -142,7 +142,7 @@ def folded(*choices: str, aliases: dict[str, str] | None = None) -> Parse:
 
 
 def descriptor(parse: Parse, grammar: str, help: str) -> Any:
-    return knob(None, parse, grammar, f"{help}; runs it with the options so far, and may stand without --case", bare=True)
+    return knob(None, parse, grammar, f"{help}; --case may be left out", bare=True)
 
 
 def one_shape(example: str) -> Any:
@@ -152,9 +152,7 @@ def one_shape(example: str) -> Any:
 def dtypes(names: str) -> Any:
     """names: of the tensors, as in SRC:WEI:DST."""
     count = names.count(":") + 1
-    return knob(
-        Colons(("f32",)), colons(data_type, count), f"DT|{names}[,...]", "data types: one for all tensors, or one each (f32)", product=True
-    )
+    return knob(Colons(("f32",)), colons(data_type, count), f"DT|{names}[,...]", "data types, of all or one each (f32)", product=True)
 
 
 def one_dtype(default: str, help: str) -> Any:
@@ -167,11 +165,11 @@ def direction(*choices: str) -> Any:
 
 
 def src_dtype() -> Any:
-    return one_dtype("", "data type of src, instead of what --dt says")
+    return one_dtype("", "data type of src, instead of --dt")
 
 
 def dst_dtype() -> Any:
-    return one_dtype("", "data type of dst, instead of what --dt says")
+    return one_dtype("", "data type of dst, instead of --dt")
 
 
 def number(default: float, help: str) -> Any:
@@ -188,17 +186,17 @@ def bias_dtype(default: str) -> Any:
         "undef",
         lambda word: word if word == "undef" else data_type(word),
         "DT[,...]",
-        f"data type of the bias; undef: {default}",
+        f"data type of the bias (undef: {default})",
         product=True,
     )
 
 
 def tag(default: str, help: str) -> Any:
-    return knob(default, tag_word, "TAG[,...]", f"{help}: acdb, nhwc, axb, ... ({default})", product=True)
+    return knob(default, tag_word, "TAG[,...]", f"{help} ({default})", product=True)
 
 
 def minibatch() -> Any:
-    return knob(0, natural, "N[,N...]", "replace the batch of the descriptor; 0 = keep it", product=True)
+    return knob(0, natural, "N[,N...]", "batch instead of the descriptor's; 0 keeps it", product=True)
 
 
 def strides(names: str) -> Any:
@@ -212,7 +210,7 @@ def strides(names: str) -> Any:
         found = tuple(tuple(map(int, sizes(text).split("x"))) if text else () for text in tensors)
         return Strides(found) if any(found) else Strides()
 
-    return knob(Strides(), parse, f"{names}[,...]", "strides instead of tags, as in 64x1; empty: as the tag says", product=True)
+    return knob(Strides(), parse, f"{names}[,...]", "strides, as in 64x1; empty: as the tag says", product=True)
 
 
 def run_time_sizes() -> Any:
@@ -227,7 +225,7 @@ def run_time_sizes() -> Any:
 
 
 def legacy_configuration() -> Any:
-    return knob("", _configuration, "CFG[,...]", "older name of data types, as u8s8s32; instead of what --dt says", product=True)
+    return knob("", _configuration, "CFG[,...]", "older spelling of --dt, as u8s8s32", product=True)
 
 
 _IN_CONFIGURATION = re.compile(r"bf16|f16|f32|f64|s32|s8|u8|f8_e5m2|f8_e4m3")

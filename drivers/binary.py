@@ -49,9 +49,7 @@ class Knobs:
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
     dt: Colons = dtypes("SRC0:SRC1:DST")
-    sdt: Colons | None = knob(
-        None, colons(data_type, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of what --dt says", product=True
-    )
+    sdt: Colons | None = knob(None, colons(data_type, 2), "DT|SRC0:SRC1[,...]", "data types of the sources, instead of --dt", product=True)
     ddt: str = dst_dtype()
     stag: Colons = knob(Colons(("any",)), colons(tag_word, 2), "TAG|SRC0:SRC1[,...]", "layouts of the sources (any)", product=True)
     dtag: str = tag("any", "layout of dst")
@@ -119,4 +117,8 @@ def _dtypes(knobs: Knobs) -> tuple[DType, DType, DType]:
     return dtype_of(src0), dtype_of(src1), dtype_of(knobs.ddt or dst)
 
 
-DRIVER = Driver("binary", "a function of two tensors", Knobs, build, inert=INERT)
+EXAMPLES = (
+    "--binary --alg=add,mul 32x64x56x56:1x64x1x1",
+    "--binary --sdt=u8:s8 --ddt=f32 --alg=max 8x64:8x64",
+)
+DRIVER = Driver("binary", "a function of two tensors", Knobs, build, inert=INERT, examples=EXAMPLES)

@@ -46,11 +46,11 @@ class Knobs:
     dir: str = direction(*WAYS)
     dt: Colons = dtypes("SRC:WEI:DST")
     cfg: str = legacy_configuration()
-    stag: str = tag("any", "layout of src; any: channels last")
-    wtag: str = tag("any", "layout of the weights, goihw when there are groups; any: constant, and packed once")
-    dtag: str = tag("any", "layout of dst; any: channels last")
+    stag: str = tag("any", "layout of src; any is channels last")
+    wtag: str = tag("any", "layout of the weights; any: constant, packed once")
+    dtag: str = tag("any", "layout of dst; any is channels last")
     strides: Strides = strides("SRC:WEI:DST")
-    bia_dt: str = bias_dtype("by --dir: FWD_B and BWD_WB have a bias of the weights' dtype, f32 where that is no float")
+    bia_dt: str = bias_dtype("by --dir, the weights' or f32")
     alg: str = algorithm("direct", ("direct", "auto", "wino"), {})
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
@@ -60,7 +60,7 @@ class Knobs:
     attr_dropout: str = dropout()
     attr_rounding_mode: str = rounding_mode()
     attr_precomputed_reductions: str = reductions()
-    case: ConvShape = descriptor(parse_conv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "a convolution of one to three dims")
+    case: ConvShape = descriptor(parse_conv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "1 to 3 dims")
 
 
 @dataclass(frozen=True)
@@ -165,4 +165,8 @@ def _attrs(knobs: Knobs) -> Attrs:
     )
 
 
-DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build, inert=INERT)
+EXAMPLES = (
+    "--conv --dir=FWD_B,BWD_D,BWD_WB mb8ic64ih56oc64oh56kh3ph1",
+    "--conv --dt=u8:s8:u8 --attr-scales=wei:per_oc --batch=shapes_odd",
+)
+DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build, inert=INERT, examples=EXAMPLES)

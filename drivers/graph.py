@@ -110,4 +110,8 @@ def expected(knobs: Knobs) -> int:
     return knobs.expected_n_partitions
 
 
-DRIVER = Driver("graph", "oneDNN Graph JSON dumps", Knobs, build, expected, LOOPS)
+EXAMPLES = (
+    "--graph --mb=32,128 --case=mlp.json",
+    "--mode=P --graph --dt=bf16 --in-shapes=0:8x13 --case=mlp.json",
+)
+DRIVER = Driver("graph", "oneDNN Graph JSON dumps", Knobs, build, expected, LOOPS, examples=EXAMPLES)

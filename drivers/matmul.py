@@ -65,13 +65,11 @@ class Knobs:
     dt: Colons = dtypes("SRC:WEI:DST")
     cfg: str = legacy_configuration()
     stag: str = tag("any", "layout of src")
-    wtag: str = tag("any", "layout of the weights; any: constant, and packed once")
+    wtag: str = tag("any", "layout of the weights; any: constant, packed once")
     dtag: str = tag("any", "layout of dst")
     strides: Strides = strides("SRC:WEI:DST")
     bia_dt: str = bias_dtype("no bias")
-    bia_mask: int = knob(
-        2, natural, "N[,N...]", "bit i: the bias has dim i of dst (default 2: with two dims, a bias per column)", product=True
-    )
+    bia_mask: int = knob(2, natural, "N[,N...]", "bit i: the bias has dim i of dst (2)", product=True)
     runtime_dims_masks: str = run_time_sizes()
     encoding: str = encoding()
     grouped: str = grouped()
@@ -83,7 +81,7 @@ class Knobs:
     attr_dropout: str = dropout()
     attr_rounding_mode: str = rounding_mode()
     attr_precomputed_reductions: str = reductions()
-    case: Shapes = descriptor(parse, "MxK:KxN[:MxN][_nNAME]", "a product, batch dims in front, which broadcast")
+    case: Shapes = descriptor(parse, "MxK:KxN[:MxN][_nNAME]", "batch dims in front, which broadcast")
 
 
 def with_mb(problem: Shapes, mb: int) -> Shapes:
@@ -147,4 +145,8 @@ def bias_of(knobs: Knobs, dst: tuple[int, ...]) -> Arg:
     return Arg("bia", shape[-1:] if set(shape[:-1]) == {1} else shape, dtype_of(knobs.bia_dt), option="--bia-dt")
 
 
-DRIVER = Driver("matmul", "matrix products, as benchdnn describes them", Knobs, build, inert=INERT)
+EXAMPLES = (
+    "--matmul --dt=bf16 --attr-post-ops=relu+sum 128x512:512x256",
+    "--matmul --dt=u8:s8:f32 --attr-scales=wei:per_oc --batch=shapes_2d",
+)
+DRIVER = Driver("matmul", "matrix products, as benchdnn describes them", Knobs, build, inert=INERT, examples=EXAMPLES)

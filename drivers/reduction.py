@@ -58,7 +58,7 @@ class Knobs:
     attr_dropout: str = dropout()
     attr_rounding_mode: str = rounding_mode()
     attr_precomputed_reductions: str = reductions()
-    case: Shapes = descriptor(parse, "SRC:DST[_nNAME]", "two shapes, with 1 in DST for every dim that is reduced")
+    case: Shapes = descriptor(parse, "SRC:DST[_nNAME]", "DST has 1 where SRC is reduced")
 
 
 def axes_of(problem: Shapes) -> tuple[int, ...]:
@@ -102,4 +102,8 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build, inert=INERT)
+EXAMPLES = (
+    "--reduction --alg=sum,max 8x64x56x56:8x64x1x1",
+    "--reduction --alg=norm_lp_sum --p=2 --dt=bf16 32x1000:32x1",
+)
+DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build, inert=INERT, examples=EXAMPLES)

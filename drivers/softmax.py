@@ -90,4 +90,8 @@ def _types(d: Draft, ins: tuple[LogicalTensor, ...], wanted: DType, *, widens: b
     return tuple(d.cast(t, DType.f32) for t in ins), DType.f32
 
 
-DRIVER = Driver("softmax", "softmax and logsoftmax, or their gradients", Knobs, build, inert=INERT)
+EXAMPLES = (
+    "--softmax --dir=FWD_D,BWD_D --axis=3 32x12x128x128",
+    "--softmax --alg=logsoftmax --dt=f32,bf16 --batch=shapes_odd",
+)
+DRIVER = Driver("softmax", "softmax and logsoftmax, or their gradients", Knobs, build, inert=INERT, examples=EXAMPLES)

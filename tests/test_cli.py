@@ -470,7 +470,7 @@ def test_ctrl_c_keeps_what_was_done(cases: Path) -> None:
 
 
 def test_help_names_every_option_and_variable() -> None:
-    text = run("--help").output
+    text = run("--help=all").output
     options = [*knobs_of(Globals), *knobs_of(load_driver("graph").knobs)]
     for word in [
         *options,
@@ -486,8 +486,13 @@ def test_help_names_every_option_and_variable() -> None:
 
 
 def test_help_and_version_work_after_a_driver() -> None:
-    assert run("--graph", "--help").output == run("--help").output
+    assert run("--graph", "--help").output == run("--help=graph").output == run("help", "graph").output
     assert run("--graph", "--version").output.startswith("benchgraph ")
+
+
+def test_a_misspelt_command_is_named_with_the_nearest() -> None:
+    result = run("shwo", "--case=good.json")
+    assert (result.stderr, result.stdout, result.exit_code) == ("benchgraph: shwo: no such command; did you mean 'show'?\n", "", 2)
 
 
 def test_nothing_at_all_shows_help() -> None:

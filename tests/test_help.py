@@ -1,20 +1,34 @@
-"""The example lines of `benchgraph --help`: each is understood by the command that it shows. What the command does then is left out."""
+"""Help: one screen per command and driver, every word of it understood by what it is about; `benchgraph list`; suggestions."""
 
+from __future__ import annotations
+
+import inspect
 import re
-from collections.abc import Iterator
-from inspect import cleandoc
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.config import table
+from benchgraph.core.errors import BenchgraphError, did_you_mean
+from benchgraph.harness.argv import parse
+from benchgraph.harness.help import COMMANDS, EXAMPLES, USED_MOST, topic
+from benchgraph.harness.knobs import INERT, Globals, knobs_of
+from benchgraph.harness.listing import POLICIES, listing
+from benchgraph.harness.plugins import data_dir, load_driver, names, suffixes
+from benchgraph.partition.ir import Policy
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+
+SCREEN = (80, 45)  # columns, lines
+DRIVERS = names("drivers")
 
 # What each command calls once it has understood its words; a line without a command is a run
 WORK = {
     "": "benchgraph.cli.run_line",
+    "list": "benchgraph.harness.listing.batches",
     "ops": "benchgraph.harness.ops_table.in_full",
     "history": "benchgraph.harness.history.command.Database",
     "regressions": "benchgraph.harness.history.command.Database",
@@ -26,32 +40,92 @@ WORK = {
     "tune": "benchgraph.harness.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
 }
-STANDS_FOR = {"S": "1", "N": "1", "I": "1", "MAX": "1", "T": "1"}  # other names in capitals are values as they are
+VALUES = {"KIND": "SoftMax", "URL": "h.db", "REGEX": "mlp", "SHARE": "5%", "P[,P...]": "fused", "NAME[:FILE]": "csv", "REF": "HEAD"}
+NEEDED = {  # what a command asks for besides the option at hand
+    "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"], "tune": ["--matmul", "4x8:8x6"],
+    "compare": ["a.json", "b.json"], "report": ["a.json"],
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are no such files."""
+    """Where there are no such files, on a terminal of 80 columns."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
 
 
-def examples(text: str) -> Iterator[list[str]]:
-    """The words of each line `benchgraph ...` with all that is optional: the first of alternatives, one of what may be repeated.
-
-    What eight spaces set apart says what it does; a line that is indented goes on with the words if it begins with a bracket.
-    """
-    lines = re.findall(r"^benchgraph (.*(?:\n +\[.*)*)", text, re.MULTILINE)
-    for line in ("\n".join(part.strip().partition(" " * 8)[0] for part in line.split("\n")) for line in lines):
-        plain = re.sub(r"(?<=\w)\[[^]]*\]|\[OPTIONS\]|\.\.\.", "", line)  # A.json[,A2.json...] -> A.json
-        first = re.sub(r"\|\w+", "", plain.replace("--policy=P", "--policy=fused")).translate(str.maketrans("", "", "[]"))
-        yield [re.sub(r"(?<==)[A-Z]+$|^[A-Z]$", lambda name: STANDS_FOR.get(name[0], name[0]), word) for word in first.split()]
+def run(*words: str) -> str:
+    done = CliRunner().invoke(main, list(words), obj=fake_bench(FakeLibrary(Clock())))
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
-def command_of(words: list[str]) -> str:
-    return "" if words[0].startswith("-") else words[0]
+# ---- one screen each -------------------------------------------------------------------------------------------------
 
 
-def is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
+@pytest.mark.parametrize("about", ["", *COMMANDS, *DRIVERS])
+def test_help_fits_one_screen(about: str) -> None:
+    lines = topic(about).splitlines()
+    assert len(lines) <= SCREEN[1]
+    assert [line for line in lines if len(line) > SCREEN[0]] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_help_of_its_own_wherever_it_is_asked_for(command: str) -> None:
+    text = run(command, "--help")
+    assert text.startswith(f"Usage: benchgraph {command} ")
+    assert text == run(command, "--case=x", "--help") == run("help", command) == run(f"--help={command}")
+    assert text != run("--help")
+    assert text.count("\n  benchgraph ") >= 2
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_driver_has_help_of_its_own(driver: str) -> None:
+    text = run(f"--{driver}", "--help")
+    assert text == run("--driver", driver, "--help") == run(f"--driver={driver}", "--mode=P", "--help")
+    assert text == run("help", driver) or driver in COMMANDS
+    driver_knobs = knobs_of(load_driver(driver).knobs)
+    for option in [*driver_knobs, *load_driver(driver).inert]:
+        assert re.search(rf"{option}\b", text), option
+    assert text.count("\n  benchgraph ") == 2
+
+
+def test_the_last_driver_is_the_one_asked_about() -> None:
+    assert run("--matmul", "2x3:3x4", "--conv", "--help") == run("--conv", "--help")
+
+
+def test_the_whole_names_commands_drivers_and_where_more_is() -> None:
+    text = run("--help")
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+    assert all(name in text for name in DRIVERS)
+    assert set(USED_MOST) <= set(knobs_of(Globals))
+    for line in EXAMPLES:
+        assert f"\n  benchgraph {line}\n" in text
+
+
+def test_everything_and_the_variables() -> None:
+    text = run("--help=all")
+    words = [*knobs_of(Globals), *INERT, *(option for d in DRIVERS for option in knobs_of(load_driver(d).knobs)), *COMMANDS]
+    assert [word for word in words if word not in text] == []
+    for name, _, _ in table():
+        assert name in text
+        assert name in run("help", "env")
+
+
+def test_help_about_nothing_is_refused_with_the_nearest() -> None:
+    for words in (["--help=matmull"], ["help", "matmull"]):
+        done = CliRunner().invoke(main, words)
+        assert (done.stderr, done.exit_code) == ("benchgraph: --help: no help about 'matmull'; did you mean 'matmul'?\n", 2)
+
+
+# ---- what help says is so --------------------------------------------------------------------------------------------
+
+
+def command_of(words: Sequence[str]) -> str:
+    return words[0] if words[0] in COMMANDS else ""
+
+
+def is_understood(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the command gets to its work."""
     reached = list[object]()
 
@@ -61,32 +135,135 @@ def is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
 
     with monkeypatch.context() as patch:
         patch.setattr(WORK[command_of(words)], stop)
-        CliRunner().invoke(main, words, obj=fake_bench(FakeLibrary(Clock())))
+        if words[0] == "ops":
+            patch.setattr("benchgraph.harness.ops_table.overview", stop)
+        if words[:1] == ["list"]:
+            patch.setattr("benchgraph.harness.listing._batches_of", stop)
+        CliRunner().invoke(main, list(words), obj=fake_bench(FakeLibrary(Clock())))
     return bool(reached)
 
 
-HELP = cleandoc(main.help or "")
-LINES = list(examples(HELP))
+def examples() -> Iterator[list[str]]:
+    yield from (shlex.split(line) for line in EXAMPLES)
+    yield from (shlex.split(line) for name, command in COMMANDS.items() if name != "help" for line in command.examples)
 
 
-def test_every_command_has_a_line() -> None:
-    assert {command_of(words) for words in LINES} == set(WORK)
-    assert len(LINES) == HELP.count("\nbenchgraph ")
+def test_every_command_has_two_examples() -> None:
+    assert {command_of(words) for words in examples()} == set(WORK)
+    assert all(len(command.examples) == 2 for command in COMMANDS.values())
+    assert all(shlex.split(line)[0] == name for name, command in COMMANDS.items() for line in command.examples)
 
 
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
-def test_a_line_is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", list(examples()), ids=" ".join)
+def test_an_example_is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_understood(words, monkeypatch)
-
-
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
-def test_a_line_with_an_option_that_nobody_knows_is_not(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_understood([*words, "--caze=x"], monkeypatch)
     for i, word in enumerate(words):
         if word.startswith("--") and "=" in word:
             assert not is_understood([*words[:i], word.replace("=", "e="), *words[i + 1 :]], monkeypatch), word
 
 
-def test_lines_are_read_with_all_that_is_optional() -> None:
-    text = "benchgraph cut A.json[,B.json...] [-n N]\n      [--as=x|y[:FILE]] [C.json ...]        --no=t, what\n      it does\nbenchgraph x"
-    assert list(examples(text)) == [["cut", "A.json", "-n", "1", "--as=x", "C.json"], ["x"]]
+@pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if command.options])
+def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for form, _ in COMMANDS[command].options:
+        names, _, value = form.rpartition(" ") if " " in form.replace(", ", ",") else (form, "", "")
+        given = VALUES.get(value, value.strip("{}").split(",")[0] if value.startswith("{") else "3.2" if value == "X.Y" else "2")
+        for option in (names or form).split(", "):
+            words = [command, *NEEDED.get(command, []), option, *([given] if value else [])]
+            assert is_understood(words, monkeypatch), words
+
+
+@pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"])
+def test_no_option_of_a_command_is_left_out(command: str) -> None:
+    """Every option that the command's module names stands in its help."""
+    folder = Path(inspect.getfile(parse)).parent
+    source = (folder / "compile_times.py" if command == "compile-times" else _module(folder, command)).read_text()
+    code = source if command not in ("history", "regressions") else source.partition(f"def {command}(")[2].partition("\n\n\ndef ")[0]
+    found = set(re.findall(r'"(--[a-z-]+|-o)"', code)) - {"--driver", "--graph"}
+    shown = {option for form, _ in COMMANDS[command].options for option in re.findall(r"--[a-z-]+|-o\b", form)}
+    assert found - shown == set()
+
+
+def _module(folder: Path, command: str) -> Path:
+    return folder / {"report": "page", "regressions": "history"}.get(command, command) / "command.py"
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_examples_of_a_driver_make_graphs(driver: str) -> None:
+    for line in load_driver(driver).examples:
+        problems = parse(shlex.split(line)).problems
+        assert problems
+        assert {p.driver.name for p in problems} == {driver}
+        for problem in problems[:3]:
+            assert problem.graph().ops
+
+
+# ---- what there is ---------------------------------------------------------------------------------------------------
+
+
+def test_the_list_names_every_batch_with_what_is_in_it() -> None:
+    text = run("list")
+    for driver in DRIVERS:
+        folder = data_dir("inputs") / driver
+        for path in (p for p in folder.glob("*") if p.is_file() and not p.suffix):
+            count = parse([f"--{driver}", f"--batch={path.name}"]).planned
+            row = re.search(rf"^  {path.name} +(\d+) +(\d+)(  .*)?$", text.partition(f"Batches of {driver}:")[2], re.MULTILINE)
+            assert row, path
+            assert int(row[2]) == count
+    assert [line for line in text.splitlines() if len(line) > SCREEN[0]] == []
+    assert {p.value for p in Policy} == set(POLICIES)
+    for name in (*DRIVERS, *names("reports"), *POLICIES):
+        assert re.search(rf"^  {name} ", text, re.MULTILINE), name
+
+
+def test_a_batch_is_listed_with_its_first_remark() -> None:
+    assert "Sizes that hurt: 1, prime" in listing(["matmul"])
+    assert "Batches of conv" not in listing(["matmul"])
+    assert listing(["policies"]).startswith("Policies: ")
+    assert listing(["framework"]) == "framework has no batch files of its own"
+
+
+def test_a_list_of_nothing_is_refused() -> None:
+    done = CliRunner().invoke(main, ["list", "matmull"])
+    assert (done.stderr, done.exit_code) == ("benchgraph: list: no list of 'matmull'; did you mean 'matmul'?\n", 2)
+
+
+def test_every_report_says_how_its_files_are_called() -> None:
+    assert set(suffixes().values()) == set(names("reports"))
+
+
+# ---- suggestions -----------------------------------------------------------------------------------------------------
+
+NEAR = {
+    "--mbb": "--mb", "--grahp": "--graph", "--bacth": "--batch", "--in-shape": "--in-shapes", "--polciy": "--policy",
+    "--max-ms": "--max-ms-per-prb", "--verbos": "--verbose", "--attr-fpmth": "--attr-fpmath", "--Mode": "--mode",
+}  # fmt: skip
+FAR = ["--size", "--foo", "--iterations", "--abc", "--x", "--device", "--output-file", "--gpu", "--warmup", "--zzz", "--benchmark"]
+
+
+def test_what_is_near_is_suggested_and_nothing_else() -> None:
+    known = [
+        *knobs_of(Globals),
+        *knobs_of(load_driver("graph").knobs),
+        *INERT,
+        "--batch",
+        "--driver",
+        "--reset",
+        *(f"--{d}" for d in DRIVERS),
+    ]
+    assert {word: did_you_mean(word, known) for word in NEAR} == {word: f"did you mean '{right}'?" for word, right in NEAR.items()}
+    assert {word: did_you_mean(word, known) for word in FAR} == dict.fromkeys(FAR, "")
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "right"),
+    [
+        ("per_occ", ["per_oc", "per_ocic"], "per_oc"),
+        ("src", ["scr"], "scr"),
+        ("relu", ["ReLU", "PReLU", "ELU"], "ReLU"),
+        ("sofmax", ["SoftMax", "SoftMaxBackward"], "SoftMax"),
+        ("ab", ["ba", "abc"], "abc"),
+    ],
+)
+def test_the_fewest_slips_count(word: str, known: list[str], right: str) -> None:
+    assert did_you_mean(word, known) == f"did you mean '{right}'?"

@@ -115,14 +115,16 @@ NEAR = 0.66  # of the letters, counted on both sides, are the same and in the sa
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'did you mean 'ReLU'?' for the known word that the fewest slips lead from; '' when none is near.
 
-    Case and the dashes in front of options do not count. Near is one slip in three letters or more, or two thirds of all letters in common.
+    Case and the dashes in front of options do not count. Near is one slip in three letters or more, two thirds of all letters in common, or
+    the beginning, four letters at least, of one known word alone.
     """
     said = word.lstrip("-").casefold()
     by_fold = {k.lstrip("-").casefold(): k for k in sorted(known)}
     alike = {k: _slips(said, k) for k in difflib.get_close_matches(said, by_fold, n=max(len(by_fold), 1), cutoff=0.5)}
     near = {k: slips for k, slips in alike.items() if (slips <= 1 and len(said) > 2) or _share(said, k) >= NEAR}
     if not near:
-        return ""
+        begun = [k for k in by_fold if len(said) > 3 and k.startswith(said)]
+        return f"did you mean '{by_fold[begun[0]]}'?" if len(begun) == 1 else ""
     least = min((slips, len(k)) for k, slips in near.items())
     return f"did you mean '{by_fold[max(k for k, slips in near.items() if (slips, len(k)) == least)]}'?"
 

@@ -42,7 +42,7 @@ class Driver:
     0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
     that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise. inputs: the folder under
     inputs/ where its files are, its own name unless given. run(problem, graph): what is done with a case instead of what the mode says.
-    inert: options of benchdnn's driver that change nothing here, and why.
+    inert: options of benchdnn's driver that change nothing here, and why. examples: lines for --help, without `benchgraph`.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Driver:
     inputs: str = ""
     run: Callable[[Problem, Graph], Result] | None = None
     inert: Mapping[str, str] = field(default_factory=dict, hash=False)
+    examples: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
