@@ -113,7 +113,13 @@ NEAR = 0.66  # of the letters, counted on both sides, are the same and in the sa
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'did you mean 'ReLU'?' for the known word that the fewest slips lead from; '' when none is near.
+    """'did you mean 'ReLU'?' for the nearest known word; '' when none is near."""
+    near = nearest(word, known)
+    return f"did you mean '{near}'?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that the fewest slips lead to; '' when none is near.
 
     Case and the dashes in front of options do not count. Near is one slip in three letters or more, two thirds of all letters in common, or
     the beginning, four letters at least, of one known word alone.
@@ -124,9 +130,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = {k: slips for k, slips in alike.items() if (slips <= 1 and len(said) > 2) or _share(said, k) >= NEAR}
     if not near:
         begun = [k for k in by_fold if len(said) > 3 and k.startswith(said)]
-        return f"did you mean '{by_fold[begun[0]]}'?" if len(begun) == 1 else ""
+        return by_fold[begun[0]] if len(begun) == 1 else ""
     least = min((slips, len(k)) for k, slips in near.items())
-    return f"did you mean '{by_fold[max(k for k, slips in near.items() if (slips, len(k)) == least)]}'?"
+    return by_fold[max(k for k, slips in near.items() if (slips, len(k)) == least)]
 
 
 def _share(a: str, b: str) -> float:

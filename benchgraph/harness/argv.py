@@ -162,6 +162,8 @@ class _State:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
         if option.removeprefix("--") in names("drivers"):
             raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
+        if owners := [f"--{d}" for d in names("drivers") if self.driver and option in knobs_of(load_driver(d).knobs)]:
+            raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")
         drivers = [f"--{d}" for d in names("drivers")]
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
         raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, nearest
 from benchgraph.harness.plugins import data_dir
 
 MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
@@ -94,11 +94,15 @@ class Lookup:
         raise InvalidArguments("no such file", where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
+        """The packaged file whose own name is nearest, wherever it lies: folders and suffixes that are alike make nothing near."""
         inputs = data_dir("inputs") / driver
-        known = {str(p.relative_to(inputs)) for p in inputs.rglob("*") if p.is_file()}
-        near = did_you_mean(name, known) or did_you_mean(Path(name).name, {Path(k).name for k in known})
+        files = [path.relative_to(inputs) for path in inputs.rglob("*") if path.is_file()]
+        same = [str(path) for path in files if path.stem == Path(name).stem]
+        alike = same or [str(path) for path in files if nearest(Path(name).stem, [path.stem])]
+        if near := nearest(name, alike) or nearest(Path(name).name, alike) or min(alike, default=""):
+            return f"did you mean '{near}'?"
         searched = [Path.cwd(), *self.seen, inputs]
-        return near or "looked in " + ", ".join(str(d) for d in dict.fromkeys(searched))
+        return "looked in " + ", ".join(str(d) for d in dict.fromkeys(searched))
 
 
 def drivers_with(name: str, drivers: list[str]) -> list[str]:

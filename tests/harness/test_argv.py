@@ -266,6 +266,7 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--grahp"], "--grahp: unknown option; did you mean '--graph'?"),
         (["--graph", "--mbb=4"], "--mbb: unknown option; did you mean '--mb'?"),
         (["--graph", "--zzzzzzzz=4"], "--zzzzzzzz: unknown option; see 'benchgraph --help'"),
+        (["--softmax", "--alpha=1"], "--alpha: unknown option; it is one of --eltwise"),
         (["--graph=mlp.json"], "--graph: a driver takes no value; write '--graph --case=FILE'"),
         (["--driver=grap"], "no driver named 'grap'; did you mean 'graph'?"),
         (["--mb=4"], "--mb: this option belongs to a driver; name the driver first, as in '--driver graph'"),

@@ -92,6 +92,23 @@ def test_old_directories_are_not_collected_without_bound(tmp_path: Path) -> None
     assert len(lookup.seen) == MAX_SEEN
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("paper/mlp_3.json", "paper/mlp_2.json"),
+        ("papr/mlp_1.json", "paper/mlp_1.json"),
+        ("mlp_1.jsn", "paper/mlp_1.json"),
+        ("test_graph_cy", "test_graph_ci"),
+        ("bar.json", ""),
+        ("paper/other.json", ""),
+    ],
+)
+def test_a_missing_file_is_like_one_of_a_name_that_is_near(name: str, near: str) -> None:
+    with pytest.raises(InvalidArguments) as bad:
+        Lookup().find(name, "graph")
+    assert bad.value.fix == f"did you mean '{near}'?" if near else bad.value.fix.startswith("looked in ")
+
+
 def test_a_missing_file_says_where_it_was_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArguments, match=rf"^zzzzz: no such file; looked in {tmp_path}, .*inputs/graph$"):
