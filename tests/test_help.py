@@ -40,7 +40,15 @@ WORK = {
     "tune": "benchgraph.harness.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
 }
-VALUES = {"KIND": "SoftMax", "URL": "h.db", "REGEX": "mlp", "SHARE": "5%", "P[,P...]": "fused", "NAME[:FILE]": "csv", "REF": "HEAD"}
+VALUES = {
+    "KIND": "SoftMax",
+    "URL": "h.db",
+    "REGEX": "mlp",
+    "SHARE": "5%",
+    "P[,P...]": "fused",
+    "console|markdown|csv[:FILE]": "csv",
+    "REF": "HEAD",
+}
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"], "tune": ["--matmul", "4x8:8x6"],
     "compare": ["a.json", "b.json"], "report": ["a.json"],

@@ -111,7 +111,7 @@ COMMANDS: dict[str, Command] = {
             _THRESHOLD,
             ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
             ("--other-machine", "compare reports of different machines"),
-            ("--report NAME[:FILE]", "console (default), markdown or csv; may be repeated"),
+            ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
         ),
         ("compare A.json B.json --threshold=5%", "compare A.json,A2.json B.json,B2.json --report=markdown:out.md"),
     ),

@@ -356,7 +356,7 @@ def test_csv(here: Path) -> None:
 
 
 def test_the_reports_are_those_of_the_help() -> None:
-    help = " ".join(CliRunner().invoke(main, ["--help"]).output.split())
-    assert f"--report={'|'.join(command.REPORTS)}[:FILE]" in help
+    help = " ".join(CliRunner().invoke(main, ["compare", "--help"]).output.split())
+    assert f"--report {'|'.join(command.REPORTS)}[:FILE]" in help
     assert all(option in help for option in (*command.OPTIONS, *command.FLAGS))
     assert markdown.render in command.REPORTS.values()
