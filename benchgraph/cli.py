@@ -14,6 +14,7 @@ import click
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, did_you_mean
+from benchgraph.core.lines import print_any
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.help import COMMANDS, asked, overview
@@ -50,6 +51,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed."""
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
+    print_any()
     try:
         text = asked(words)
     except UsageError as bad:

@@ -13,11 +13,11 @@ from typing import Any
 from benchgraph.codegen.convert import check_stored, memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
-from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.errors import Unimplemented, within
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
-from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, check_memory
 from benchgraph.core.tuning import tuned
 from benchgraph.core.undisturbed import undisturbed
 from benchgraph.gir import passes as gir_passes
@@ -205,21 +205,11 @@ def _check_dtypes(partition: Partition) -> None:
 
 def _check_strides(partition: Partition) -> None:
     """Inputs may have any strides from 0 on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
-    for t in (*partition.inputs, *partition.outputs):
-        if t.layout_type is not LayoutType.opaque and min(t.known_strides, default=0) < 0:
-            what = f"strides {t.known_strides} of tensor {t.id} run backwards"
-            raise InvalidArguments(what, where="compile", fix="use strides of 0 or more, counted in elements from the first one")
-    for t in partition.outputs:
-        if t.layout_type is LayoutType.opaque:
-            continue
-        reach = 1
-        for stride, dim in sorted((s, d) for s, d in zip(t.known_strides, t.known_shape, strict=True) if d > 1):
-            if stride < reach and t.storage_elements:
-                what = f"elements of output {t.id} overlap: shape {t.known_shape} with strides {t.known_strides}"
-                raise InvalidArguments(
-                    what, where="compile", fix=f"let the dim of {dim} step over the {reach} elements of the dims inside it"
-                )
-            reach += (dim - 1) * stride
+    with within("compile"):
+        for t in partition.inputs:
+            check_memory(t, is_written=False)
+        for t in partition.outputs:
+            check_memory(t, is_written=True)
 
 
 def _keeping_constants(partition: Partition, lowered: Lowered, func: Func) -> Func:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 
+from benchgraph.core.lines import MESSAGE, printable, shortened
+
 
 class Status(Enum):
     """oneDNN's status codes (dnnl_status_t); names and values are theirs. We never return last_impl_reached or not_required."""
@@ -27,23 +29,28 @@ class Status(Enum):
 class BenchgraphError(Exception):
     """A mistake the user can mend.
 
-    what: the fact, in the user's terms; where: file, op, tensor or option; fix: the remedy, when there is one.
-    `str()` is one line, `where: what; fix`.
+    what: the fact, in the user's terms; where: file, op, tensor or option; fix: the remedy, when there is one; shown: lines of text that
+    it is about, to stand below. `line` is one line, `where: what; fix`, that no text in it can break or forge; `str()` adds what is shown.
     """
 
     status = Status.runtime_error
 
-    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", fix: str = "", shown: str = "") -> None:
         super().__init__(what)
-        self.what, self.where, self.fix = what, where, fix
+        self.what, self.where, self.fix, self.shown = what, where, fix, shown
+
+    @property
+    def line(self) -> str:
+        what, fix = (shortened(part, MESSAGE) for part in (self.what, self.fix))
+        return printable((f"{self.where}: " if self.where else "") + what + (f"; {fix}" if fix else ""))
 
     def __str__(self) -> str:
-        return (f"{self.where}: " if self.where else "") + self.what + (f"; {self.fix}" if self.fix else "")
+        return f"{self.line}\n{self.shown}" if self.shown else self.line
 
     def inside(self, outer: str) -> BenchgraphError:
         """The same error, seen from one level further out (a file name in front of an op id)."""
         where = f"{outer}: {self.where}" if self.where else outer
-        return type(self)(self.what, where=where, fix=self.fix)
+        return type(self)(self.what, where=where, fix=self.fix, shown=self.shown)
 
 
 class ParseError(BenchgraphError):

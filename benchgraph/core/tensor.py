@@ -11,12 +11,14 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS
+from benchgraph.core.lines import quoted
 
 UNKNOWN_NDIMS = -1  # DNNL_GRAPH_UNKNOWN_NDIMS
 UNKNOWN_DIM = -(2**63)  # DNNL_GRAPH_UNKNOWN_DIM
 UNKNOWN_SIZE = 2**64 - 1  # SIZE_MAX, oneDNN's answer for the size of a layout that is not settled
 MAX_NDIMS = 12  # DNNL_MAX_NDIMS
 MAX_ID = 2**64 - 1  # ids are size_t
+MAX_DIM = MAX_BYTES = 2**63 - 1  # dims are int64_t, and so are distances between addresses
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -250,6 +252,36 @@ class LogicalTensor:
         return replace(self, shape=shape, strides=strides)
 
 
+def check_memory(t: LogicalTensor, *, is_written: bool) -> None:
+    """Whether a strided tensor of known dims can lie in memory as its strides say; one that an op writes has a place for each element.
+
+    Raises InvalidArguments, naming the tensor, for strides that run backwards, elements that overlap, and more bytes than there are
+    addresses for.
+    """
+    if t.layout_type in (LayoutType.any, LayoutType.opaque):
+        return
+    shape, strides = t.known_shape, t.known_strides
+    if min(strides, default=0) < 0:
+        what = f"strides {strides} of tensor {t.id} run backwards"
+        raise InvalidArguments(what, fix="use strides of 0 or more, counted in elements from the first one")
+    most = max([reach(tuple(max(d, 1) for d in shape), strides), *strides])
+    if t.dtype.nbytes(most) > MAX_BYTES:
+        what = f"tensor {t.id} of shape {shape} with strides {strides} is larger than any memory"
+        raise InvalidArguments(what, fix="make its dims or strides smaller")
+    if is_written and 0 not in shape:
+        _check_places(t.id, shape, strides)
+
+
+def _check_places(id: int, shape: Shape, strides: Shape) -> None:
+    """A stride steps over all dims with smaller ones."""
+    inner = 1
+    for stride, dim in sorted((s, d) for s, d in zip(strides, shape, strict=True) if d > 1):
+        if stride < inner:
+            what = f"elements of output {id} overlap: shape {shape} with strides {strides}"
+            raise InvalidArguments(what, fix=f"let the dim of {dim} step over the {inner} elements of the dims inside it")
+        inner += (dim - 1) * stride
+
+
 def _check_kinds(t: LogicalTensor, where: str) -> None:
     if not isinstance(t.id, int) or not 0 <= t.id <= MAX_ID:
         raise InvalidArguments(f"the id is {t.id!r}", where=where, fix=f"use an integer from 0 to {MAX_ID}")
@@ -271,3 +303,5 @@ def _check_dims(shape: Shape, where: str) -> None:
     for dim in shape:
         if dim < 0 and dim != UNKNOWN_DIM:
             raise InvalidArguments(f"a dim of {dim}", where=where, fix="a dim is 0 or more; UNKNOWN_DIM stands for an unknown one")
+        if dim > MAX_DIM:
+            raise InvalidArguments(f"a dim of {quoted(dim)}", where=where, fix=f"a dim is {MAX_DIM} at most")

@@ -25,7 +25,7 @@ def verify(g: Graph) -> None:
             _check(g, op, written)
     for out in g.outs:
         if not written.has(out):
-            raise GirError(f"output %{out} is never written\n{print_gir(g)}", where="Graph IR")
+            raise GirError(f"output %{out} is never written", where="Graph IR", shown=print_gir(g))
 
 
 class _Written:
@@ -63,15 +63,15 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
     _check_movement(g, op)
     for v in op.ins:
         if not written.has(v):
-            raise GirError(f"{op.kind} reads %{v} before it is written\n{print_gir(g)}", where="Graph IR")
+            raise GirError(f"{op.kind} reads %{v} before it is written", where="Graph IR", shown=print_gir(g))
         if not g.value(v).is_constant and (constant := next((out for out in op.outs if g.value(out).is_constant), None)) is not None:
-            raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is none\n{print_gir(g)}", where="Graph IR")
+            raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is none", where="Graph IR", shown=print_gir(g))
     for v in op.outs:
         view = g.value(v).view
         if view is not None and not view.inverse:
             raise GirError(f"{op.kind} writes %{v}, which is a read-only view", where="Graph IR")
         if not written.add(v):
-            raise GirError(f"{op.kind} writes %{v}, which already has a value\n{print_gir(g)}", where="Graph IR")
+            raise GirError(f"{op.kind} writes %{v}, which already has a value", where="Graph IR", shown=print_gir(g))
 
 
 def _check_movement(g: Graph, op: Op) -> None:
@@ -79,4 +79,4 @@ def _check_movement(g: Graph, op: Op) -> None:
     dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
     if spec(op.kind).is_movement and len(set(dtypes)) > 1:
         found = ", ".join(dtype.value for dtype in dtypes)
-        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {found}\n{print_gir(g)}", where="Graph IR")
+        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {found}", where="Graph IR", shown=print_gir(g))

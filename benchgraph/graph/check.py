@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchgraph import ops
-from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidDataType, within
-from benchgraph.graph.infer import infer_shapes
+from benchgraph.core.errors import InvalidDataType, InvalidGraph, InvalidShape, within
+from benchgraph.core.lines import listed
+from benchgraph.core.remarks import remark
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape
+from benchgraph.graph.infer import agreed, dims_text, infer_shapes
 from benchgraph.graph.ir import Graph, Op
 
 
 def check(graph: Graph) -> None:
-    """Raise for a duplicate op id, a tensor with two producers or two dtypes, a cycle, and an op that its row does not allow.
+    """Raise for a graph that contradicts itself (`check_consistent`), and for an op that its row does not allow.
 
-    Shapes may still be unknown, and are not compared.
+    Shapes may still be unknown.
+    """
+    check_consistent(graph)
+    for op in graph.ops:
+        check_one(op)
+
+
+def check_consistent(graph: Graph) -> None:
+    """Raise for what no change to the ops makes right: a duplicate op id, a tensor with two producers, a cycle, ports that do not exist,
+    and a tensor that two ops describe in ways that exclude each other (`_contradiction`).
     """
     graph.check_ids()
     _ = graph.producers, graph.order  # each raises when it cannot be made
-    _check_dtypes(graph)
-    for op in graph.ops:
-        check_one(op)
+    _check_ports(graph)
+    _check_views(graph)
 
 
 def validate(graph: Graph) -> Graph:
@@ -27,14 +39,91 @@ def validate(graph: Graph) -> Graph:
     return infer_shapes(graph)
 
 
-def _check_dtypes(graph: Graph) -> None:
-    first: dict[int, tuple[DType, Op]] = {}
-    for op in graph.ops:
-        for t in (*op.inputs, *op.outputs):
-            dtype, where = first.setdefault(t.id, (t.dtype, op))
-            if dtype is not t.dtype:
-                what = f"tensor {t.id} is {t.dtype.value} here but {dtype.value} in {where.label}"
-                raise InvalidDataType(what, where=op.label, fix="describe a tensor with the same dtype at every use")
+def _check_ports(graph: Graph) -> None:
+    """Ports are tensors of the graph, and what comes in is not produced there.
+
+    Of a dump whose op ids have gaps an op has been taken out, as of one among oneDNN's own inputs; ports that it had are remarked on.
+    """
+    for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
+        for id in dict.fromkeys(ports or ()):
+            if id in graph.tensors:
+                if key == "input_ports" and id in graph.producers:
+                    what = f"{key} has tensor {id}, which op {graph.producers[id].id} produces"
+                    raise InvalidGraph(what, fix="leave it out, or take the op out")
+                continue
+            known = [t.id for t in (graph.inputs if key == "input_ports" else graph.outputs)]
+            what, fix = f"{key} has tensor {id}, which no op has", f"name tensors of the graph, such as {listed(known)}"
+            if key == "input_ports" or not _has_gaps([op.id for op in graph.ops]):
+                raise InvalidGraph(what, fix=fix)
+            remark(f"{what}: ignored, as an op between the others has been taken out")
+
+
+def _has_gaps(ids: list[int]) -> bool:
+    return max(ids) - min(ids) >= len(ids)
+
+
+def _check_views(graph: Graph) -> None:
+    """Producers first: consumers are held to what they say, and to each other where they say nothing."""
+    known: dict[int, tuple[LogicalTensor, Op]] = {}
+    uses = [(op, t, False) for op in graph.ops for t in op.outputs] + [(op, t, True) for op in graph.ops for t in op.inputs]
+    for op, t, is_read in uses:
+        if t.id not in known:
+            known[t.id] = t, op
+            continue
+        first, where = known[t.id]
+        found = _contradiction(first, t, spread=is_read and _spreads(op, first))
+        if found is not None:
+            name, here, there = found
+            what = f"tensor {t.id} {'is' if name == 'dtype' else f'has {name}'} {here} here but {there} in {where.label}"
+            kind = InvalidDataType if name == "dtype" else InvalidShape if name == "shape" else InvalidGraph
+            raise kind(what, where=op.label, fix=f"describe a tensor with the same {name} at every use")
+        known[t.id] = _both(first, t), where
+
+
+def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple[str, str, str] | None:
+    """What two descriptions of a tensor say that cannot both be so: its name, what b says, what a says. None when there is no such thing.
+
+    Unknown dims and strides agree with any, a stride of a dim of 1 means nothing, and layouts that are undef, any or opaque leave strides
+    to others. A property may be given by one alone, and one of constant and variable may be wrong; but a host scalar has no memory.
+    spread: b stands for its broadcast, with dims of 1 where a has more.
+    """
+    if a.dtype is not b.dtype:
+        return "dtype", b.dtype.value, a.dtype.value
+    if spread and _is_spread(b.shape, a.shape):
+        return None
+    shape = agreed(a.shape, b.shape)
+    if shape is None and a.shape is not None and b.shape is not None:
+        return "shape", dims_text(b.shape), dims_text(a.shape)
+    if a.is_host_scalar != b.is_host_scalar and PropertyType.undef not in (a.property_type, b.property_type):
+        return "property", b.property_type.value, a.property_type.value
+    if a.layout_type is b.layout_type is LayoutType.opaque and a.layout_id != b.layout_id:
+        return "layout id", str(b.layout_id), str(a.layout_id)
+    if shape is None or a.strides is None or b.strides is None or 0 in shape:
+        return None
+    if any(x != y and d != 1 for x, y, d in zip(a.strides, b.strides, shape, strict=True)):
+        return "strides", dims_text(b.strides), dims_text(a.strides)
+    return None
+
+
+def _spreads(op: Op, t: LogicalTensor) -> bool:
+    """Whether the op broadcasts its operands, and to the shape of this one."""
+    return op.full_attrs.get("auto_broadcast") == "numpy" and any(out.shape == t.shape for out in op.outputs)
+
+
+def _is_spread(part: Shape | None, whole: Shape | None) -> bool:
+    if part is None or whole is None or len(part) != len(whole):
+        return False
+    return all(d in (1, full) for d, full in zip(part, whole, strict=True))
+
+
+def _both(a: LogicalTensor, b: LogicalTensor) -> LogicalTensor:
+    """What two descriptions that do not contradict each other say together."""
+    shape = agreed(a.shape, b.shape)
+    if shape is None:
+        return a
+    strides = a.strides if a.strides is not None else b.strides
+    kind = b.property_type if a.property_type is PropertyType.undef else a.property_type
+    return replace(a, shape=shape, strides=strides, property_type=kind)
 
 
 def check_one(op: Op) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from benchgraph import ops
 from benchgraph.core.errors import InvalidShape, within
-from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
+from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape, check_memory
 from benchgraph.graph.ir import Graph, Op
 
 
@@ -14,14 +15,25 @@ def infer_shapes(graph: Graph) -> Graph:
     """The graph with every dim known; the same object when nothing was to be done.
 
     A tensor's producer describes it; the uses of a graph input are merged (known dims win over unknown ones, a property over undef).
-    Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape where dims disagree, or stay unknown.
+    Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape where dims disagree, or stay unknown, and
+    InvalidArguments for strides that no memory can have.
     """
     tensors = {t.id: _filled(t) for t in merged_inputs(graph).values()}
     for op in graph.order:
         ins = tuple(tensors[t.id] for t in op.inputs)
         tensors |= {t.id: _filled(t) for t in infer_outputs(op, ins)}
+    _check_memory(graph, tensors)
     same = all(t == tensors[t.id] for op in graph.ops for t in (*op.inputs, *op.outputs))
     return graph if same else graph.with_tensors(tensors)
+
+
+def _check_memory(graph: Graph, tensors: Mapping[int, LogicalTensor]) -> None:
+    for op in graph.ops:
+        with within(op.label):
+            for t in op.inputs:
+                check_memory(tensors[t.id], is_written=False)
+            for t in op.outputs:
+                check_memory(tensors[t.id], is_written=True)
 
 
 def merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
@@ -34,7 +46,7 @@ def merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
     for t in found.values():
         if not t.has_known_shape:
             user = graph.consumers[t.id][0]
-            what = f"graph input {t.id} has unknown dims {_text(t.shape)}"
+            what = f"graph input {t.id} has unknown dims {dims_text(t.shape)}"
             raise InvalidShape(what, where=user.label, fix="give the input a shape, for example with --in-shapes")
     return found
 
@@ -43,9 +55,9 @@ def _merged(seen: LogicalTensor, use: LogicalTensor, op: Op) -> LogicalTensor:
     """One description of a graph input out of two uses of it."""
     if use == seen:
         return seen
-    shape = _agreed(seen.shape, use.shape)
+    shape = agreed(seen.shape, use.shape)
     if shape is None and seen.shape is not None and use.shape is not None:
-        what = f"input {use.id} has shape {_text(use.shape)} here but {_text(seen.shape)} where it was used before"
+        what = f"input {use.id} has shape {dims_text(use.shape)} here but {dims_text(seen.shape)} where it was used before"
         raise InvalidShape(what, where=op.label, fix="describe a tensor with the same shape at every use")
     described = seen if seen.strides is not None or use.strides is None else use
     properties = [t.property_type for t in (seen, use) if t.property_type is not PropertyType.undef]
@@ -53,7 +65,7 @@ def _merged(seen: LogicalTensor, use: LogicalTensor, op: Op) -> LogicalTensor:
     return replace(described, shape=shape, property_type=kind)
 
 
-def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
+def agreed(a: Shape | None, b: Shape | None) -> Shape | None:
     """The dims two descriptions give together; None when they contradict each other, or neither says anything."""
     if a is None or b is None:
         return b if a is None else a
@@ -65,6 +77,7 @@ def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
 def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
     """The op's outputs with the shapes its row infers from these inputs, whose shapes are known."""
     with within(op.label):
+        ops.check_form(op.kind, op.attrs, len(ins), len(op.outputs))
         row, attrs = ops.spec(op.kind), op.full_attrs
         if row.shape_attr and op.outputs[0].has_known_shape:
             attrs = attrs.updated(**{row.shape_attr: op.outputs[0].known_shape})
@@ -73,9 +86,9 @@ def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor
 
 
 def _output(op: Op, declared: LogicalTensor, inferred: Shape | None) -> LogicalTensor:
-    shape = _agreed(declared.shape, inferred)
+    shape = agreed(declared.shape, inferred)
     if shape is None and declared.shape is not None and inferred is not None:
-        what = f"output {declared.id} has shape {_text(declared.shape)}, but its inputs give {_text(inferred)}"
+        what = f"output {declared.id} has shape {dims_text(declared.shape)}, but its inputs give {dims_text(inferred)}"
         raise InvalidShape(what, where=op.label, fix="correct one of the shapes, or leave the output's unknown")
     if shape is None or UNKNOWN_DIM in shape:
         what = f"the shape of output {declared.id} cannot be inferred from the inputs"
@@ -90,7 +103,8 @@ def _filled(t: LogicalTensor) -> LogicalTensor:
     return replace(t, strides=t.known_strides, layout_type=LayoutType.strided)
 
 
-def _text(shape: Shape | None) -> str:
+def dims_text(shape: Shape | None) -> str:
+    """Dims as messages have them: `2x?x3`."""
     if shape is None:
         return "unknown"
     return "x".join("?" if d == UNKNOWN_DIM else str(d) for d in shape) or "()"

@@ -9,6 +9,7 @@ from functools import cached_property
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidArguments, InvalidGraph, InvalidGraphOp
+from benchgraph.core.lines import listed, shortened
 from benchgraph.core.tensor import LogicalTensor
 
 
@@ -26,7 +27,7 @@ class Op:
     @property
     def label(self) -> str:
         """How messages name this op."""
-        return f"op {self.id}: {self.kind}"
+        return f"op {self.id}: {shortened(self.kind)}"
 
     @property
     def full_attrs(self) -> Attrs:
@@ -129,8 +130,7 @@ class Graph:
     def check_has(self, tensor: int) -> None:
         """Raises InvalidArguments for the id of a tensor that the graph does not have."""
         if tensor not in self.tensors:
-            known = ", ".join(map(str, sorted(self.tensors)))
-            raise InvalidArguments("there is no such tensor", where=f"tensor {tensor}", fix=f"the graph has {known}")
+            raise InvalidArguments("there is no such tensor", where=f"tensor {tensor}", fix=f"the graph has {listed(sorted(self.tensors))}")
 
     def with_tensors(self, changed: dict[int, LogicalTensor]) -> Graph:
         """The graph with these logical tensors exchanged, by id, wherever they occur."""

@@ -17,7 +17,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,9 +28,11 @@ from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import GRAPH_DTYPES
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean, within
+from benchgraph.core.lines import quoted, shortened
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
-from benchgraph.graph.check import check
+from benchgraph.graph.check import check, check_consistent
 from benchgraph.graph.ir import Graph, Op
+from benchgraph.ops.ranges import F32_FIX, overflows
 
 ENGINE_KINDS = ("cpu", "gpu", "any")
 FPMATH_MODES = ("strict", "bf16", "f16", "tf32", "any")
@@ -47,15 +52,10 @@ def load(path: str | Path) -> Graph:
 
 def read(path: str | Path) -> Graph:
     """Read a file without checking whether its ops are legal, which overrides may yet make them. Errors as `load`."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError as missing:
-        raise InvalidArguments("no such file", where=str(path), fix="give the path of a oneDNN Graph JSON file") from missing
-    except (OSError, UnicodeDecodeError) as bad:
-        reason = bad.strerror if isinstance(bad, OSError) else "not UTF-8 text"
-        raise InvalidArguments(f"cannot read the file: {reason}", where=str(path)) from bad
     with within(str(path)):
-        return _graph(_parse(text))
+        graph = _graph(_parse(_text_of(Path(path))))
+        check_consistent(graph)
+    return graph
 
 
 def loads(text: str, where: str = "<string>") -> Graph:
@@ -73,20 +73,85 @@ def save(graph: Graph, path: str | Path) -> None:
 
 # ---- text -> JSON values ---------------------------------------------------------------------------------------------
 
-_BARE = re.compile(r'("(?:[^"\\]|\\.)*")|(?<![\w.])(?:inf|nan)(?!\w)', re.DOTALL)
+MOST_DIGITS = 1000  # of an integer that is read as one; 64 bits have 20
+MOST_BYTES = 64 << 20  # of a file: a dump of 10,000 ops takes a tenth of it
+_BARE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|(?<![\w.])(?:inf|nan)(?!\w)', re.DOTALL)  # a string that is left open is read once
 _SPELLING = {"inf": "Infinity", "nan": "NaN"}
+
+
+def _text_of(path: Path) -> str:
+    """What a file holds. Raises InvalidArguments for what is no file of text, and for one that is too large for a graph."""
+    fix = "give the path of a oneDNN Graph JSON file"
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a directory" if path.is_dir() else "a device or a pipe"
+            raise InvalidArguments(f"cannot read the file: it is {kind}", fix=fix)
+        with path.open("rb") as file:
+            held = file.read(MOST_BYTES + 1)
+    except FileNotFoundError as missing:
+        raise InvalidArguments("no such file", fix=fix) from missing
+    except (OSError, ValueError) as bad:  # ValueError: a path with a NUL
+        reason = bad.strerror if isinstance(bad, OSError) else str(bad)
+        raise InvalidArguments(f"cannot read the file: {reason}", fix=fix) from bad
+    if len(held) > MOST_BYTES:
+        raise InvalidArguments(f"the file is larger than {MOST_BYTES >> 20} MiB", fix="dump fewer ops into one graph")
+    if held.startswith(BOM_UTF8):
+        raise ParseError("the file begins with a byte order mark", fix="save it as UTF-8 without one")
+    try:
+        return held.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise InvalidArguments(f"cannot read the file: not UTF-8 text: byte {bad.start}", fix="save it as UTF-8") from bad
+
+
+@dataclass(frozen=True)
+class _Long:
+    """A number of more digits than Python reads as an integer."""
+
+    digits: str
+
+
+class _Doubled(dict[str, object]):
+    """An object in which a key stands more than once."""
+
+    key: str
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    doubled = _Doubled(found)
+    doubled.key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+    return doubled
+
+
+def _whole(digits: str) -> int | _Long:
+    return int(digits) if len(digits) < MOST_DIGITS else _Long(digits)
+
+
+def _values(text: str) -> object:
+    """JSON as Python values. Raises JSONDecodeError, and ParseError for brackets that nest too deep."""
+    try:
+        try:
+            return json.loads(text, strict=False, object_pairs_hook=_pairs)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # an integer of thousands of digits
+            return json.loads(text, strict=False, object_pairs_hook=_pairs, parse_int=_whole)
+    except RecursionError:
+        raise ParseError("brackets nest too deep in it", fix="those of a graph nest at most seven deep") from None
 
 
 def _parse(text: str) -> Json:
     if not text.strip():
         raise ParseError("the file is empty", fix="a graph has at least one op")
     try:
-        data = json.loads(text, strict=False)
+        data = _values(text)
     except json.JSONDecodeError as bad:
         data = _parse_with_bare_numbers(text, bad)
     if not isinstance(data, dict):
         raise ParseError(f"the top level is {_name(data)}", fix='it must be an object with the key "graph"')
-    return data
+    return _object(data, "the top level")
 
 
 def _parse_with_bare_numbers(text: str, first: json.JSONDecodeError) -> object:
@@ -107,7 +172,7 @@ def _parse_with_bare_numbers(text: str, first: json.JSONDecodeError) -> object:
     bad = first
     if grown:
         try:
-            return json.loads(respelled, strict=False)
+            return _values(respelled)
         except json.JSONDecodeError as second:
             at = second.pos - next((n for end, n in reversed(grown) if end <= second.pos), 0)
             bad = json.JSONDecodeError(second.msg, text, at)
@@ -124,14 +189,16 @@ def _name(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
-    return "null" if value is None else json.dumps(value)
+    if value is None:
+        return "null"
+    return f"an integer of {len(value.digits.lstrip('-'))} digits" if isinstance(value, _Long) else shortened(json.dumps(value))
 
 
 def _integer(value: object, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | _Long):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be an integer")
-    if not least <= value <= most:
-        raise ParseError(f"{what} is {value}", fix=f"it must be between {least} and {most}")
+    if isinstance(value, _Long) or not least <= value <= most:
+        raise ParseError(f"{what} is {_name(value)}", fix=f"it must be between {least} and {most}")
     return value
 
 
@@ -140,13 +207,15 @@ def _id(value: object, what: str) -> int:
 
 
 def _real(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | _Long):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be a number")
+    if isinstance(value, _Long) or overflows(value):
+        raise ParseError(f"{what} is {_name(value)}", fix=F32_FIX)
     return math.nan if value != value else float(value)  # one NaN object, so that equal graphs compare equal
 
 
 def _boolean(value: object, what: str) -> bool:
-    if value not in (0, 1) or isinstance(value, float):
+    if not isinstance(value, int) or value not in (0, 1):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be 0, 1, false or true")
     return bool(value)
 
@@ -154,7 +223,14 @@ def _boolean(value: object, what: str) -> bool:
 def _string(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be a string")
+    if not _is_text(value):
+        raise ParseError(f"{what} is {_name(value)}", fix="it must be text, which half of a surrogate pair is not")
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether there are characters for all of it: \\ud800 alone is the half of one, which no file can hold."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _array(value: object, what: str) -> list[object]:
@@ -174,13 +250,15 @@ def _reals(value: object, what: str) -> tuple[float, ...]:
 def _object(value: object, what: str) -> Json:
     if not isinstance(value, dict):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be an object")
+    if isinstance(value, _Doubled):
+        raise ParseError(f"{what} has the key {_name(value.key)} twice", fix="leave one of them out")
     return value
 
 
 def _choice(value: object, what: str, known: Mapping[str, T]) -> T:
     word = _string(value, what)
     if word not in known:
-        raise ParseError(f"unknown {what} '{word}'", fix=did_you_mean(word, known) or f"use one of {', '.join(known)}")
+        raise ParseError(f"unknown {what} {quoted(word)}", fix=did_you_mean(word, known) or f"use one of {', '.join(known)}")
     return known[word]
 
 
@@ -251,7 +329,9 @@ def _op(entry: object, position: int) -> Op:
 
 def _attrs(value: object) -> Attrs:
     entries = _object(value, '"attrs"')
-    return Attrs({name: _attr(entry, f"attribute '{name}'") for name, entry in entries.items() if name not in BOOKKEEPING})
+    return Attrs(
+        {_string(n, "an attribute's name"): _attr(entry, f"attribute {quoted(n)}") for n, entry in entries.items() if n not in BOOKKEEPING}
+    )
 
 
 def _attr(entry: object, where: str) -> AttrValue:
@@ -277,6 +357,8 @@ def _tensor(entry: object, where: str) -> LogicalTensor:
         layout = _choice(fields.get("layout_type", "strided"), "layout_type", _LAYOUTS)
         given = _integers(fields.get("stride", []), '"stride"')
         opaque = layout is LayoutType.opaque
+        if not opaque and any(stride < 0 and stride != UNKNOWN_DIM for stride in given):
+            raise ParseError(f"the strides are {quoted(given)}", fix=f"a stride is 0 or more; {UNKNOWN_DIM} stands for an unknown one")
         known = "stride" in fields and not opaque and shape is not None and len(given) == len(shape) and UNKNOWN_DIM not in given
         return LogicalTensor(
             id=_id(fields["id"], '"id"'),

@@ -88,7 +88,7 @@ def _value(value: AttrValue) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(_value(v) for v in value)}]"
     if isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(value).replace("\x7f", "\\u007f")  # all other control characters are escaped by json
     return ("true" if value else "false") if isinstance(value, bool) else repr(value)
 
 
@@ -142,8 +142,8 @@ class _Parser:
         line = self.text[start:].split("\n", 1)[0]
         number = self.text.count("\n", 0, pos) + 1
         caret = " " * (pos - start) + "^"
-        what = f"expected {expected}{' (' if hint else ''}{hint}{')' if hint else ''}\n{line}\n{caret}"
-        raise ParseError(what, where=f"line {number}, column {pos - start + 1}")
+        what = f"expected {expected}{' (' if hint else ''}{hint}{')' if hint else ''}"
+        raise ParseError(what, where=f"line {number}, column {pos - start + 1}", shown=f"{line}\n{caret}")
 
     def peek(self, text: str) -> bool:
         kind, found, _ = self.tokens[self.at]

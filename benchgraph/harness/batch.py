@@ -87,11 +87,14 @@ class Lookup:
         others = [d for d in self.seen if d.is_relative_to(inputs) and not d.is_relative_to(own)]
         packaged = own / name
         for path in (literal, *(d / name for d in self.seen if d not in others), packaged, *(d / name for d in others)):
-            if path.is_file():
+            if _is_file(path):
                 if path.parent not in self.seen and len(self.seen) < MAX_SEEN:
                     self.seen.append(path.parent)
                 return path, name if path in (literal, packaged) else str(path)
-        raise InvalidArguments("no such file", where=name, fix=self._remedy(name, driver))
+        kind = (
+            "no such file" if not _exists(literal) else "a directory, not a file" if literal.is_dir() else "a device or a pipe, not a file"
+        )
+        raise InvalidArguments(kind, where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
         """The packaged file whose own name is nearest, wherever it lies: folders and suffixes that are alike make nothing near."""
@@ -105,6 +108,21 @@ class Lookup:
         return "looked in " + ", ".join(str(d) for d in dict.fromkeys(searched))
 
 
+def _is_file(path: Path) -> bool:
+    """Whether it is one that can be found: names may be too long for the system, or behind folders that are closed."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False
+
+
 def drivers_with(name: str, drivers: list[str]) -> list[str]:
     """The drivers among whose packaged inputs a file of this name lies."""
-    return [d for d in drivers if (data_dir("inputs") / d / name).is_file()]
+    return [d for d in drivers if _is_file(data_dir("inputs") / d / name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
+from benchgraph.core.lines import MESSAGE, printable, shortened
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.harness.results import Result, Status
@@ -29,12 +30,12 @@ def failure(bad: Exception, problem: Problem) -> Result:
         return Result(status, _said(named, problem), no_memory=bad.status is ErrorStatus.out_of_memory)
     if isinstance(bad, MemoryError):
         return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
-    first = next(iter(str(bad).splitlines()), "")
+    first = shortened(printable(next(iter(str(bad).splitlines()), "")), MESSAGE)
     hint = "" if problem.globals.verbose else "; run with -v for the traceback"
     return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")
 
 
 def _said(bad: BenchgraphError, problem: Problem) -> str:
     """The error in one line, the file named as in the repro line: where a packaged one lies is this machine's business."""
-    said, file = str(bad), f"{problem.file}: "
-    return f"{problem.knobs.case}: {said.removeprefix(file)}" if problem.file and said.startswith(file) else said
+    said, file = bad.line, printable(f"{problem.file}: ")
+    return f"{printable(problem.knobs.case)}: {said.removeprefix(file)}" if problem.file and said.startswith(file) else said

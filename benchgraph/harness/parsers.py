@@ -32,7 +32,7 @@ def text(value: object) -> str:
 PLAIN = re.compile(r'[\w@%+=:,./-]*("[\w@%+=:,./*&()<>; -]*")?', re.ASCII)
 
 
-def quoted(word: str) -> str:
+def shell_word(word: str) -> str:
     """A word as a shell, or a batch file, has to be given it."""
     return word if word and PLAIN.fullmatch(word) else shlex.quote(word)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented, within
+from benchgraph.core.lines import printable, shortened
 from benchgraph.harness.knobs import Globals, knobs_of, words
-from benchgraph.harness.parsers import quoted, text
+from benchgraph.harness.parsers import shell_word, text
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
@@ -79,18 +80,18 @@ class Problem:
 
     @property
     def repro(self) -> str:
-        """The command line that runs this problem again, for a shell or a batch file; defaults are left out."""
-        return " ".join([*map(quoted, words(self.globals, all=self.globals.canonical)), self.description])
+        """The command line that runs this problem again, for a shell or a batch file, on one line; defaults are left out."""
+        return " ".join([*_typed(words(self.globals, all=self.globals.canonical)), self.description])
 
     @property
     def description(self) -> str:
         """The repro line without the global options."""
-        return " ".join([f"--{self.driver.name}", *map(quoted, words(self.knobs))])
+        return " ".join([f"--{self.driver.name}", *_typed(words(self.knobs))])
 
     @property
     def label(self) -> str:
         """A name for files of this problem; not unique."""
-        case = self.file.stem if self.file else text(self.knobs.case)
+        case = shortened(self.file.stem if self.file else text(self.knobs.case))
         return f"{self.driver.name}-" + "".join(c if c.isalnum() or c in "_-." else "-" for c in case)
 
     @property
@@ -113,3 +114,8 @@ class Problem:
             return self.driver.build(self.knobs, self.file)
         with within(text(self.knobs.case)):
             return self.driver.build(self.knobs)
+
+
+def _typed(words: Iterable[str]) -> Iterator[str]:
+    """Words as one types them: quoted where a shell needs it, and on one line whatever is in them."""
+    return (printable(shell_word(word)) for word in words)

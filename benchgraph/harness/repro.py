@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.parsers import quoted, text
+from benchgraph.harness.parsers import shell_word, text
 from benchgraph.harness.plugins import names
 from benchgraph.harness.problem import TRIGGER
 
@@ -54,7 +54,7 @@ def unquoted(line: str) -> list[str]:
 
 def requoted(line: str) -> str:
     """A line with its words quoted as they are now: runs from before lines were quoted are of the same case."""
-    return " ".join(map(quoted, unquoted(line)))
+    return " ".join(map(shell_word, unquoted(line)))
 
 
 def split(repro: str) -> Repro:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidGraph, InvalidShape, OutOfMemory
+from benchgraph.core.lines import printable_lines
 from benchgraph.core.remarks import collected
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
@@ -55,7 +56,7 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
                 result = _repeated(problem, bench, log)
         except Exception as bad:
             if problem.globals.verbose:
-                log(traceback.format_exc().rstrip())
+                log(printable_lines(traceback.format_exc().rstrip()))
             result = failure(bad, problem)
     for line in _details(result, problem.globals.verbose):
         log(line)

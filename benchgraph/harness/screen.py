@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import click
 
+from benchgraph.core.lines import printable_lines
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Done, ResultSet
@@ -17,7 +18,7 @@ FAILURES_SHOWN = 10  # benchdnn's
 
 
 def warn(text: str) -> None:
-    click.echo(f"benchgraph: {text}", err=True)
+    click.echo(f"benchgraph: {printable_lines(text)}", err=True)
 
 
 @dataclass

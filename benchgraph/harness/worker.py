@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import io
 import os
 import pickle
 import resource
@@ -28,6 +27,7 @@ from multiprocessing.connection import Connection
 
 from benchgraph.core.child import Child, Lost, Printed, attach
 from benchgraph.core.config import Config, environment, override
+from benchgraph.core.lines import print_any
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.plugins import load_driver
@@ -149,9 +149,7 @@ def _timeout_s(problem: Problem) -> float:
 def main(pipe: int, parent: int) -> None:
     """Serve until the parent closes the pipe or dies. pipe: a file descriptor; parent: a process id."""
     connection = attach(pipe, parent)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    print_any("utf-8")
     with suppress(EOFError), connection:
         setup: Setup = connection.recv()
         with override(**vars(setup.config)):

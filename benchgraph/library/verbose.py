@@ -17,6 +17,7 @@ from functools import cache
 
 from benchgraph import __version__
 from benchgraph.core.config import config
+from benchgraph.core.lines import printable
 from benchgraph.core.target import current
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
 from benchgraph.partition.ir import Partition
@@ -82,8 +83,8 @@ def describe(partition: Partition, code: Code) -> str:
 
 
 def _plain(name: str) -> str:
-    """A user's name without the characters that part fields."""
-    return re.sub(r"[,;\s]", "_", name)
+    """A user's name on one line, without the characters that part fields."""
+    return printable(re.sub(r"[,;\s]", "_", name))
 
 
 def _formats(partition: Partition) -> str:

@@ -31,10 +31,10 @@
     structural      End, Wildcard
     internal        _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
 
-Shared by them: spec (what a row is), schema (a row's checks), broadcast (shapes), axis (the attribute, and shapes along axes), spatial
-(data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement steps along),
-formulas (f32 expressions), steps (of decompositions), rescaling (steps on the way to 8 bits as one), heads (of attention in one axis),
-normalize (what the norms share).
+Shared by them: spec (what a row is), schema (a row's checks), ranges (of attributes), broadcast (shapes), axis (the attribute, and shapes
+along axes), spatial (data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement
+steps along), formulas (f32 expressions), steps (of decompositions), rescaling (steps on the way to 8 bits as one), heads (of attention in
+one axis), normalize (what the norms share).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from __future__ import annotations
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
+from benchgraph.core.lines import quoted
 from benchgraph.ops import (
     batch_norm,
     bias,
@@ -78,7 +79,7 @@ from benchgraph.ops import (
 )
 from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
 
-__all__ = ["INTERNAL", "OPS", "call_of", "check_op", "spec", "with_defaults"]
+__all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with_defaults"]
 
 _MODULES = (
     convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward, log_softmax, layer_norm,
@@ -95,7 +96,7 @@ def spec(kind: str) -> OpSpec:
     """The row of an op kind. Raises NoSuchOpKind with the nearest kind there is."""
     if kind in _ROWS:
         return _ROWS[kind]
-    raise NoSuchOpKind(f"unknown op kind '{kind}'", fix=did_you_mean(kind, OPS))
+    raise NoSuchOpKind(f"unknown op kind {quoted(kind)}", fix=did_you_mean(kind, OPS))
 
 
 def with_defaults(kind: str, attrs: Attrs) -> Attrs:
@@ -109,10 +110,19 @@ def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes
     in_types: dtype and shape per input, the shape None where it is not known yet. Raises NoSuchOpKind, InvalidGraphOp or
     InvalidDataType, naming the port or attribute and the remedy; `where` is left to the caller, who knows op and file.
     """
+    schema.check(_public(kind), attrs, in_types, out_dtypes)
+
+
+def check_form(kind: str, attrs: Attrs, num_inputs: int, num_outputs: int) -> None:
+    """As far as `check_op` goes without dtypes and shapes: what a row's `infer` and `refit` take for granted. Raises as that does."""
+    schema.check_form(_public(kind), attrs, num_inputs, num_outputs)
+
+
+def _public(kind: str) -> OpSpec:
     row = spec(kind)
     if row.is_internal:
-        raise NoSuchOpKind(f"unknown op kind '{kind}'", fix="kinds that begin with '_' are the compiler's own")
-    schema.check(row, attrs, in_types, out_dtypes)
+        raise NoSuchOpKind(f"unknown op kind {quoted(kind)}", fix="kinds that begin with '_' are the compiler's own")
+    return row
 
 
 def call_of(kind: str, sample: Sample) -> Call:

@@ -9,6 +9,8 @@ is asked for, which is not the gradient of the forward op.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
@@ -16,7 +18,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, normalize
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.normalize import STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
@@ -239,6 +242,8 @@ def _samples(data: int, stats: int, outs: int) -> tuple[Sample, ...]:
 
 _PLANES = (2, 3, 5, 5)
 
+_EPSILON = replace(EPSILON, required=True, default=None)
+
 SPECS = (
     OpSpec(
         kind="BatchNormInference",
@@ -246,7 +251,7 @@ SPECS = (
         inputs=(Port("src", "T1"), *(Port(name, "T2") for name in _INFERENCE)),
         outputs=(Port("dst", "T1"),),
         types={"T1": F, "T2": STATS},
-        attrs={"epsilon": Attr("f32", required=True), "data_format": DATA_FORMAT},
+        attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
         infer=_infer_inference,
         reference=_reference_inference,
         flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
@@ -265,7 +270,7 @@ SPECS = (
         inputs=(Port("src", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma", "beta"))),
         outputs=(Port("dst", "T1"), *(Port(n, "T2") for n in ("running_mean", "running_variance", "batch_mean", "batch_variance"))),
         types={"T1": F, "T2": STATS},
-        attrs={"epsilon": Attr("f32", required=True), "momentum": Attr("f32"), "data_format": DATA_FORMAT},
+        attrs={"epsilon": _EPSILON, "momentum": Attr("f32", range=SHARE), "data_format": DATA_FORMAT},
         num_inputs=(3, 4, 5),
         infer=_infer_training,
         reference=_reference_training,
@@ -295,7 +300,7 @@ SPECS = (
         inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
         outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
         types={"T1": F, "T2": STATS},
-        attrs={"epsilon": Attr("f32", required=True), "data_format": DATA_FORMAT},
+        attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
         num_inputs=(4, 5),
         num_outputs=(1, 2, 3),
         infer=_infer_backward,

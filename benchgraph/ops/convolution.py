@@ -34,7 +34,8 @@ from benchgraph.ops.conv_samples import (
     TRANSPOSED_BY_WEIGHTS,
 )
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis, check_pads
+from benchgraph.ops.ranges import DIMS, SIZES, STEPS
+from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis
 from benchgraph.ops.spec import (
     Array,
     Attr,
@@ -57,7 +58,7 @@ from benchgraph.ops.strategies.filling import exactly
 
 Index = Callable[[Problem, Indices, Indices], tuple[Indices, Indices]]
 
-_SHAPE = Attr("s64[]", default=ZEROS)
+_SHAPE = Attr("s64[]", default=ZEROS, range=DIMS)
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,11 @@ class _Kind:
             outputs=(Port(self.output, variable),),
             types={variable: F} | ({"T2": (DType.s32,)} if variable == "T1" else {}),
             attrs={
-                **dict.fromkeys(("strides", "pads_begin", "pads_end", "dilations"), Attr("s64[]", required=True)),
+                **dict.fromkeys(("strides", "dilations"), Attr("s64[]", required=True, range=STEPS)),
+                **dict.fromkeys(("pads_begin", "pads_end"), Attr("s64[]", required=True, range=SIZES)),
                 **dict.fromkeys(self.attrs, _SHAPE),
                 "auto_pad": AUTO_PAD,
-                "groups": Attr("s64", default=1),
+                "groups": Attr("s64", default=1, range=STEPS),
                 "data_format": DATA_FORMAT,
                 "weights_format": Attr("string", default=formats[0], choices=formats),
             },
@@ -197,7 +199,6 @@ class _Kind:
             follows_fpmath=True,
             samples=self.samples,
             laws=(Law("the sum of the output is that of all products", self.sums_up),),
-            check=lambda attrs, ins, out_dtypes: check_pads(attrs),
             gradient_of=self.gradient_of,
             shape_attr=self.shape_attr,
             sure_zeros=self.sure_zeros,

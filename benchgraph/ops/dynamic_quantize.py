@@ -18,6 +18,7 @@ from benchgraph.ops import fills, normalize
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.quantize import QTYPES, axis_of, is_nearest
+from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.strategies import filling, pointwise
@@ -283,7 +284,7 @@ SPECS = (
         inputs=(Port("src", "T1"), Port("scales", "T2"), Port("zps", "T3")),
         outputs=(Port("dst", "T2"),),
         types={"T1": (*_INTEGERS, *_PACKED), "T2": F, "T3": (*_PACKED, *_INTEGERS, DType.s32)},
-        attrs={**_ATTRS, "group_shape": Attr("s64[]")},
+        attrs={**_ATTRS, "group_shape": Attr("s64[]", range=DIMS)},
         num_inputs=(2, 3),
         infer=infer,
         reference=_dequantize,

@@ -14,6 +14,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import normalize
 from benchgraph.ops.normalize import EPSILON, USE_AFFINE
+from benchgraph.ops.ranges import STEPS
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, channels_of
 from benchgraph.ops.spec import Attr, Call, Sample
 from benchgraph.ops.strategies.norms import Norm
@@ -49,7 +50,7 @@ SPECS = (
         _norm,
         infer,
         {
-            "groups": Attr("s64", required=True),
+            "groups": Attr("s64", required=True, range=STEPS),
             "keep_stats": normalize.KEEP_STATS,
             "use_affine": USE_AFFINE,
             "epsilon": EPSILON,

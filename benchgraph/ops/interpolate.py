@@ -25,6 +25,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.ranges import DIMS, POSITIVE
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
@@ -33,8 +34,8 @@ from benchgraph.tir.ir import BinOp, Expr
 
 ATTRS = {
     "mode": Attr("string", required=True, choices=("nearest", "linear", "bilinear", "trilinear")),
-    "sizes": Attr("s64[]"),
-    "scales": Attr("f32[]"),
+    "sizes": Attr("s64[]", range=DIMS),
+    "scales": Attr("f32[]", range=POSITIVE),
     "coordinate_transformation_mode": Attr("string", default="half_pixel", choices=("half_pixel", "align_corners")),
     "data_format": DATA_FORMAT,
 }

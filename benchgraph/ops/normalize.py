@@ -19,13 +19,14 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
 from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, F, Infer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import filling, norms
 
 STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
-EPSILON = Attr("f32", default=1e-05)
+EPSILON = Attr("f32", default=1e-05, range=FINITE_NOT_NEGATIVE)
 KEEP_STATS = Attr("bool", default=True)
 FLOPS = 7  # per element, forward: sum, subtract, square, sum, divide, scale, shift
 VARIANCES = fills.uniform(0.5, 2)

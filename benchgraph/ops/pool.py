@@ -19,13 +19,13 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.ranges import SIZES, STEPS
 from benchgraph.ops.spatial import (
     AUTO_PAD,
     DATA_FORMAT,
     ONES,
     Windows,
     channel_axis,
-    check_pads,
     data_shape,
     spatial_axes,
     spatial_dims,
@@ -37,15 +37,15 @@ from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, su
 from benchgraph.tir.ir import BinOp, Expr
 
 ATTRS = {
-    "strides": Attr("s64[]", required=True),
-    "pads_begin": Attr("s64[]", required=True),
-    "pads_end": Attr("s64[]", required=True),
-    "kernel": Attr("s64[]", required=True),
+    "strides": Attr("s64[]", required=True, range=STEPS),
+    "pads_begin": Attr("s64[]", required=True, range=SIZES),
+    "pads_end": Attr("s64[]", required=True, range=SIZES),
+    "kernel": Attr("s64[]", required=True, range=STEPS),
     "auto_pad": AUTO_PAD,
     "data_format": DATA_FORMAT,
 }
 EXCLUDE_PAD = Attr("bool", required=True)
-DILATIONS = Attr("s64[]", default=ONES)
+DILATIONS = Attr("s64[]", default=ONES, range=STEPS)
 ROUNDING = Attr("string", default="floor")
 
 
@@ -61,13 +61,13 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    """Pads, and what the schema leaves open: as many dilations as kernel dims (or the default), and how to round."""
+    """What the schema leaves open: as many dilations as kernel dims (or the default), and how to round."""
     dilations, kernel = attrs.integers("dilations") if "dilations" in attrs else ONES, attrs.integers("kernel")
     if len(dilations) != len(kernel) and dilations != ONES:
         return f"attribute 'dilations' is {dilations} for kernel {kernel}; give it one number per dim of the kernel"
     if attrs.get("rounding_type", "floor") not in ("floor", "ceil"):
         return f"attribute 'rounding_type' is '{attrs.string('rounding_type')}'; choose floor or ceil"
-    return check_pads(attrs)
+    return ""
 
 
 def volume(call: Call) -> int:

@@ -17,6 +17,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills, pool
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
+from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
@@ -238,7 +239,7 @@ SPECS = (
         inputs=(Port("diff_dst"), Port("src_shape", "T1")),
         outputs=(Port("diff_src"),),
         types={"T": F, "T1": (DType.s32,)},
-        attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS)},
+        attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
         num_inputs=(1, 2),
         infer=_infer_avg,
         reference=_reference_avg,

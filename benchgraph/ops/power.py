@@ -14,6 +14,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import div, exp, mul, where
 from benchgraph.ops.laws import real
+from benchgraph.ops.ranges import FINITE
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
@@ -78,7 +79,7 @@ def _logarithms_scale(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...
 
 _SQUARE_ROOT_CUBED = Attrs(beta=1.5)
 
-_SCHEMA = {"beta": Attr("f32", required=True)}
+_SCHEMA = {"beta": Attr("f32", required=True, range=FINITE)}
 
 SPECS = (
     OpSpec(

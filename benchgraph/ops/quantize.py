@@ -17,10 +17,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
+from benchgraph.core.lines import quoted
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.ranges import FINITE_NOT_ZERO
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.ops.strategies.noise import Noise
@@ -31,7 +33,7 @@ QTYPES = ("per_tensor", "per_channel")
 _ATTRS = {
     "qtype": Attr("string", default="per_tensor"),
     "axis": Attr("s64", default=1),
-    "scales": Attr("f32[]", required=True),
+    "scales": Attr("f32[]", required=True, range=FINITE_NOT_ZERO),
     "zps": Attr("s64[]"),
 }
 
@@ -93,6 +95,9 @@ def _check(attrs: Attrs, quantized: DType) -> str:
         return f"attribute 'zps' has {zps} values where 'scales' has {scales}; give both the same number"
     if zps and quantized in _F8:
         return f"attribute 'zps' is given for {quantized.value}, which has no zero points; remove it"
+    least, most = quantized.range
+    if any(not least <= zp <= most for zp in attrs.integers("zps")):
+        return f"attribute 'zps' is {quoted(attrs['zps'])}; give it numbers that {quantized.value} has, from {least:.0f} to {most:.0f}"
     return ""
 
 

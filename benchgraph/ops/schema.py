@@ -6,13 +6,14 @@ The order of the checks is oneDNN's: number of inputs, input dtypes, number of o
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import numpy as np
+from typing import cast
 
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
+from benchgraph.core.lines import quoted
 from benchgraph.core.tensor import TensorType
+from benchgraph.ops.ranges import F32_FIX, Range, as_f32, overflows
 from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample, port_of
 
 
@@ -27,30 +28,34 @@ def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
     return full if all(full[name] == v for name, v in rounded.items()) else full.updated(**rounded)
 
 
-def as_f32(number: float) -> float:
-    """The nearest f32 number; infinite beyond their range."""
-    with np.errstate(over="ignore"):
-        return float(np.float32(number))
-
-
 def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:
     """Verify an op against its row. Raises InvalidDataType, Unimplemented or InvalidGraphOp naming the port or attribute.
 
     `where` is the caller's.
     """
-    attrs = fill_defaults(row, attrs)
+    given, attrs = attrs, fill_defaults(row, attrs)
     bound: dict[str, tuple[str, DType]] = {}
     _check_count(row.inputs, row.num_inputs, row.variadic, len(ins), "input")
     _check_dtypes(row, row.inputs, tuple(dtype for dtype, _ in ins), "input", bound)
     _check_count(row.outputs, row.num_outputs, row.variadic_outputs, len(out_dtypes), "output")
     _check_dtypes(row, row.outputs, out_dtypes, "output", bound)
-    _check_attrs(row.attrs, attrs)
+    _check_attrs(row.attrs, given)
     if row.check is None:
         return
     message = row.check(attrs, ins, out_dtypes)
     if message:
         what, _, fix = message.partition("; ")
         raise InvalidGraphOp(what, fix=fix)
+
+
+def check_form(row: OpSpec, attrs: Attrs, num_inputs: int, num_outputs: int) -> None:
+    """Verify the numbers of inputs and outputs, and of the row's attributes that they are there and hold what they may.
+
+    Others and words are not looked at. Raises InvalidGraphOp.
+    """
+    _check_count(row.inputs, row.num_inputs, row.variadic, num_inputs, "input")
+    _check_count(row.outputs, row.num_outputs, row.variadic_outputs, num_outputs, "output")
+    _check_values(row.attrs, attrs)
 
 
 def call_of(row: OpSpec, sample: Sample) -> Call:
@@ -116,6 +121,17 @@ def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...
 
 
 def _check_attrs(schema: Mapping[str, Attr], attrs: Attrs) -> None:
+    _check_values(schema, attrs)
+    for name in attrs:
+        if name not in schema:
+            known = f"its attributes are {', '.join(schema)}" if schema else "it has no attributes"
+            raise InvalidGraphOp(f"unknown attribute {quoted(name)}", fix=did_you_mean(name, schema) or known)
+        if (choices := schema[name].choices) and attrs[name] not in choices:
+            near = did_you_mean(str(attrs[name]), choices) or f"choose {' or '.join(choices)}"
+            raise InvalidGraphOp(f"attribute '{name}' is {quoted(attrs[name])}", fix=near)
+
+
+def _check_values(schema: Mapping[str, Attr], attrs: Attrs) -> None:
     for name, attr in schema.items():
         if name not in attrs:
             if attr.required:
@@ -123,14 +139,17 @@ def _check_attrs(schema: Mapping[str, Attr], attrs: Attrs) -> None:
             continue
         value = attrs[name]
         if not has_type(value, attr.type):
-            raise InvalidGraphOp(f"attribute '{name}' is {value!r}", fix=f"give it a value of type {attr.type}")
-        if attr.choices and value not in attr.choices:
-            near = did_you_mean(str(value), attr.choices) or f"choose {' or '.join(attr.choices)}"
-            raise InvalidGraphOp(f"attribute '{name}' is '{value}'", fix=near)
-    for name in attrs:
-        if name not in schema:
-            known = f"its attributes are {', '.join(schema)}" if schema else "it has no attributes"
-            raise InvalidGraphOp(f"unknown attribute '{name}'", fix=did_you_mean(name, schema) or known)
+            raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=f"give it a value of type {attr.type}")
+        if (allowed := attr.allowed) is not None:
+            _check_range(name, value, allowed, is_real=attr.type.startswith("f32"))
+
+
+def _check_range(name: str, value: AttrValue, allowed: Range, *, is_real: bool) -> None:
+    """Every number, of reals as f32 has it: what is finite must be so in f32 too."""
+    for number in cast(tuple[float, ...], value if isinstance(value, tuple) else (value,)):
+        too_large = is_real and overflows(number)
+        if too_large or not allowed.holds(as_f32(number) if is_real else number):
+            raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=F32_FIX if too_large else allowed.fix)
 
 
 def has_type(value: AttrValue, type: str) -> bool:

@@ -62,14 +62,6 @@ def data_shape(attrs: Attrs, batch: int, channels: int, spatial: Shape) -> Shape
     return (batch, channels, *spatial) if attrs.get("data_format") == "NCX" else (batch, *spatial, channels)
 
 
-def check_pads(attrs: Attrs) -> str:
-    """What oneDNN demands of pads when an op is added to a graph, as a row's `check` says it: a message with its remedy, or ''."""
-    for name in ("pads_begin", "pads_end"):
-        if any(pad < 0 for pad in attrs.integers(name)):
-            return f"attribute '{name}' is {attrs.integers(name)}; give it sizes of 0 or more"
-    return ""
-
-
 @dataclass(frozen=True)
 class Windows:
     """The windows of one call, with one number per spatial dim in every field. Pads are resolved: what auto_pad says is in them."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import NO_ATTRS, Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.ranges import ANY_INTEGER, ANY_REAL, Range
 from benchgraph.ops.strategies.noise import Noise
 from benchgraph.tir.ir import BinOp, Const, Expr
 
@@ -80,12 +81,23 @@ def port_of(ports: tuple[Port, ...], position: int) -> Port:
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent."""
+    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent.
+
+    range: of numbers, every one that the type can hold unless it says otherwise.
+    """
 
     type: str
     required: bool = False
     default: AttrValue | None = None
     choices: tuple[str, ...] = ()
+    range: Range | None = None
+
+    @property
+    def allowed(self) -> Range | None:
+        """What numbers it may hold; None for booleans and strings."""
+        if self.range is not None:
+            return self.range
+        return {"s64": ANY_INTEGER, "f32": ANY_REAL}.get(self.type.removesuffix("[]"))
 
 
 # ---- one concrete use of an op ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
+from benchgraph.ops.ranges import FINITE_NOT_ZERO, REAL
 from benchgraph.ops.spec import Array, Attr, Call, Computes, Domain, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, unary
@@ -172,6 +173,7 @@ def _bounded(name: str, low: float, high: float) -> Law:
 
 # ---- the rows --------------------------------------------------------------------------------------------------------
 
+LIMIT = Attr("f32", required=True, range=REAL)
 _ALPHA = {"alpha": Attr("f32", required=True)}
 
 SPECS = (
@@ -268,7 +270,7 @@ SPECS = (
         lambda attrs, x: np.minimum(np.maximum(x, attrs.real("min")), attrs.real("max")),
         ARITHMETIC,
         (Law("between min and max", _is_within_limits), INCREASING),
-        attrs={"min": Attr("f32", required=True), "max": Attr("f32", required=True)},
+        attrs={"min": LIMIT, "max": LIMIT},
         samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0), Attrs(min=0.0, max=0.0)),
         sure_zeros=lambda attrs: attrs.real("min") == attrs.real("max") == 0,
     ),
@@ -313,7 +315,7 @@ SPECS = (
         lambda attrs, x: np.logaddexp(0, attrs.real("beta") * x) / attrs.real("beta"),
         TRANSCENDENTAL,
         (Law("log(exp(beta * dst) - 1) / beta is src", _recovers_softplus),),
-        attrs={"beta": Attr("f32", default=1.0)},
+        attrs={"beta": Attr("f32", default=1.0, range=FINITE_NOT_ZERO)},
         samples=(Attrs(), Attrs(beta=-1.0), Attrs(beta=2.5)),
         domain=fills.uniform(-4, 4),
     ),

@@ -256,7 +256,7 @@ SPECS = (
         lambda attrs, v, diff: np.where((v > attrs.real("min")) & (v < attrs.real("max")), diff, 0.0),
         EXACT,
         (_ALL_OR_NOTHING,),
-        attrs={"min": Attr("f32", required=True), "max": Attr("f32", required=True)} | _USE_DST,
+        attrs={"min": unary.LIMIT, "max": unary.LIMIT} | _USE_DST,
         samples=(
             ("from dst", Attrs(min=-1.0, max=0.5)),
             ("from src", Attrs(min=-1.0, max=0.5, use_dst=False)),

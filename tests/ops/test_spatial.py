@@ -7,9 +7,11 @@ from itertools import product
 import pytest
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.errors import InvalidShape
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidGraphOp, InvalidShape
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.spatial import ONES, Windows, channel_axis, check_pads, data_shape, spatial_axes, spatial_dims, windows
+from benchgraph.ops import check_op
+from benchgraph.ops.spatial import ONES, Windows, channel_axis, data_shape, spatial_axes, spatial_dims, windows
 from tests.table import by_row
 
 NCX, NXC = Attrs(data_format="NCX"), Attrs(data_format="NXC")
@@ -123,5 +125,8 @@ def test_a_kernel_that_does_not_fit_is_refused() -> None:
 
 
 def test_negative_pads_are_refused_when_the_op_is_added() -> None:
-    assert check_pads(geometry()) == ""
-    assert check_pads(geometry(pads_end=(0, -1))) == "attribute 'pads_end' is (0, -1); give it sizes of 0 or more"
+    src = ((DType.f32, (1, 8, 8, 3)),)
+    check_op("MaxPool", geometry(kernel=(2, 2), strides=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)), src, (DType.f32,))
+    with pytest.raises(InvalidGraphOp) as bad:
+        check_op("MaxPool", geometry(kernel=(2, 2), strides=(1, 1), pads_begin=(0, 0), pads_end=(0, -1)), src, (DType.f32,))
+    assert str(bad.value) == "attribute 'pads_end' is (0, -1); give it sizes of 0 or more"

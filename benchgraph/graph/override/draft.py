@@ -68,6 +68,7 @@ def settle(draft: Draft) -> Graph:
 def _remade(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Op:
     """The op on these inputs, whose shapes are known, with everything it says about shapes inferred anew."""
     with within(op.label):
+        ops.check_form(op.kind, attrs, len(ins), len(op.outputs))
         ins, attrs = _refitted(draft, op, ins, attrs)
         given = tuple(draft.outputs.get(t.id, NewShape()).dims for t in op.outputs)
         bare = tuple(replace(t, shape=dims, strides=None) for t, dims in zip(op.outputs, given, strict=True))

@@ -42,13 +42,16 @@ def _without(graph: Graph, op: Op) -> Graph:
     """The graph with the op gone: who read its output reads what it passes on."""
     if len(graph.ops) == 1:
         raise InvalidArguments("it is the graph's only op", fix="leave it in")
-    gone, kept = op.outputs[0], _passed_on(graph, op)
+    kept = _passed_on(graph, op)
+    gone = op.outputs[0]
     if (gone.shape, gone.dtype) != (kept.shape, kept.dtype):
         what = f"its input {kept.id} is {kept.dtype.value} {kept.shape}, its output {gone.dtype.value} {gone.shape}"
         raise InvalidArguments(what, fix="only an op that keeps dtype and shape can go")
     rewired = tuple(replace(o, inputs=tuple(kept if t.id == gone.id else t for t in o.inputs)) for o in graph.ops if o.id != op.id)
-    ports = graph.output_ports and tuple(kept.id if id == gone.id else id for id in graph.output_ports)
-    return replace(graph, ops=rewired, output_ports=ports)
+    left = {t.id for o in rewired for t in o.inputs}
+    read = graph.input_ports and tuple(id for id in graph.input_ports if id in left)
+    written = graph.output_ports and tuple(kept.id if id == gone.id else id for id in graph.output_ports)
+    return replace(graph, ops=rewired, input_ports=read, output_ports=written)
 
 
 def _passed_on(graph: Graph, op: Op) -> LogicalTensor:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from benchgraph import ops
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, within
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph
@@ -50,6 +51,10 @@ def rewrite(graph: Graph, overrides: Overrides) -> Graph:
     Raises BadOverride, or, when the graph itself is to blame, what `validate` has against it.
     """
     o, asked = overrides, Draft(graph)
+    for op in graph.ops:
+        if op.id not in {**o.op_attrs, **o.op_kind}:  # which may mend it
+            with within(op.label):
+                ops.check_form(op.kind, op.attrs, len(op.inputs), len(op.outputs))
     stages = [("", graph)]
     shaped = [("--in-shapes", o.in_shapes), ("--mb", o.mb), ("--op-attrs", o.op_attrs)]
     if names := " ".join(option for option, value in shaped if value):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.lines import printable, shortened
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.cells import counted
@@ -74,7 +75,7 @@ def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[st
 
 def sketch(graph: Graph) -> Sketch:
     """What pictures need of a shape-inferred graph."""
-    ops = tuple(OpSketch(o.id, o.kind, o.name, _attrs(o.attrs), _ids(o.inputs), _ids(o.outputs)) for o in graph.order)
+    ops = tuple(OpSketch(o.id, o.kind, printable(shortened(o.name)), _attrs(o.attrs), _ids(o.inputs), _ids(o.outputs)) for o in graph.order)
     tensors = {t.id: label(t) for t in (*graph.inputs, *(t for op in graph.order for t in op.outputs))}
     return Sketch(ops, tensors, _ids(graph.inputs), _ids(graph.outputs))
 
@@ -96,7 +97,7 @@ def _value(value: object) -> str:
     if isinstance(value, tuple):
         shown = ",".join(_value(v) for v in value[:4])
         return f"{shown},... ({len(value)})" if len(value) > 4 else shown
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else printable(shortened(str(value)))
 
 
 def label(t: LogicalTensor) -> str:
