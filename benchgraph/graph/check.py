@@ -77,7 +77,8 @@ def _check_views(graph: Graph) -> None:
             what = f"tensor {t.id} {'is' if name == 'dtype' else f'has {name}'} {here} here but {there} in {where.label}"
             kind = InvalidDataType if name == "dtype" else InvalidShape if name == "shape" else InvalidGraph
             raise kind(what, where=op.label, fix=f"describe a tensor with the same {name} at every use")
-        known[t.id] = _both(first, t), where
+        both = _both(first, t)
+        known[t.id] = both, where if both == first else op
 
 
 def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple[str, str, str] | None:

@@ -93,7 +93,8 @@ def _output(op: Op, declared: LogicalTensor, inferred: Shape | None) -> LogicalT
     if shape is None or UNKNOWN_DIM in shape:
         what = f"the shape of output {declared.id} cannot be inferred from the inputs"
         raise InvalidShape(what, where=op.label, fix="give its dims in the graph")
-    return declared if shape == declared.shape else declared.with_shape(shape, declared.strides)
+    with within(op.label):
+        return declared if shape == declared.shape else declared.with_shape(shape, declared.strides)
 
 
 def _filled(t: LogicalTensor) -> LogicalTensor:

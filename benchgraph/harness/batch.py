@@ -91,10 +91,10 @@ class Lookup:
                 if path.parent not in self.seen and len(self.seen) < MAX_SEEN:
                     self.seen.append(path.parent)
                 return path, name if path in (literal, packaged) else str(path)
-        kind = (
-            "no such file" if not _exists(literal) else "a directory, not a file" if literal.is_dir() else "a device or a pipe, not a file"
-        )
-        raise InvalidArguments(kind, where=name, fix=self._remedy(name, driver))
+        what = "no such file"
+        if _exists(literal):
+            what = f"it is {'a directory' if literal.is_dir() else 'a device or a pipe'}, not a file"
+        raise InvalidArguments(what, where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
         """The packaged file whose own name is nearest, wherever it lies: folders and suffixes that are alike make nothing near."""

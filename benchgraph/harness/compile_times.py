@@ -8,7 +8,6 @@ the cases.
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.problem import Problem
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.words import chosen, own_options
 
@@ -51,7 +51,7 @@ def run(given: list[str]) -> str:
     for problem in problems:
         for _ in range(runs):
             with TemporaryDirectory() as cache:
-                first, second = (_in_new_process(problem.repro, cache) for _ in range(2))
+                first, second = (_in_new_process(problem, cache) for _ in range(2))
             for one, again in zip(first, second, strict=True):
                 if not again.is_warm:
                     raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
@@ -71,16 +71,24 @@ def _read(given: list[str]) -> tuple[int, list[str]]:
     return runs, rest
 
 
-def _in_new_process(repro: str, cache: str) -> list[Compiled]:
+def _in_new_process(problem: Problem, cache: str) -> list[Compiled]:
     env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=module_path())
-    done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *shlex.split(repro)], env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *problem.words], env=env, capture_output=True, text=True)
     if done.returncode:
-        raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=repro)
+        raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=problem.repro)
     return [Compiled(*line) for line in json.loads(done.stdout)]
 
 
 def measure(words: list[str]) -> None:
-    """The process: compile every partition of a case once, and print what it took as JSON."""
+    """The process: compile every partition of a case once, and print what it took as JSON; or the error, and exit with 1."""
+    try:
+        print(json.dumps(_measured(words)))
+    except BenchgraphError as bad:
+        sys.exit(bad.line)
+
+
+def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
+    """Label, seconds and whether it was warm, of each partition."""
     found, bench = [], Bench()
     for problem in parse(words).problems:
         with settings_of(problem):
@@ -92,7 +100,7 @@ def measure(words: list[str]) -> None:
                     ops = " ".join(op.kind for op in partition.ops)
                     label = f"{problem.repro} {side.policy} {position}: {ops}"
                     found.append((label, compiled.compile_s, compiled.is_warm))
-    print(json.dumps(found))
+    return found
 
 
 def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,14 +79,23 @@ class Problem:
     unusable: InvalidArguments | None = None
 
     @property
+    def words(self) -> list[str]:
+        """The command line that runs this problem again, in words; defaults are left out."""
+        return [*words(self.globals, all=self.globals.canonical), *self._own_words]
+
+    @property
+    def _own_words(self) -> list[str]:
+        return [f"--{self.driver.name}", *words(self.knobs)]
+
+    @property
     def repro(self) -> str:
-        """The command line that runs this problem again, for a shell or a batch file, on one line; defaults are left out."""
-        return " ".join([*_typed(words(self.globals, all=self.globals.canonical)), self.description])
+        """`words` for a shell or a batch file, on one line."""
+        return _line(self.words)
 
     @property
     def description(self) -> str:
         """The repro line without the global options."""
-        return " ".join([f"--{self.driver.name}", *_typed(words(self.knobs))])
+        return _line(self._own_words)
 
     @property
     def label(self) -> str:
@@ -116,6 +125,6 @@ class Problem:
             return self.driver.build(self.knobs)
 
 
-def _typed(words: Iterable[str]) -> Iterator[str]:
+def _line(words: Iterable[str]) -> str:
     """Words as one types them: quoted where a shell needs it, and on one line whatever is in them."""
-    return (printable(shell_word(word)) for word in words)
+    return " ".join(printable(shell_word(word)) for word in words)

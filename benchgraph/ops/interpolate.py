@@ -25,7 +25,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.ranges import DIMS, POSITIVE
+from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
@@ -39,6 +39,8 @@ ATTRS = {
     "coordinate_transformation_mode": Attr("string", default="half_pixel", choices=("half_pixel", "align_corners")),
     "data_format": DATA_FORMAT,
 }
+
+LARGEST = 2.0**63  # what scales make a dim at most: one that no tensor can have, and an integer
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         what = f"attribute '{name}' is {given}, for a src with {len(spatial)} spatial dims"
         raise InvalidArguments(what, fix="give it one number per spatial dim")
     if name == "scales":  # rounded down in f32, as in oneDNN
-        given = tuple(int(np.float32(size) * np.float32(scale)) for size, scale in zip(spatial, given, strict=True))
+        given = tuple(min(as_f32(as_f32(size) * as_f32(scale)), LARGEST) for size, scale in zip(spatial, given, strict=True))
     sizes = tuple(int(size) for size in given)
     if any(size < 1 for size in sizes):
         raise InvalidShape(f"attribute '{name}' makes dst {sizes} large", fix="make every dim 1 or more")

@@ -297,26 +297,31 @@ def status_lines(output: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+def run(paths: Sequence[Path], *words: str) -> tuple[Counter[str], list[str]]:
+    """The files through the command in one process: how many have each status, and what is to be looked into."""
+    line = [sys.executable, "-m", "benchgraph", *words, *(f"--case={p}" for p in paths)]
+    ran = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False)
+    found = status_lines(ran.stdout)
+    wrong = [line for status, line in found.values() if status == "FAILED" or "Error:" in line]
+    wrong += [f"no status line: {p.stem}" for p in paths if p.stem not in found]
+    if ran.returncode not in (0, 1) or "Traceback" in ran.stderr:
+        wrong.append(f"exit code {ran.returncode}: {ran.stderr[-2000:]}")
+    return Counter(status for status, _ in found.values()), wrong
+
+
 def main(words: Sequence[str]) -> int:
     options = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
     files = [Path(word) for word in words if not word.startswith("--")]
-    first, count = int(options.get("first", 0)), int(options.get("count", 100))
-    passed_on = [f"--{name}={value}" for name, value in options.items() if name not in ("first", "count", "mode")]
+    first, count, driver = int(options.pop("first", "0")), int(options.pop("count", "100")), options.pop("driver", "graph")
     counts, bad = Counter[str](), 0
     with TemporaryDirectory() as folder:
         for start in range(first, first + count, BATCH):
             paths = write(Path(folder), files, range(start, min(start + BATCH, first + count)))
-            line = [sys.executable, "-m", "benchgraph", "--graph", f"--mode={options.get('mode', 'C')}", *passed_on]
-            ran = subprocess.run([*line, *(f"--case={p}" for p in paths)], capture_output=True, text=True, errors="replace", check=False)
-            found = status_lines(ran.stdout)
-            counts.update(status for status, _ in found.values())
-            wrong = [line for status, line in found.values() if status == "FAILED" or "Error:" in line or "Exception" in line]
-            wrong += [f"no status line: {p.stem}" for p in paths if p.stem not in found]
-            wrong += (
-                [f"exit code {ran.returncode}: {ran.stderr[-2000:]}"] if ran.returncode not in (0, 1) or "Traceback" in ran.stderr else []
-            )
+            found, wrong = run(paths, f"--{driver}", *(f"--{name}={value}" for name, value in options.items()))
+            counts.update(found)
             bad += len(wrong)
-            print(*(w[:600] for w in wrong), sep="\n" if wrong else "", end="\n" if wrong else "", flush=True)
+            for text in wrong:
+                print(text[:600], flush=True)
     print(f"{count} files: {', '.join(f'{n} {status}' for status, n in counts.most_common())}; {bad} to be looked into")
     return int(bad > 0)
 

@@ -19,7 +19,7 @@ from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
 from benchgraph.harness.batch import Lookup, tokenize
 from benchgraph.harness.knobs import Globals, Mode, knobs_of
-from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId, quoted
+from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId, shell_word
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.repro import requoted, split, unquoted
@@ -153,7 +153,7 @@ def in_a_batch_file(line: str) -> list[str]:
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_words_are_quoted_for_a_shell_and_for_a_batch_file(words: list[str]) -> None:
     """A name in quotation marks may lose them, as it does in a shell."""
-    line = " ".join(map(quoted, words))
+    line = " ".join(map(shell_word, words))
     assert shlex.split(line) == in_a_batch_file(line)
     assert [word.replace('"', "") for word in shlex.split(line)] == [word.replace('"', "") for word in words]
 
