@@ -14,14 +14,19 @@ from benchgraph.core.dtypes import DType
 class Range:
     """The numbers that an attribute may hold, of a list each one: from least to most, both included.
 
-    fix: the remedy for all others. has_nan: NaN is allowed too. has_zero False: 0 is not.
+    says: that in words, as `finite numbers above 0`. has_nan: NaN is allowed too. has_zero False: 0 is not.
     """
 
     least: float
     most: float
-    fix: str
+    says: str
     has_nan: bool = False
     has_zero: bool = True
+
+    def fix(self, number: float) -> str:
+        """The remedy for a number that is none of them."""
+        is_long = isinstance(self.most, int) and number > self.most
+        return f"give it {self.says}" + (f", {self.most} at most" if is_long else "")
 
     def holds(self, number: float) -> bool:
         """Whether it is one of them. An integer may have any number of digits."""
@@ -34,18 +39,18 @@ _LEAST, _MOST = DType.f32.range
 _BEYOND = _MOST + 2.0**103  # half a step further, from where f32 rounds to infinity
 SIZE = 2**31 - 1  # the largest window, step or pad
 
-ANY_REAL = Range(-inf, inf, "give it numbers of f32", has_nan=True)
-REAL = Range(-inf, inf, "give it numbers, of which NaN is none")
-FINITE = Range(_LEAST, _MOST, "give it finite numbers")
-FINITE_NOT_ZERO = Range(_LEAST, _MOST, "give it finite numbers other than 0, as f32 has them", has_zero=False)
-FINITE_NOT_NEGATIVE = Range(0.0, _MOST, "give it finite numbers of 0 or more")
-POSITIVE = Range(DType.f32.least_subnormal, _MOST, "give it finite numbers above 0, as f32 has them")
-SHARE = Range(0.0, 1.0, "give it numbers from 0 to 1")
+ANY_REAL = Range(-inf, inf, "numbers of f32", has_nan=True)
+REAL = Range(-inf, inf, "numbers, of which NaN is none")
+FINITE = Range(_LEAST, _MOST, "finite numbers")
+FINITE_NOT_ZERO = Range(_LEAST, _MOST, "finite numbers other than 0, as f32 has them", has_zero=False)
+FINITE_NOT_NEGATIVE = Range(0.0, _MOST, "finite numbers of 0 or more")
+POSITIVE = Range(DType.f32.least_subnormal, _MOST, "finite numbers above 0, as f32 has them")
+SHARE = Range(0.0, 1.0, "numbers from 0 to 1")
 
-ANY_INTEGER = Range(-(2**63), 2**63 - 1, "give it integers of 64 bits")
-DIMS = Range(0, 2**63 - 1, "give it dims of 0 or more")
-SIZES = Range(0, SIZE, "give it sizes of 0 or more")
-STEPS = Range(1, SIZE, "give it sizes of 1 or more")
+ANY_INTEGER = Range(-(2**63), 2**63 - 1, "integers of 64 bits")
+DIMS = Range(0, 2**63 - 1, "dims of 0 or more")
+SIZES = Range(0, SIZE, "sizes of 0 or more")
+STEPS = Range(1, SIZE, "sizes of 1 or more")
 
 
 def as_f32(number: float) -> float:

@@ -149,7 +149,7 @@ def _check_range(name: str, value: AttrValue, allowed: Range, *, is_real: bool) 
     for number in cast(tuple[float, ...], value if isinstance(value, tuple) else (value,)):
         too_large = is_real and overflows(number)
         if too_large or not allowed.holds(as_f32(number) if is_real else number):
-            raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=F32_FIX if too_large else allowed.fix)
+            raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=F32_FIX if too_large else allowed.fix(number))
 
 
 def has_type(value: AttrValue, type: str) -> bool:

@@ -33,6 +33,7 @@ def test_one_row_shows_ports_attributes_and_laws() -> None:
     assert "SoftMax: row, complex, compiled by decomposition" in text
     assert "  in   src: f32 bf16 f16 (T1)" in text
     assert "  attr axis: s64, default 1" in text
+    assert "  attr beta: f32, required, finite numbers\n" in run("--kind", "Pow")[1]
 
 
 def test_a_misspelt_kind_gets_a_suggestion() -> None:
