@@ -3,7 +3,7 @@
 ir        Graph, Op: frozen; order, producers, consumers, inputs, outputs
 check     is it a legal graph (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
 infer     known dims and strides for every tensor
-json      oneDNN Graph JSON: load, loads, save, dumps, read (without checking)
+json      oneDNN Graph JSON: load, loads, save, dumps, read (without checking); json_values: the text of a file as values
 text      the same graph for people and tests: print_graph, parse_graph
 override  changes on the way to the harness: rewrite, with_batch, with_shapes, row_major ...
 build     GraphBuilder, sample_graph

@@ -7,7 +7,6 @@ from dataclasses import replace
 from benchgraph import ops
 from benchgraph.core.errors import InvalidDataType, InvalidGraph, InvalidShape, within
 from benchgraph.core.lines import listed
-from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.infer import agreed, dims_text, infer_shapes
 from benchgraph.graph.ir import Graph, Op
@@ -42,7 +41,7 @@ def validate(graph: Graph) -> Graph:
 def _check_ports(graph: Graph) -> None:
     """Ports are tensors of the graph, and what comes in is not produced there.
 
-    Of a dump whose op ids have gaps an op has been taken out, as of one among oneDNN's own inputs; ports that it had are remarked on.
+    Of a dump whose op ids have gaps an op has been taken out, as of one among oneDNN's own inputs, and its output may still be named.
     """
     for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
         for id in dict.fromkeys(ports or ()):
@@ -55,7 +54,6 @@ def _check_ports(graph: Graph) -> None:
             what, fix = f"{key} has tensor {id}, which no op has", f"name tensors of the graph, such as {listed(known)}"
             if key == "input_ports" or not _has_gaps([op.id for op in graph.ops]):
                 raise InvalidGraph(what, fix=fix)
-            remark(f"{what}: ignored, as an op between the others has been taken out")
 
 
 def _has_gaps(ids: list[int]) -> bool:

@@ -16,22 +16,19 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import GRAPH_DTYPES
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, NoSuchOpKind, ParseError, did_you_mean, within
+from benchgraph.core.errors import BenchgraphError, NoSuchOpKind, ParseError, did_you_mean, within
 from benchgraph.core.lines import quoted, shortened
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.check import check, check_consistent
 from benchgraph.graph.ir import Graph, Op
+from benchgraph.graph.json_values import Doubled, Long, parse, text_of
 from benchgraph.ops.ranges import F32_FIX, overflows
 
 ENGINE_KINDS = ("cpu", "gpu", "any")
@@ -53,7 +50,7 @@ def load(path: str | Path) -> Graph:
 def read(path: str | Path) -> Graph:
     """Read a file without checking whether its ops are legal, which overrides may yet make them. Errors as `load`."""
     with within(str(path)):
-        graph = _graph(_parse(_text_of(Path(path))))
+        graph = _graph(parse(text_of(Path(path))))
         check_consistent(graph)
     return graph
 
@@ -61,7 +58,7 @@ def read(path: str | Path) -> Graph:
 def loads(text: str, where: str = "<string>") -> Graph:
     """Read and check a graph; `where` stands in front of every error. Shapes are not inferred (see `benchgraph.graph.validate`)."""
     with within(where):
-        graph = _graph(_parse(text))
+        graph = _graph(parse(text))
         check(graph)
     return graph
 
@@ -69,115 +66,6 @@ def loads(text: str, where: str = "<string>") -> Graph:
 def save(graph: Graph, path: str | Path) -> None:
     """Write `dumps(graph)` to a file."""
     Path(path).write_text(dumps(graph), encoding="utf-8")
-
-
-# ---- text -> JSON values ---------------------------------------------------------------------------------------------
-
-MOST_DIGITS = 1000  # of an integer that is read as one; 64 bits have 20
-MOST_BYTES = 64 << 20  # of a file: a dump of 10,000 ops takes a tenth of it
-_BARE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|(?<![\w.])(?:inf|nan)(?!\w)', re.DOTALL)  # a string that is left open is read once
-_SPELLING = {"inf": "Infinity", "nan": "NaN"}
-
-
-def _text_of(path: Path) -> str:
-    """What a file holds. Raises InvalidArguments for what is no file of text, and for one that is too large for a graph."""
-    fix = "give the path of a oneDNN Graph JSON file"
-    try:
-        if path.exists() and not path.is_file():
-            kind = "a directory" if path.is_dir() else "a device or a pipe"
-            raise InvalidArguments(f"cannot read the file: it is {kind}", fix=fix)
-        with path.open("rb") as file:
-            held = file.read(MOST_BYTES + 1)
-    except FileNotFoundError as missing:
-        raise InvalidArguments("no such file", fix=fix) from missing
-    except (OSError, ValueError) as bad:  # ValueError: a path with a NUL
-        reason = bad.strerror if isinstance(bad, OSError) else str(bad)
-        raise InvalidArguments(f"cannot read the file: {reason}", fix=fix) from bad
-    if len(held) > MOST_BYTES:
-        raise InvalidArguments(f"the file is larger than {MOST_BYTES >> 20} MiB", fix="dump fewer ops into one graph")
-    if held.startswith(BOM_UTF8):
-        raise ParseError("the file begins with a byte order mark", fix="save it as UTF-8 without one")
-    try:
-        return held.decode("utf-8")
-    except UnicodeDecodeError as bad:
-        raise InvalidArguments(f"cannot read the file: not UTF-8 text: byte {bad.start}", fix="save it as UTF-8") from bad
-
-
-@dataclass(frozen=True)
-class _Long:
-    """A number of more digits than Python reads as an integer."""
-
-    digits: str
-
-
-class _Doubled(dict[str, object]):
-    """An object in which a key stands more than once."""
-
-    key: str
-
-
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    doubled = _Doubled(found)
-    doubled.key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-    return doubled
-
-
-def _whole(digits: str) -> int | _Long:
-    return int(digits) if len(digits) < MOST_DIGITS else _Long(digits)
-
-
-def _values(text: str) -> object:
-    """JSON as Python values. Raises JSONDecodeError, and ParseError for brackets that nest too deep."""
-    try:
-        try:
-            return json.loads(text, strict=False, object_pairs_hook=_pairs)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:  # an integer of thousands of digits
-            return json.loads(text, strict=False, object_pairs_hook=_pairs, parse_int=_whole)
-    except RecursionError:
-        raise ParseError("brackets nest too deep in it", fix="those of a graph nest at most seven deep") from None
-
-
-def _parse(text: str) -> Json:
-    if not text.strip():
-        raise ParseError("the file is empty", fix="a graph has at least one op")
-    try:
-        data = _values(text)
-    except json.JSONDecodeError as bad:
-        data = _parse_with_bare_numbers(text, bad)
-    if not isinstance(data, dict):
-        raise ParseError(f"the top level is {_name(data)}", fix='it must be an object with the key "graph"')
-    return _object(data, "the top level")
-
-
-def _parse_with_bare_numbers(text: str, first: json.JSONDecodeError) -> object:
-    """Parse again with `inf` and `nan` spelled as the json module knows them; errors point into the text as it was."""
-    grown: list[tuple[int, int]] = []  # (position after a replacement in the new text, characters added up to there)
-    added = 0
-
-    def respell(found: re.Match[str]) -> str:
-        nonlocal added
-        if found[1] is not None:
-            return found[1]
-        word = _SPELLING[found[0]]
-        added += len(word) - len(found[0])
-        grown.append((found.end() + added, added))
-        return word
-
-    respelled = _BARE.sub(respell, text)
-    bad = first
-    if grown:
-        try:
-            return _values(respelled)
-        except json.JSONDecodeError as second:
-            at = second.pos - next((n for end, n in reversed(grown) if end <= second.pos), 0)
-            bad = json.JSONDecodeError(second.msg, text, at)
-    what = f"not JSON: line {bad.lineno}, column {bad.colno}: {bad.msg.removesuffix(' at')}"
-    raise ParseError(what, fix="mend the text there, or dump the graph again")
 
 
 # ---- JSON values -> graph --------------------------------------------------------------------------------------------
@@ -191,13 +79,13 @@ def _name(value: object) -> str:
         return "an array"
     if value is None:
         return "null"
-    return f"an integer of {len(value.digits.lstrip('-'))} digits" if isinstance(value, _Long) else shortened(json.dumps(value))
+    return f"an integer of {len(value.digits.lstrip('-'))} digits" if isinstance(value, Long) else shortened(json.dumps(value))
 
 
 def _integer(value: object, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | _Long):
+    if isinstance(value, bool) or not isinstance(value, int | Long):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be an integer")
-    if isinstance(value, _Long) or not least <= value <= most:
+    if isinstance(value, Long) or not least <= value <= most:
         raise ParseError(f"{what} is {_name(value)}", fix=f"it must be between {least} and {most}")
     return value
 
@@ -207,9 +95,9 @@ def _id(value: object, what: str) -> int:
 
 
 def _real(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | _Long):
+    if isinstance(value, bool) or not isinstance(value, int | float | Long):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be a number")
-    if isinstance(value, _Long) or overflows(value):
+    if isinstance(value, Long) or overflows(value):
         raise ParseError(f"{what} is {_name(value)}", fix=F32_FIX)
     return math.nan if value != value else float(value)  # one NaN object, so that equal graphs compare equal
 
@@ -250,7 +138,7 @@ def _reals(value: object, what: str) -> tuple[float, ...]:
 def _object(value: object, what: str) -> Json:
     if not isinstance(value, dict):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be an object")
-    if isinstance(value, _Doubled):
+    if isinstance(value, Doubled):
         raise ParseError(f"{what} has the key {_name(value.key)} twice", fix="leave one of them out")
     return value
 
@@ -270,7 +158,10 @@ _LAYOUTS = {k.value: k for k in LayoutType}
 _PROPERTIES = {p.value: p for p in PropertyType}
 
 
-def _graph(data: Json) -> Graph:
+def _graph(values: object) -> Graph:
+    if not isinstance(values, dict):
+        raise ParseError(f"the top level is {_name(values)}", fix='it must be an object with the key "graph"')
+    data = _object(values, "the top level")
     if "graph" not in data:
         raise ParseError('there is no key "graph"', fix="it holds the array of ops")
     entries = _array(data["graph"], '"graph"')

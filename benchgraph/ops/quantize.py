@@ -23,7 +23,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.ops.strategies.noise import Noise
 
@@ -85,6 +85,15 @@ def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[
     return attrs, (src,)
 
 
+_EITHER_SIGN = (DType.s8.range[0], DType.u8.range[1])  # of 8 bits: Dequantize takes away what its src does not hold, too
+
+
+def _check_zps(attrs: Attrs, whose: str, least: float, most: float) -> str:
+    if all(least <= zp <= most for zp in attrs.integers("zps")):
+        return ""
+    return f"attribute 'zps' is {quoted(attrs['zps'])}; give it numbers {whose}, from {least:.0f} to {most:.0f}"
+
+
 def _check(attrs: Attrs, quantized: DType) -> str:
     qtype, scales, zps = attrs.string("qtype"), len(attrs.reals("scales")), len(attrs.reals("zps"))
     if qtype not in QTYPES:
@@ -95,10 +104,16 @@ def _check(attrs: Attrs, quantized: DType) -> str:
         return f"attribute 'zps' has {zps} values where 'scales' has {scales}; give both the same number"
     if zps and quantized in _F8:
         return f"attribute 'zps' is given for {quantized.value}, which has no zero points; remove it"
-    least, most = quantized.range
-    if any(not least <= zp <= most for zp in attrs.integers("zps")):
-        return f"attribute 'zps' is {quoted(attrs['zps'])}; give it numbers that {quantized.value} has, from {least:.0f} to {most:.0f}"
     return ""
+
+
+def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    dst = out_dtypes[0]
+    return _check(attrs, dst) or _check_zps(attrs, f"that {dst.value} has", *dst.range)
+
+
+def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
+    return _check(attrs, ins[0][0]) or _check_zps(attrs, "of 8 bits", *_EITHER_SIGN)
 
 
 def _constant(attrs: Attrs, values: tuple[float, ...], src: Shape) -> Reals:
@@ -256,7 +271,7 @@ SPECS = (
         laws=(is_nearest(_steps),),
         converts=True,
         refit=refit,
-        check=lambda attrs, ins, out_dtypes: _check(attrs, out_dtypes[0]),
+        check=_check_quantize,
         decompose=_decompose_quantize,
     ),
     OpSpec(
@@ -277,7 +292,7 @@ SPECS = (
         laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
         converts=True,
         refit=refit,
-        check=lambda attrs, ins, out_dtypes: _check(attrs, ins[0][0]),
+        check=_check_dequantize,
         decompose=_decompose_dequantize,
     ),
 )

@@ -49,6 +49,7 @@ SHARE = Range(0.0, 1.0, "numbers from 0 to 1")
 
 ANY_INTEGER = Range(-(2**63), 2**63 - 1, "integers of 64 bits")
 DIMS = Range(0, 2**63 - 1, "dims of 0 or more")
+OF_TYPE = {"f32": ANY_REAL, "s64": ANY_INTEGER}  # where a row says nothing else
 SIZES = Range(0, SIZE, "sizes of 0 or more")
 STEPS = Range(1, SIZE, "sizes of 1 or more")
 

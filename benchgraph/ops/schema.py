@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
 from benchgraph.core.lines import quoted
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.ranges import F32_FIX, Range, as_f32, overflows
+from benchgraph.ops.ranges import F32_FIX, OF_TYPE, Range, as_f32, overflows
 from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample, port_of
 
 
@@ -140,7 +140,7 @@ def _check_values(schema: Mapping[str, Attr], attrs: Attrs) -> None:
         value = attrs[name]
         if not has_type(value, attr.type):
             raise InvalidGraphOp(f"attribute '{name}' is {quoted(value)}", fix=f"give it a value of type {attr.type}")
-        if (allowed := attr.allowed) is not None:
+        if allowed := attr.range or OF_TYPE.get(attr.type.removesuffix("[]")):
             _check_range(name, value, allowed, is_real=attr.type.startswith("f32"))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import NO_ATTRS, Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops.ranges import ANY_INTEGER, ANY_REAL, Range
+from benchgraph.ops.ranges import Range
 from benchgraph.ops.strategies.noise import Noise
 from benchgraph.tir.ir import BinOp, Const, Expr
 
@@ -81,23 +81,13 @@ def port_of(ports: tuple[Port, ...], position: int) -> Port:
 
 @dataclass(frozen=True)
 class Attr:
-    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent.
-
-    range: of numbers, every one that the type can hold unless it says otherwise.
-    """
+    """An attribute. type is oneDNN's JSON name: bool, s64, f32, string, s64[], f32[]. default None and not required: may be absent."""
 
     type: str
     required: bool = False
     default: AttrValue | None = None
     choices: tuple[str, ...] = ()
-    range: Range | None = None
-
-    @property
-    def allowed(self) -> Range | None:
-        """What numbers it may hold; None for booleans and strings."""
-        if self.range is not None:
-            return self.range
-        return {"s64": ANY_INTEGER, "f32": ANY_REAL}.get(self.type.removesuffix("[]"))
+    range: Range | None = None  # of numbers; None: every one of the type
 
 
 # ---- one concrete use of an op ---------------------------------------------------------------------------------------
@@ -327,8 +317,7 @@ class OpSpec:
     # ---- how exact it must be, on what data
     # threshold(call): the relative error allowed, in units of eps(f32), the type that everything is computed in; 0 for picking and moving
     threshold: Callable[[Call], float] = lambda call: 0.0
-    # fill(call, port): what mode C fills an input with, benchdnn's strategy; call may say other dtypes than the op takes, those of
-    # quantised operands
+    # fill(call, port): what mode C fills an input with, benchdnn's strategy; call may have dtypes of quantised operands, not the op's
     fill: Strategy
     fills_quantised: bool = False  # an operand behind a Dequantize is filled as this op wants it
     factors: tuple[float, ...] = ()  # what an operand is filled with that stands beside a computed one; () for what `fill` says
@@ -338,8 +327,7 @@ class OpSpec:
     domain: Domain  # (call, port, rng): real numbers of the kind that the op meets in use, float64 or the port's integer type
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
-    # gradient_of: for a backward op, the forward kind; tests then hold every output `diff_x` to the numerical derivative of the forward
-    # reference by x
+    # gradient_of: for a backward op, the forward kind, to whose numerical derivative by x tests hold every output `diff_x`
     gradient_of: str = ""
 
     # ---- how it is compiled

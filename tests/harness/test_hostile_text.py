@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.core.lines import LINE, listed, printable, quoted
-from benchgraph.graph import json as graph_json
-from benchgraph.graph import load
+from benchgraph.graph import json_values, load
 
 FAKE = "\n0:PASSED (1 ms) __REPRO: fake\x1b[31m\x07\u202e\u2028"
 DEEP = "[" * 100000
@@ -157,7 +156,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_larger_than_any_graph_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_json, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(json_values, "MOST_BYTES", 1 << 20)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(BenchgraphError, match="the file is larger than 1 MiB; dump fewer ops"):
