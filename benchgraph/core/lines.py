@@ -6,20 +6,22 @@ import io
 import sys
 from collections.abc import Iterable
 from itertools import islice
+from unicodedata import category
 
 LINE = 120  # characters that a message quotes of one value
 MESSAGE = 1000  # characters of one part of an error: what, or its remedy
+# Categories of Unicode that readers cannot see: controls, marks that turn the direction of text, halves of surrogate pairs, separators.
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:
-    """The text with an escape, as \\x1b or \\n, for each character that is not printed as itself.
+    """The text with an escape, as \\x1b or \\n, for each character of HIDDEN.
 
-    Those are control characters, line separators, marks that turn the direction of text, and halves of surrogate pairs, which no encoding
-    takes. What comes out has one line, which moves no cursor and can be written to any file.
+    What comes out has one line, which moves no cursor, says what it seems to say and can be written to any file.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(c.encode("unicode_escape").decode("ascii") if category(c) in HIDDEN else c for c in text)
 
 
 def print_any(encoding: str | None = None) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.isa import ISA_CHOICES
+from benchgraph.core.lines import HIDDEN
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
@@ -143,7 +144,7 @@ def test_the_meaning_leaves_out_how_a_case_is_run_and_what_canonical_adds() -> N
 
 # ---- lines for a shell -----------------------------------------------------------------------------------------------
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=tuple(HIDDEN)), min_size=1, max_size=12)
 
 
 def in_a_batch_file(line: str) -> list[str]:
