@@ -12,8 +12,8 @@ make between them takes longer so, and only goes where it is quickly made. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from benchgraph.core.target import LINE_BYTES, Target
@@ -53,56 +53,139 @@ FELT = 0.02  # of the loop's time on one core
 
 
 def make_private(f: Func, target: Target) -> Func:
-    stmts = [*statements(f.body)]
-    for loop in [s for s in stmts if is_parallel(s)]:
-        at = next(k for k, s in enumerate(stmts) if s is loop)
-        first = at
-        while first > 0 and _may_move(stmts, first - 1, at):
-            first -= 1
-        for begin in range(first, at):
-            if (private := _private(stmts[begin:at], loop, target)) is not None:
-                stmts[begin : at + 1] = [private]
-                inside = {s.tensor.name for s in walk(private) if isinstance(s, Alloc)}
-                stmts = [s for s in stmts if not isinstance(s, Alloc) or s.tensor.name not in inside]
-                break
-    return f if len(stmts) == len(statements(f.body)) else replace(f, body=block(*stmts))
+    given, done = statements(f.body), list[_Placed]()
+    uses = _Uses.of(given)
+    for at, s in enumerate(given):
+        placed = _Placed(at, s)
+        if is_parallel(s) and (moved := _moved(done, placed, s, uses, target)):
+            placed = _Placed(done[-moved].at, _private([p.stmt for p in done[-moved:]], s, target))
+            del done[-moved:]
+            uses.declared.difference_update(a.tensor.name for a in walk(placed.stmt) if isinstance(a, Alloc))
+        done.append(placed)
+    if len(done) == len(given):
+        return f
+    return replace(f, body=block(*(p.stmt for p in done if not isinstance(p.stmt, Alloc) or p.stmt.tensor.name in uses.declared)))
 
 
-def _may_move(stmts: list[Stmt], one: int, at: int) -> bool:
-    """Whether a statement makes temporaries alone, that nothing reads but what follows it up to the loop `at`."""
-    s = stmts[one]
-    if isinstance(s, Alloc):
-        return False
-    declared = {a.tensor.name for a in stmts if isinstance(a, Alloc)}
-    elsewhere = tensor_names(block(*(c for c in (*stmts[:one], *stmts[at + 1 :]) if not isinstance(c, Alloc))))
-    later = {t.name for c in stmts[one + 1 : at + 1] for t in written(c)}
-    return {t.name for t in written(s)} <= declared - elsewhere and not later & tensor_names(s)
+@dataclass(frozen=True)
+class _Placed:
+    """A statement of the function's block and its place there: the first place of those that have become one."""
+
+    at: int
+    stmt: Stmt
 
 
-def _private(made: list[Stmt], loop: For, target: Target) -> For | None:
-    """The loop with one task for each core, that makes first what it reads; None where that does not pay."""
-    count, body, step = constant(loop.extent), block(*made), STEP_NS / target.lanes
-    if target.cores < 2 or not count or not pays_in_parallel(loop, target, step):
-        return None
-    new = {t.name for t in written(body)}
-    read = {name: found for name, found in by_tensor(loop.body, {}).items() if name in new}
-    by_all = [found for found in read.values() if not any(loop.var.name in variables(i) for access in found for i in access.index)]
-    crossing = _lines(found[0].tensor for found in by_all)
-    is_shared = any(pays_in_parallel(s, target, step) for s in walk(body) if is_parallel(s))
-    saved = (SHARED_LINE_NS if is_shared else LINE_NS) * crossing
-    given = _lines({t.name: t for t in tensors(body) if t.name not in new}.values())
-    if (
-        given > crossing
-        or crossing * LINE_BYTES > MOST_IN_L2 * target.l2_bytes
-        or nanoseconds(_longest(body), target, saved, step) > saved
-        or nanoseconds(loop, target, saved / FELT, step) > saved / FELT
-    ):
-        return None
+@dataclass(frozen=True)
+class _Uses:
+    """declared: names of the function's temporaries that are still its own. first, last: the places that use a tensor, by its name."""
+
+    declared: set[str]
+    first: dict[str, int]
+    last: dict[str, int]
+
+    @staticmethod
+    def of(stmts: Sequence[Stmt]) -> _Uses:
+        uses = _Uses({s.tensor.name for s in stmts if isinstance(s, Alloc)}, {}, {})
+        for at, s in enumerate(stmts):
+            for name in () if isinstance(s, Alloc) else tensor_names(s):
+                uses.first.setdefault(name, at)
+                uses.last[name] = at
+        return uses
+
+    def are_within(self, s: Stmt, first: int, last: int) -> bool:
+        """Whether a statement writes temporaries alone, which nothing outside of these places uses."""
+        return all(t.name in self.declared and first <= self.first[t.name] and self.last[t.name] <= last for t in written(s))
+
+
+def _movable(done: Sequence[_Placed], loop: _Placed, uses: _Uses) -> Iterator[Stmt]:
+    """From the loop back: what makes temporaries alone, that nothing reads but what follows it up to the loop."""
+    later = {t.name for t in written(loop.stmt)}
+    for p in reversed(done):
+        if isinstance(p.stmt, Alloc) or not uses.are_within(p.stmt, p.at, loop.at) or later & tensor_names(p.stmt):
+            return
+        yield p.stmt
+        later.update(t.name for t in written(p.stmt))
+
+
+def _moved(done: Sequence[_Placed], placed: _Placed, loop: For, uses: _Uses, target: Target) -> int:
+    """How many of the statements before a loop go into it: as many as pay. 0 where that does not.
+
+    They are asked from the last one back, and none beyond those that take longer than all that can be saved: in a network of many layers
+    every loop asks a few.
+    """
+    step = STEP_NS / target.lanes
+    if target.cores < 2 or not _count(loop) or not pays_in_parallel(loop, target, step):
+        return 0
+    balance, paying = _Balance(_read_by_all(loop, uses.declared), loop, target, step), 0
+    for count, s in enumerate(_movable(done, placed, uses) if balance.most else (), start=1):
+        balance.add(s)
+        if balance.is_exceeded:
+            break
+        if balance.pays:
+            paying = count
+    return paying
+
+
+def _read_by_all(loop: For, declared: Set[str]) -> dict[str, int]:
+    """The temporaries that all tasks of a loop use alike, with their lines."""
+    if declared.isdisjoint(tensor_names(loop)):
+        return {}
+    used = {name: found for name, found in by_tensor(loop.body, {}).items() if name in declared}
+    return {
+        name: _lines(found[0].tensor)
+        for name, found in used.items()
+        if not any(loop.var.name in variables(i) for a in found for i in a.index)
+    }
+
+
+class _Balance:
+    """What is saved where a loop's tasks make for themselves what statements before it make now, and what that takes.
+
+    by_all: lines of the temporaries that all tasks read alike. most: what can be saved, in ns.
+    """
+
+    def __init__(self, by_all: Mapping[str, int], loop: For, target: Target, step: float) -> None:
+        self.by_all, self.target, self.step = by_all, target, step
+        self.most = LINE_NS * sum(by_all.values())
+        self.loop_ns = nanoseconds(loop, target, self.most / FELT, step)
+        self.made_ns, self.crossing, self.is_shared = 0.0, 0, False
+        self.made, self.given = set[str](), dict[str, int]()
+
+    def add(self, s: Stmt) -> None:
+        """One statement more, in front of those so far."""
+        made = {t.name for t in written(s)} - self.made
+        self.made |= made
+        self.given |= {t.name: _lines(t) for t in tensors(s)}
+        for name in self.made & self.given.keys():
+            del self.given[name]
+        self.crossing += sum(self.by_all.get(name, 0) for name in made)
+        self.made_ns += nanoseconds(_longest(s), self.target, self.most, self.step)
+        self.is_shared = self.is_shared or any(pays_in_parallel(c, self.target, self.step) for c in walk(s) if is_parallel(c))
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether it does not pay, whatever else is added."""
+        return self.made_ns > self.most or self.crossing * LINE_BYTES > MOST_IN_L2 * self.target.l2_bytes
+
+    @property
+    def pays(self) -> bool:
+        saved = (SHARED_LINE_NS if self.is_shared else LINE_NS) * self.crossing
+        return sum(self.given.values()) <= self.crossing and self.made_ns <= saved and self.loop_ns <= saved / FELT
+
+
+def _private(made: Sequence[Stmt], loop: For, target: Target) -> For:
+    """The loop with one task for each core, that makes first what it reads."""
+    count, body = _count(loop), block(*made)
     each = ceil(count / target.cores)
     task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
     own = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
     whole = map_tensors(block(on_one_thread(body), part(loop, task, count, each)), own)
     return For(task, Const(ceil(count / each)), block(*map(Alloc, own.values()), whole), LoopKind.parallel)
+
+
+def _count(loop: For) -> int:
+    """Its tasks; 0 where they are not known."""
+    return constant(loop.extent) or 0
 
 
 def _longest(s: Stmt) -> Stmt:
@@ -112,5 +195,5 @@ def _longest(s: Stmt) -> Stmt:
     return replace(s, extent=Const(int(most))) if isinstance(s, For) and most < inf else s
 
 
-def _lines(of: Iterable[Tensor]) -> int:
-    return sum(ceil(t.dtype.nbytes(prod(t.shape)) / LINE_BYTES) for t in of if t.scope is not Scope.register)
+def _lines(t: Tensor) -> int:
+    return 0 if t.scope is Scope.register else ceil(t.dtype.nbytes(prod(t.shape)) / LINE_BYTES)
