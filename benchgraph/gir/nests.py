@@ -1,78 +1,185 @@
-"""Fused nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in."""
+"""Fused nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in, and pairs made one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
 
-from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.ir import Fused, Graph, Op
 
 
 def with_borders(g: Graph, nodes: Sequence[Fused]) -> list[Fused]:
     """The same nodes with ins and outs as their ops and everybody else's say."""
-    made = [dict.fromkeys(g.root(v) for op in node.ops for v in op.outs) for node in nodes]
-    read = [dict.fromkeys(g.root(v) for op in node.ops for v in op.ins) for node in nodes]
-    found = []
-    for i, node in enumerate(nodes):
-        needed = set(g.outs).union(*(r for j, r in enumerate(read) if j != i))
-        found.append(replace(node, ins=tuple(v for v in read[i] if v not in made[i]), outs=tuple(v for v in made[i] if v in needed)))
-    return found
-
-
-def reachable(nodes: Sequence[Fused]) -> list[set[int]]:
-    """For each node the positions of those that depend on it, directly or not."""
-    after = [{k for k, n in enumerate(nodes) if k != i and set(n.ins) & set(node.outs)} for i, node in enumerate(nodes)]
-    found = []
-    for start in range(len(nodes)):
-        seen, work = set[int](), [start]
-        while work:
-            fresh = after[work.pop()] - seen
-            seen |= fresh
-            work.extend(fresh)
-        found.append(seen)
-    return found
-
-
-def _stays_acyclic(nodes: Sequence[Fused], i: int, j: int) -> bool:
-    """No path from i to j runs through a third node, or the other way round."""
-    reach = reachable(nodes)
-    return not any((k in reach[i] and j in reach[k]) or (k in reach[j] and i in reach[k]) for k in range(len(nodes)) if k not in (i, j))
+    nests = Nests(g, nodes)
+    return [nests.bordered(key) for key in nests.order]
 
 
 def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
     """Topological order, stable."""
-    made: dict[int, list[int]] = {}
+    return tuple(nodes[i] for i in _ordered(nodes))
+
+
+def _ordered(nodes: Sequence[Fused]) -> list[int]:
+    makers = defaultdict[int, list[int]](list)
     for i, n in enumerate(nodes):
         for v in n.outs:
-            made.setdefault(v, []).append(i)
-    done: list[Fused] = []
-    placed: set[int] = set()
+            makers[v].append(i)
 
-    def place(i: int) -> None:
-        if i in placed:
-            return
-        placed.add(i)
-        for v in nodes[i].ins:
-            for maker in made.get(v, ()):
-                place(maker)
-        done.append(nodes[i])
+    def before(i: int) -> Iterator[int]:
+        return (maker for v in nodes[i].ins for maker in makers.get(v, ()))
 
-    for i in range(len(nodes)):
-        place(i)
-    return tuple(done)
+    done, begun = list[int](), set[int]()
+    for start in range(len(nodes)):
+        path = [] if start in begun else [(start, before(start))]
+        begun.add(start)
+        while path:
+            i, left = path[-1]
+            needed = next((maker for maker in left if maker not in begun), None)
+            if needed is None:
+                done.append(i)
+                path.pop()
+            else:
+                begun.add(needed)
+                path.append((needed, before(needed)))
+    return done
 
 
-def merged_in_pairs(g: Graph, nodes: list[Fused], merge: Callable[[list[Fused], int, int], Fused | str | None]) -> list[Fused]:
-    """The nodes when no pair can be merged any more. merge(nodes, i, j): nodes i and j, which reads something of i, as one; anything
-    else where they cannot be."""
-    changed = True
-    while changed:
-        changed = False
-        for i, j in ((i, j) for j in range(len(nodes)) for i in range(len(nodes)) if i != j):
-            merged = merge(nodes, i, j)
-            if isinstance(merged, Fused) and _stays_acyclic(nodes, i, j):
-                rest = [n for k, n in enumerate(nodes) if k not in (i, j)]
-                nodes = list(in_order(with_borders(g, [*rest, merged])))
-                changed = True
-                break
-    return nodes
+class Nests:
+    """Nodes that become one, pair by pair, with who makes and who reads each buffer, so that no pair asks all the others.
+
+    A node is known by a number, `nests[i]`, which a merged one keeps of one of the two. order: the numbers in the order of the nodes.
+    makers, readers: of every buffer, those whose ops do so, whether it crosses their borders or not.
+    """
+
+    def __init__(self, g: Graph, nodes: Sequence[Fused]) -> None:
+        self.g, self.order = g, [*range(len(nodes))]
+        self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
+        self._of_stages: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, which it keeps
+        self.makers, self.readers = (defaultdict[int, set[int]](set) for _ in range(2))
+        for key, node in self._nodes.items():
+            self._enter(key, node)
+        self._untried = {key: self._sources(key) for key in self.order}
+        self._is_ordered = _ordered(nodes) == self.order
+
+    def __getitem__(self, key: int) -> Fused:
+        return self._nodes[key]
+
+    @property
+    def nodes(self) -> list[Fused]:
+        return [self._nodes[key] for key in self.order]
+
+    def is_used_beyond(self, buffers: Iterable[int], pair: Collection[int]) -> bool:
+        """Whether anybody but this pair reads or makes one of these buffers, or it leaves the graph."""
+        return any(v in self._graph_outs or not (self.makers[v] | self.readers[v]).issubset(pair) for v in buffers)
+
+    def is_read_beyond(self, buffer: int, pair: Collection[int]) -> bool:
+        """Whether a buffer that others make is read by anybody but this pair, or it leaves the graph."""
+        return buffer in self._graph_outs or not (self.readers[buffer] - self.makers[buffer]).issubset(pair)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """All (i, j) where j reads something of i, in order."""
+        return ((i, j) for i in self.order for j in self._sorted(self._readers_of(i)))
+
+    def first_pair(self, merge: Merge) -> tuple[int, int, Fused] | None:
+        """The first pair, by its reader, that has become mergeable, and the two as one."""
+        for j in self.order:
+            for i in self._sorted(self._untried[j]):
+                merged = merge(self, i, j)
+                if isinstance(merged, Fused) and self._stays_acyclic(i, j):
+                    return i, j, merged
+                self._untried[j].discard(i)  # and stays refused, until one of them is another
+        return None
+
+    def unite(self, i: int, j: int, merged: Fused) -> None:
+        """Put merged, of all ops of nodes i and j, in their place."""
+        kept, gone = sorted((i, j), key=lambda key: len(self[key].stages), reverse=True)
+        outs = {*self[i].outs, *self[j].outs}
+        _, read, made = zip(*(self._of_stage(stage.ops) for stage in self[gone].stages), strict=True)
+        for values, by in ((read, self.readers), (made, self.makers)):
+            for v in chain(*values):
+                by[v].discard(gone)
+                by[v].add(kept)
+        self._nodes[kept] = merged
+        del self._nodes[gone], self._untried[gone]
+        self._nodes[kept] = self.bordered(kept, outs)
+        self._untried[kept] = self._sources(kept)
+        readers = self._readers_of(kept)
+        for reader in readers:
+            self._untried[reader].discard(gone)
+            self._untried[reader].add(kept)
+        self._place(kept, gone, readers)
+
+    def bordered(self, key: int, among: Collection[int] | None = None) -> Fused:
+        """A node with its ins and outs. among: no other buffers can be outs."""
+        node = self[key]
+        _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._of_stage(s.ops) for s in node.stages), strict=True))
+        outs = (v for v in made if among is None or v in among)
+        needed = tuple(v for v in outs if v in self._graph_outs or not self.readers[v] <= {key})
+        return replace(node, ins=tuple(v for v in read if v not in made), outs=needed)
+
+    def _of_stage(self, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]:
+        """The ops, and the buffers that they read and make, with repetitions."""
+        if (found := self._of_stages.get(id(ops))) is None:
+            root = self.g.root
+            found = ops, tuple(root(v) for op in ops for v in op.ins), tuple(root(v) for op in ops for v in op.outs)
+            self._of_stages[id(ops)] = found
+        return found
+
+    def _enter(self, key: int, node: Fused) -> None:
+        for stage in node.stages:
+            _, read, made = self._of_stage(stage.ops)
+            for v in read:
+                self.readers[v].add(key)
+            for v in made:
+                self.makers[v].add(key)
+
+    def _sources(self, key: int) -> set[int]:
+        return {maker for v in self[key].ins for maker in self.makers.get(v, ()) if maker != key}
+
+    def _readers_of(self, key: int) -> set[int]:
+        return {reader for v in self[key].outs for reader in self.readers[v] - self.makers[v]}
+
+    def _sorted(self, keys: Collection[int]) -> list[int]:
+        return sorted(keys, key=self.order.index) if len(keys) > 1 else [*keys]
+
+    def _stays_acyclic(self, i: int, j: int) -> bool:
+        """No path from i to j, which reads something of i, runs through a third node."""
+        begin, end = map(self.order.index, (i, j))
+        between = {*self.order[begin + 1 : end]} if self._is_ordered else {*self.order} - {i, j}
+        seen, work = set[int](), [i] if between else []
+        while work:
+            key = work.pop()
+            readers = self._readers_of(key)
+            if key != i and j in readers:
+                return False
+            fresh = (readers & between) - seen
+            seen |= fresh
+            work.extend(fresh)
+        return True
+
+    def _place(self, kept: int, gone: int, readers: Collection[int]) -> None:
+        """The order as `in_order` gives it, if a merged node comes last: before the first of its readers, all else where it was."""
+        self.order.remove(gone)
+        self.order.remove(kept)
+        at = min(map(self.order.index, readers), default=len(self.order))
+        if self._is_ordered and self._untried[kept].isdisjoint(self.order[at:]):
+            self.order.insert(at, kept)
+        else:
+            self.order.append(kept)
+            self.order = [self.order[i] for i in _ordered(self.nodes)]
+            self._is_ordered = True
+
+
+Merge: TypeAlias = Callable[[Nests, int, int], Fused | str | None]
+
+
+def merged_in_pairs(g: Graph, nodes: Sequence[Fused], merge: Merge) -> Nests:
+    """The nodes when no pair can be merged any more. merge(nests, i, j): nodes i and j, which reads something of i, as one; anything
+    else where they cannot be, which is so until one of them is merged."""
+    nests = Nests(g, nodes)
+    while (found := nests.first_pair(merge)) is not None:
+        nests.unite(*found)
+    return nests

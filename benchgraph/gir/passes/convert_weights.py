@@ -19,7 +19,7 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
-from benchgraph.gir.nests import merged_in_pairs
+from benchgraph.gir.nests import Nests, merged_in_pairs
 from benchgraph.gir.online import online
 from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
 from benchgraph.gir.pieces import MOST_TIMES, PANEL_ROWS, times_converted
@@ -30,17 +30,18 @@ from benchgraph.ops.spec import Reduction
 
 
 def convert_weights(g: Graph, target: Target) -> Graph:
-    nodes = merged_in_pairs(g, [n for n in g.nodes if isinstance(n, Fused)], lambda nodes, i, j: _merged(g, nodes, i, j, target))
-    return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
+    given = [n for n in g.nodes if isinstance(n, Fused)]
+    nests = merged_in_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
+    return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
 
 
-def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
-    """Nest j with nest i as a stage at its panel anchor, or None."""
-    first, second = nodes[i], nodes[j]
+def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | None:
+    """Nest j, which reads something of i, with i as a stage at its panel anchor, or None."""
+    first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if not shared or len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).is_contraction:
+    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).is_contraction:
         return None
-    if any(set(first.outs) & (set(n.ins) | set(n.outs)) for k, n in enumerate(nodes) if k not in (i, j)) or set(first.outs) & set(g.outs):
+    if nests.is_used_beyond(first.outs, (i, j)):
         return None
     readers = [Reader(s, op, port) for s in second.stages for op in s.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
     if not all(reader.stage.is_per_panel or _is_wei(g, reader) for reader in readers):

@@ -24,7 +24,7 @@ from benchgraph.gir.domain import trace
 from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.idle import IDLE, idle
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import merged_in_pairs
+from benchgraph.gir.nests import Nests, merged_in_pairs
 from benchgraph.gir.product import Index, K, M, N, columns_of_src, group_of, product, root_index
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
@@ -39,40 +39,40 @@ MADE, AGAIN = 64, 0.25
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
-    nodes = merged_in_pairs(g, [n for n in g.nodes if isinstance(n, Fused)], lambda nodes, i, j: _merged(g, nodes, i, j, target))
+    given = [n for n in g.nodes if isinstance(n, Fused)]
+    nests = merged_in_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
     if is_recorded():
-        _note_borders(g, nodes, target)
-    return g if tuple(nodes) == g.nodes else replace(g, nodes=tuple(nodes))
+        _note_borders(g, nests, target)
+    return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
 
 
-def _note_borders(g: Graph, nodes: list[Fused], target: Target) -> None:
+def _note_borders(g: Graph, nests: Nests, target: Target) -> None:
     """Why the nests that are left are not one."""
-    for i, j in ((i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j):
-        found = _merged(g, nodes, i, j, target)
-        note(nodes[i].name, nodes[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
+    for i, j in nests.pairs():
+        found = _merged(g, nests, i, j, target)
+        note(nests[i].name, nests[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
 
 
-def _merged(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | str:
-    """Nests i and j as one, or why they are not, '' where they have nothing in common. j reads something of i."""
-    first, second = nodes[i], nodes[j]
+def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | str:
+    """Nests i and j, which reads something of i, as one, or why they are not."""
+    first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if not shared:
-        return ""
     if g.value(first.outs[0]).is_constant:
         return "it is computed once, by init"
-    if any(not shared.isdisjoint(n.outs) for k, n in enumerate(nodes) if k != i):
+    if any(len(nests.makers[v]) > 1 for v in shared):
         return "other nests make other parts of it, and it is read after all of them"
     merged = _by_rows(g, first, second, shared, target)
     if isinstance(merged, Fused):
         return merged
-    return _per_entry(g, first, second, shared, target) or _by_sums(g, first, second, shared, target) or merged
+    is_alone = not nests.is_used_beyond(first.outs, (i, j))
+    return _per_entry(g, first, second, shared, target, is_alone=is_alone) or _by_sums(g, first, second, shared, target) or merged
 
 
 # ---- once per batch entry --------------------------------------------------------------------------------------------
 
 
-def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
-    """second with first as a stage at its batch anchor."""
+def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target, *, is_alone: bool) -> Fused | None:
+    """second with first as a stage at its batch anchor. is_alone: nobody else reads what first makes."""
     rows = _kernel_rows(g, second)
     if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
         return None  # a nest of one entry is made no shorter, and convert-weights may want a piece at a time
@@ -86,19 +86,11 @@ def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: 
     assert domain is not None
     along = tuple(a if a is not None and domain.extents[a] == extent else None for a, extent in zip(along, rows, strict=False))
     deepest = min((len(r.stage.along) for r in reads if r.stage.is_per_entry), default=batch)
-    found = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=_is_alone(g, first, second))
+    found = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=is_alone)
     if found is None:
         return None
     at = replace(stage, anchors=(Anchor.batch,) * len(stage.ops), along=along[:found])
     return replace(second, stages=(at, *second.stages))
-
-
-def _is_alone(g: Graph, first: Fused, second: Fused) -> bool:
-    """Nobody but second reads what first makes."""
-    inside = {id(op) for op in (*first.ops, *second.ops)}
-    made = set(first.outs)
-    readers = (op for node in g.nodes if isinstance(node, Fused) for op in node.ops if any(g.root(v) in made for v in op.ins))
-    return made.isdisjoint(g.outs) and all(id(op) in inside for op in readers)
 
 
 def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:

@@ -13,7 +13,7 @@ one reads what the other makes: LayerNormBackward then folds what it makes of tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import prod
 
@@ -21,7 +21,7 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import in_order, merged_in_pairs, with_borders
+from benchgraph.gir.nests import Nests, in_order, merged_in_pairs, with_borders
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
@@ -55,30 +55,28 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
     fused = [Fused(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
-    nodes = merged_in_pairs(g, with_borders(g, fused), lambda nodes, i, j: _as_one(g, nodes, i, j, target))
+    nodes = merged_in_pairs(g, with_borders(g, fused), lambda nests, i, j: _as_one(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
     return replace(g, nodes=in_order(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
 
 
-def _as_one(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> Fused | None:
-    """Nests i and j as one, if j reads a result of i and one of the ways to do so is open."""
-    if not set(nodes[i].outs) & set(nodes[j].ins):
-        return None
-    ops = _continued(g, nodes, i, j, target) or _folded_alike(g, nodes, i, j, target)
-    return None if ops is None else replace(nodes[j], stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
+def _as_one(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | None:
+    """Nests i and j, which reads a result of i, as one, if one of the ways to do so is open."""
+    ops = _continued(g, nests, i, j, target) or _folded_alike(g, nests, i, j, target)
+    return None if ops is None else replace(nests[j], stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
 
 
-def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+def _continued(g: Graph, nests: Nests, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
     """The ops of a nest that begins as i or j, which reads a result of i, does, and goes on with the pointwise ops of the other.
 
     None where elements would be made more than once, or after a fold, whose rows would have to be held; or where chains alone run along
     the memory (PReLUBackward took 2.1 times as long with slopes of 4 columns, twice with those of channels that lie last).
     """
-    (first,), (second,) = nodes[i].stages, nodes[j].stages
+    (first,), (second,) = nests[i].stages, nests[j].stages
     if _is_pointwise(second.ops):
         head, tail, rest = first.ops, second.ops, tuple[Op, ...]()
     else:
-        reader = next(k for k, op in enumerate(second.ops) if any(g.root(v) in nodes[i].outs for v in op.ins))
+        reader = next(k for k, op in enumerate(second.ops) if any(g.root(v) in nests[i].outs for v in op.ins))
         head, tail, rest = second.ops[:reader], first.ops, second.ops[reader:]
     domain = trace(g, head)
     if domain is None or domain.reduced or not domain.is_whole or not _is_pointwise(tail):
@@ -86,14 +84,13 @@ def _continued(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> 
     if any(prod(g.value(op.outs[0]).shape) != prod(domain.extents) for op in tail):
         return None
     domain = _lengthened(g, head, domain, (*tail, *rest), target)
-    others = {v for k, n in enumerate(nodes) if k not in (i, j) for v in n.ins}
     ops = (*head, *tail, *rest)
-    return ops if domain is not None and _run_along_memory(g, ops, domain, others.union(g.outs), target) else None
+    return ops if domain is not None and _run_along_memory(g, ops, domain, lambda v: nests.is_read_beyond(v, (i, j)), target) else None
 
 
-def _folded_alike(g: Graph, nodes: list[Fused], i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+def _folded_alike(g: Graph, nests: Nests, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
     """The ops of nests i and j, which reads a result of i, where both fold the same axes of as large a domain; None where they do not."""
-    (first,), (second,) = nodes[i].stages, nodes[j].stages
+    (first,), (second,) = nests[i].stages, nests[j].stages
     domain, other = trace(g, first.ops), trace(g, second.ops)
     if domain is None or other is None or not domain.reduced or (domain.extents, domain.reduced) != (other.extents, other.reduced):
         return None
@@ -112,12 +109,12 @@ def _lengthened(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op],
     return domain
 
 
-def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, read: set[int], target: Target) -> bool:
+def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Callable[[int], bool], target: Target) -> bool:
     """Whether all that is given or handed on lies alike, and folds, if there are some, run along it, or along rows that fill vectors.
 
-    read: by others.
+    is_read: whether others read a buffer.
     """
-    values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or g.root(v) in read}
+    values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or is_read(g.root(v))}
     whole = [v for v in map(g.value, values) if v.shape == domain.extents]
     found = {v.known_strides for v in whole}
     if len(found) > 1 or not domain.reduced:
