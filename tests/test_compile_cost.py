@@ -24,6 +24,7 @@ from benchgraph.gir import domain
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph
+from benchgraph.gir.space import row_blocks
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower
@@ -63,6 +64,71 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, work: Ca
         patch.setattr(module, name, count)
         work()
     return calls[0]
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Of functions, Python's own too, and steps of generators."""
+    found = [0]
+
+    def note(frame: object, event: str, argument: object) -> None:
+        found[0] += event in ("call", "c_call")
+
+    gc.disable()  # or functions that others have asked it to call count as well
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return found[0]
+
+
+def convolutions(b: GraphBuilder, layers: int) -> None:
+    x = b.input((1, 7, 7, 16))
+    for _ in range(layers):
+        w = b.constant((3, 3, 16, 16))
+        x = b.op("ReLU", b.op("Convolution", x, w, strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1)))
+
+
+def perceptron(b: GraphBuilder, layers: int) -> None:
+    x = b.input((8, 32))
+    for _ in range(layers):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((32, 32)), b.constant((32,))))
+
+
+def through_graph_ir(b: GraphBuilder) -> Graph:
+    (p,) = partitions(b.graph(), Policy.fused)
+    g = from_partition(p)
+    for each in gir_passes.PIPELINE:
+        g = each.fn(g, host())
+    return g
+
+
+@pytest.mark.parametrize("network", [convolutions, perceptron])
+def test_a_deep_network_costs_graph_ir_what_its_layers_do(network: Callable[[GraphBuilder, int], None]) -> None:
+    """Nests that are merged in pairs would else ask all others after each merge."""
+
+    def asked(layers: int) -> int:
+        b = GraphBuilder()
+        network(b, layers)
+        return calls(lambda: through_graph_ir(b))
+
+    asked(1)  # what is looked up once in a process
+    short, long = asked(12), asked(24)
+    assert long <= 2.4 * short
+
+
+def test_rows_are_not_counted_one_by_one() -> None:
+    assert calls(lambda: row_blocks(10**4)) < 1000
+
+    def asked(rows: int) -> int:
+        b = GraphBuilder()
+        w = b.constant((3, 3, 16, 16))
+        b.op("Convolution", b.input((1, rows, 4, 16)), w, strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1))
+        return calls(lambda: through_graph_ir(b))
+
+    asked(64)
+    assert asked(1 << 13) <= 1.5 * asked(1 << 9)
 
 
 def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:

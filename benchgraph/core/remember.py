@@ -28,3 +28,26 @@ def remembered(fact: Callable[[N], R]) -> Callable[[N], R]:
         return result
 
     return ask
+
+
+W = TypeVar("W")
+
+
+def remembered_within(fact: Callable[[W, N], R]) -> Callable[[W, N], R]:
+    """The function of a frozen value and one of its parts, which keeps its results with the value, for each part that is the same object.
+
+    As with `remembered`, results are shared and must not be changed.
+    """
+    key = f"_{fact.__module__}.{fact.__qualname__}"
+
+    @wraps(fact)
+    def ask(whole: W, part: N) -> R:
+        known: dict[int, tuple[N, R]] | None = getattr(whole, key, None)
+        if known is None:
+            known = {}
+            object.__setattr__(whole, key, known)
+        if id(part) not in known:
+            known[id(part)] = part, fact(whole, part)  # the part is kept, so that no other gets its id
+        return known[id(part)][1]
+
+    return ask

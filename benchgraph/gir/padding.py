@@ -5,7 +5,9 @@ A convolution of 7 x 7 pixels, padded to 9 x 9, by 3 x 3 taps: the first row of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.product import product, root_index, stretches
@@ -41,30 +43,36 @@ def met_by_entries(g: Graph, op: Op) -> Entries | None:
     p = product(g, op)
     for axis in range(len(p.at) - 2) if p.batch else ():
         tap = p.over.index(p.batch[0][0])
-        if (met := _met(g, op, axis, tap)) is not None:
-            some = [(found[0], found[-1] + 1) if found else (0, 1) for found in met]  # of zeros alone a sum is made, too
-            return Entries(axis, tap, stretches(some))
+        if (spans := _met(g, op, axis, tap)) is not None:
+            return Entries(axis, tap, _stretches(spans, p.call.outs[0].shape[axis]))
     return None
+
+
+def _stretches(spans: Sequence[Interval], count: int) -> tuple[tuple[int, Interval], ...]:
+    """Of entries that meet the same taps, the end, and the taps: from the first to the last whose span, given for each, holds them."""
+    borders = sorted({0, count, *chain(*spans)})
+    met = [[t for t, (begin, end) in enumerate(spans) if begin <= at < end] for at in borders[:-1]]
+    some = [(found[0], found[-1] + 1) if found else (0, 1) for found in met]  # of zeros alone a sum is made, too
+    return tuple((borders[end], taps) for end, taps in stretches(some))
 
 
 def met_by_rows(g: Graph, op: Op) -> Rows | None:
     """Of the innermost reduced axis but k; None where all rows meet all of it, or no tap is met by them all."""
     p = product(g, op)
     tap = p.over.index(p.batch[-1][0]) if p.batch else 0
-    met = _met(g, op, len(p.at) - 2, tap) if p.batch else None
-    if met is None:
+    spans = _met(g, op, len(p.at) - 2, tap) if p.batch else None
+    if spans is None:
         return None
-    rows = [[row for row, found in enumerate(met) if t in found] for t in range(p.reduced[tap])]
-    spans = [(found[0], found[-1] + 1) if found else (0, 0) for found in rows]
-    ends = stretches(spans)
+    count, ends = p.call.outs[0].shape[-2], stretches(spans)
     groups = [((begin, end), span) for begin, (end, span) in zip((0, *(end for end, _ in ends)), ends, strict=False) if any(span)]
-    groups.sort(key=lambda group: group[1] != (0, len(met)))
-    saved = 1 - sum(map(len, rows)) / (len(rows) * len(met))
-    return Rows(tap, tuple(groups), saved) if groups and groups[0][1] == (0, len(met)) else None
+    groups.sort(key=lambda group: group[1] != (0, count))
+    saved = 1 - sum(end - begin for begin, end in spans) / (len(spans) * count)
+    return Rows(tap, tuple(groups), saved) if groups and groups[0][1] == (0, count) else None
 
 
-def _met(g: Graph, op: Op, axis: int, tap: int) -> list[list[int]] | None:
-    """For each index along an axis of dst, which of the reduced axis number `tap` meet more than zeros; None if it is all for all."""
+def _met(g: Graph, op: Op, axis: int, tap: int) -> list[Interval] | None:
+    """For each of the reduced axis number `tap`, between which indices along an axis of dst it meets more than zeros, (0, 0) where there
+    are none; None if it is all for all."""
     p, around = product(g, op), zeros_around(g, op.ins[0])
     at, over = p.at[axis], p.over[tap]
     forms = [(dim, form) for dim, i in enumerate(p.operands[0]) if {at, over} & (form := linear(i)).terms.keys()]
@@ -72,10 +80,17 @@ def _met(g: Graph, op: Op, axis: int, tap: int) -> list[list[int]] | None:
         return None
     ((dim, form),) = forms
     low, high = around[dim]
-    inside = range(low, p.call.ins[0].shape[dim] - high)
-    first = [form.constant + form.terms[at] * i for i in range(p.call.outs[0].shape[axis])]
-    met = [[t for t in range(p.reduced[tap]) if begin + form.terms[over] * t in inside] for begin in first]
-    return met if any(len(found) < p.reduced[tap] for found in met) else None
+    inside, count = (low, p.call.ins[0].shape[dim] - high), p.call.outs[0].shape[axis]
+    spans = [_span(form.constant + form.terms[over] * t, form.terms[at], inside, count) for t in range(p.reduced[tap])]
+    return spans if any(span != (0, count) for span in spans) else None
+
+
+def _span(first: int, step: int, inside: Interval, count: int) -> Interval:
+    """Which of the indices first, first + step ... of so many lie inside; (0, 0) if none does."""
+    low, end = inside if step > 0 else (1 - inside[1], 1 - inside[0])
+    first, step = (first, step) if step > 0 else (-first, -step)
+    span = max(-((first - low) // step), 0), min(-((first - end) // step), count)
+    return span if span[0] < span[1] else (0, 0)
 
 
 def zeros_around(g: Graph, id: int) -> Border:

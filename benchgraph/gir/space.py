@@ -18,7 +18,7 @@ def row_blocks(m: int) -> tuple[int, ...]:
     >>> row_blocks(10)
     (10, 5, 4, 3, 2, 1)
     """
-    return tuple(dict.fromkeys(ceil(m / tasks) for tasks in range(1, m + 1)))
+    return tuple(_block_sizes(m))
 
 
 def panel_widths(n: int, target: Target) -> tuple[int, ...]:
@@ -28,8 +28,16 @@ def panel_widths(n: int, target: Target) -> tuple[int, ...]:
     (40, 32, 16)
     """
     lanes = target.lanes
-    vectors = ceil(n / lanes)
-    return tuple(dict.fromkeys(min(n, ceil(vectors / panels) * lanes) for panels in range(1, vectors + 1)))
+    return tuple(dict.fromkeys(min(n, vectors * lanes) for vectors in _block_sizes(ceil(n / lanes))))
+
+
+def _block_sizes(total: int) -> Iterator[int]:
+    """ceil(total / blocks) for 1, 2, ... total blocks, each once, largest first: no more than twice the root of total."""
+    blocks = 1
+    while blocks <= total:
+        size = -(-total // blocks)
+        yield size
+        blocks = total + 1 if size == 1 else (total - 1) // (size - 1) + 1  # the first with smaller ones
 
 
 def legal(problem: str, m: int, n: int, target: Target, *, may_split: bool) -> Iterator[Forced]:

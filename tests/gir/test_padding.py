@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.padding import Entries, Rows, met_by_entries, met_by_rows, zeros_around
+from benchgraph.gir.padding import Entries, Rows, _span, met_by_entries, met_by_rows, zeros_around
 from benchgraph.graph.build import GraphBuilder
 from tests.gir.test_weights import scheduled
 
@@ -55,3 +56,10 @@ def test_taps_meet_an_interval_of_rows() -> None:
     g, op = convolution()
     groups = (((2, 4), (0, 8)), ((0, 1), (2, 8)), ((1, 2), (1, 8)), ((4, 5), (0, 7)))
     assert met_by_rows(g, op) == Rows(1, groups, pytest.approx(4 / 40))
+
+
+@pytest.mark.parametrize("step", [-3, -1, 1, 2])
+def test_what_lies_inside_is_found_without_a_look_at_each(step: int) -> None:
+    for first, low, end, count in product(range(-6, 7), range(3), range(2, 8), (1, 4, 9)):
+        inside = [i for i in range(count) if first + step * i in range(low, end)]
+        assert _span(first, step, (low, end), count) == ((inside[0], inside[-1] + 1) if inside else (0, 0))

@@ -18,6 +18,7 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.record import is_recorded, note
+from benchgraph.core.remember import remembered_within
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
@@ -158,15 +159,18 @@ def _kernel_rows(g: Graph, node: Fused) -> Shape | None:
 
 def _rows(g: Graph, node: Fused) -> Shape | None:
     """The extents of the nest's row axes, None when it has no such form."""
-    found: set[Shape] = set()
-    for stage in node.stages:
-        if stage.is_per_entry or stage.sums_rows:
-            continue
-        domain = trace(g, stage.ops)
-        if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
-            return None
-        found.add(domain.extents[:-1])
+    stages = (stage for stage in node.stages if not (stage.is_per_entry or stage.sums_rows))
+    found = {_rows_of(g, stage.ops) for stage in stages}
     return found.pop() if len(found) == 1 else None
+
+
+@remembered_within
+def _rows_of(g: Graph, ops: tuple[Op, ...]) -> Shape | None:
+    """The extents of a stage's row axes, None when it has no such form."""
+    domain = trace(g, ops)
+    if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
+        return None
+    return domain.extents[:-1]
 
 
 def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape) -> bool:
