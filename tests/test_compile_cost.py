@@ -118,6 +118,14 @@ def test_a_deep_network_costs_graph_ir_what_its_layers_do(network: Callable[[Gra
     assert long <= 2.4 * short
 
 
+def test_a_chain_is_cut_however_long_it_is() -> None:
+    b = GraphBuilder()
+    x = b.input((8, 32))
+    for _ in range(sys.getrecursionlimit()):
+        x = b.op("ReLU", x)
+    assert len(partitions(b.graph(), Policy.one_op_each)) == sys.getrecursionlimit()
+
+
 def test_rows_are_not_counted_one_by_one() -> None:
     assert calls(lambda: row_blocks(10**4)) < 1000
 

@@ -18,14 +18,21 @@ def is_streamed(graph: Graph, id: int) -> bool:
 
 
 def _reaches_products_only(graph: Graph, id: int) -> bool:
-    readers = graph.consumers.get(id, ())
-    is_border = not readers or id in (graph.output_ports or ())
-    return not is_border and all(_streams(graph, op, id) for op in readers)
+    seen, left = {id}, [id]
+    while left:
+        id = left.pop()
+        readers = graph.consumers.get(id, ())
+        if not readers or id in (graph.output_ports or ()):
+            return False
+        for op in readers:
+            if spec(op.kind).role is Role.pointwise:
+                left += [t.id for t in op.outputs if t.id not in seen]
+                seen.update(t.id for t in op.outputs)
+            elif not _streams(op, id):
+                return False
+    return True
 
 
-def _streams(graph: Graph, op: Op, id: int) -> bool:
-    row = spec(op.kind)
-    if row.role is Role.pointwise:
-        return all(_reaches_products_only(graph, t.id) for t in op.outputs)
-    ports = row.streamed(with_defaults(op.kind, op.attrs))
+def _streams(op: Op, id: int) -> bool:
+    ports = spec(op.kind).streamed(with_defaults(op.kind, op.attrs))
     return all(port in ports for port, t in enumerate(op.inputs) if t.id == id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
@@ -276,6 +277,16 @@ def own_tensors(s: Stmt) -> Iterator[Tensor]:
 def tensor_names(s: Stmt) -> frozenset[str]:
     """Names of the tensors that s declares or accesses."""
     return frozenset(t.name for t in own_tensors(s)).union(*map(tensor_names, children(s)))
+
+
+@remembered
+def users(s: Seq) -> Mapping[str, tuple[int, ...]]:
+    """By a tensor's name the places in a block, in order, of the statements that declare or access it."""
+    found = defaultdict[str, list[int]](list)
+    for at, c in enumerate(s.stmts):
+        for name in tensor_names(c):
+            found[name].append(at)
+    return {name: tuple(places) for name, places in found.items()}
 
 
 @remembered

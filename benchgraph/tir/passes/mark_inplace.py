@@ -24,7 +24,7 @@ from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, For, Func, If, Overwrite, Pack, Seq, Stmt, Store, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned
-from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, walk, written
+from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, walk, written
 
 BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
 
@@ -32,11 +32,13 @@ BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its nei
 def mark_inplace(f: Func, target: Target) -> Func:
     stored = {t.name for t in written(f.body)}
     loaded = _loaded(f.body) - stored
+    sources = [src for src in f.params if src.name in loaded]
     found = (
         Overwrite(dst.name, src.name)
         for dst in f.params
-        for src in f.params
-        if dst.name in stored and src.name in loaded and _are_alike(src, dst) and _loads_first(f.body, src.name, dst.name, {})
+        if dst.name in stored
+        for src in sources
+        if _are_alike(src, dst) and _loads_first(f.body, src.name, dst.name, {})
     )
     marked = tuple(dict.fromkeys((*f.inplace, *found)))  # what was proven before later passes rewrote the loops stays true
     return f if marked == f.inplace else replace(f, inplace=marked)
@@ -62,7 +64,8 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
         return True
     match s:
         case Seq():
-            return _is_ordered(s, src, dst, ranges) and all(_loads_first(c, src, dst, ranges) for c in s.stmts)
+            both = sorted({*users(s).get(src, ())} & {*users(s).get(dst, ())})
+            return _is_ordered(s, src, dst, ranges) and all(_loads_first(s.stmts[at], src, dst, ranges) for at in both)
         case If():
             then = _loads_first(s.then, src, dst, assume(s.cond, ranges, holds=True))
             return then and (s.orelse is None or _loads_first(s.orelse, src, dst, assume(s.cond, ranges, holds=False)))
@@ -84,13 +87,17 @@ def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access]
 
 def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
     """True when no statement loads an element that one before it has stored to."""
+    of_src, of_dst = (users(s).get(name, ()) for name in (src, dst))
+    if not of_src or not of_dst or of_src[-1] <= of_dst[0]:
+        return True
     inner, stored = bound_names(s), list[Access]()
-    for c in s.stmts:
-        if not {src, dst}.isdisjoint(tensor_names(c)):
-            loads, stores = _touching(c, src, dst, ranges)
-            if not all(_never_meet(a, b, inner) for a in stored for b in loads):
-                return False
-            stored += stores
+    for at in sorted({*of_src, *of_dst}):
+        if at < of_dst[0]:
+            continue
+        loads, stores = _touching(s.stmts[at], src, dst, ranges)
+        if not all(_never_meet(a, b, inner) for a in stored for b in loads):
+            return False
+        stored += stores
     return True
 
 
