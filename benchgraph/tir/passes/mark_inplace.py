@@ -30,6 +30,8 @@ BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its nei
 
 
 def mark_inplace(f: Func, target: Target) -> Func:
+    if f.runs_once:
+        return f  # its parameters are constants, which are never given up
     stored = {t.name for t in written(f.body)}
     loaded = _loaded(f.body) - stored
     sources = [src for src in f.params if src.name in loaded]
