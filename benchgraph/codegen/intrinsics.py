@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 
 import llvmlite.binding as llvm
 
@@ -139,6 +139,19 @@ def extreme(builder: ir.IRBuilder, name: str, x: ir.Value, y: ir.Value) -> ir.Va
     """
     level, bits, rest = _EXTREMES[lanes_of(x)]
     return call(builder, f"llvm.x86.{level}.{name}.ps.{bits}", x.type, [x, y, *rest])
+
+
+def where_ordered(builder: ir.IRBuilder, pairs: Sequence[tuple[ir.Value, ir.Value]], x: ir.Value, is_nan: ir.Value, isa: Isa) -> ir.Value:
+    """x where the two of every pair compare, so that neither is NaN; elsewhere NaN, which is_nan is there.
+
+    A mask register guards the instruction that makes x, if it is there for this alone, and what it leaves is is_nan. Other vectors have
+    all bits set where two do not compare: that is a NaN, and no choice is needed.
+    """
+    if "avx512f" in isa.needs or lanes_of(x) == 1:
+        return builder.select(reduce(builder.and_, (builder.fcmp_ordered("ord", a, b) for a, b in pairs)), x, is_nan)
+    integers = same_lanes(x, I32)
+    unordered = reduce(builder.or_, (builder.fcmp_unordered("uno", a, b) for a, b in pairs))
+    return builder.bitcast(builder.or_(builder.sext(unordered, integers), builder.bitcast(x, integers)), x.type)
 
 
 def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, isa: Isa) -> ir.Value:

@@ -103,7 +103,10 @@ def _logic(e: Binary) -> Expr:
     return e
 
 
-_FOLD = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide}
+_FOLD = {
+    BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide, BinOp.minimum: np.minimum,
+    BinOp.maximum: np.maximum,
+}  # fmt: skip
 
 
 def _fold(op: BinOp, a: Const, b: Const) -> Expr:

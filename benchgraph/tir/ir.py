@@ -82,7 +82,8 @@ class BinOp(Enum):
     """Both operands have one dtype and one number of lanes. Comparisons give boolean.
 
     floordiv and mod are for s64: the divisor is positive and the result rounds towards minus infinity. A power of two shifts and masks.
-    min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`).
+    min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`). minimum and maximum
+    give NaN then (IEEE 754-2019, numpy's functions of these names); of zeros either. On integers they are min and max.
     """
 
     add = "+"
@@ -93,6 +94,8 @@ class BinOp(Enum):
     mod = "%"
     min = "min"
     max = "max"
+    minimum = "minimum"
+    maximum = "maximum"
     eq = "=="
     ne = "!="
     lt = "<"
@@ -108,8 +111,20 @@ class BinOp(Enum):
     def is_comparison(self) -> bool:
         return self in _COMPARISONS
 
+    @cached_property
+    def is_extreme(self) -> bool:
+        """Whether it gives the smaller, or the larger, of two numbers."""
+        return self in _EXTREMES
+
+    @cached_property
+    def by_order(self) -> BinOp:
+        """The op without a rule for NaN: min for minimum, max for maximum, itself for others."""
+        return {BinOp.minimum: BinOp.min, BinOp.maximum: BinOp.max}.get(self, self)
+
 
 _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
+_EXTREMES = frozenset({BinOp.min, BinOp.max, BinOp.minimum, BinOp.maximum})
+FOLDS = frozenset({BinOp.add, BinOp.mul}) | _EXTREMES  # what reductions fold with
 
 
 class UnOp(Enum):
@@ -199,7 +214,7 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class ReduceLanes:
-    """Fold the lanes of a vector, by add, mul, min or max, to a scalar. In no defined order."""
+    """Fold the lanes of a vector, by one of FOLDS, to a scalar. In no defined order."""
 
     op: BinOp
     a: Expr

@@ -123,6 +123,8 @@ _FOLD: dict[BinOp, Callable[[Value, Value], Value]] = {
     BinOp.mul: np.multiply,
     BinOp.min: scalar_min,
     BinOp.max: scalar_max,
+    BinOp.minimum: np.minimum,
+    BinOp.maximum: np.maximum,
 }
 
 
@@ -195,7 +197,8 @@ def pack(src: Piece, dst: Piece, dtype: DType) -> None:
 
 NAMES: dict[str, Any] = {
     "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
-    "vector_min": vector_min, "vector_max": vector_max, "scalar_select": scalar_select, "where": np.where, "random": random_number,
+    "vector_min": vector_min, "vector_max": vector_max, "scalar_minimum": np.minimum, "scalar_maximum": np.maximum,
+    "vector_minimum": np.minimum, "vector_maximum": np.maximum, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
     "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "decay": decay, "log": np.log, "tanh": np.tanh,

@@ -15,6 +15,7 @@ from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.groups import GROUPS, PACKED_FROM, TURNED
 from benchgraph.tir.ir import (
+    FOLDS,
     INDEX,
     Alloc,
     Binary,
@@ -54,7 +55,6 @@ from benchgraph.tir.visible import Visible, fail
 from benchgraph.tir.visit import exprs, loads_of, parts, statements, walk, written
 
 _S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod})
-_FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
 _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
 _STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}  # load, cast, select and store; compute in f32
@@ -183,8 +183,8 @@ def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
             if e.lanes < 2 or type_of(e.a)[1] != 1:
                 fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
         case ReduceLanes():
-            if e.op not in _FOLDS or type_of(e.a)[1] < 2:
-                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of add, mul, min, max")
+            if e.op not in FOLDS or type_of(e.a)[1] < 2:
+                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in BinOp if op in FOLDS)}")
 
 
 def _binary(s: Stmt, e: Binary, scope: Visible) -> None:

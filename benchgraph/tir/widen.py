@@ -11,6 +11,7 @@ from benchgraph.core.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import (
+    FOLDS,
     INDEX,
     Alloc,
     Binary,
@@ -43,7 +44,6 @@ CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which
 # products that are stored so took 1 to 4 % longer with 1, 6 and 12 in its place than with 30.
 SCATTERED = 30
 LINE_LANES = 8 * LINE_BYTES // DType.f32.bits  # of registers that hold a line: those of AVX-512
-_FOLDS = frozenset({BinOp.add, BinOp.mul, BinOp.min, BinOp.max})
 
 
 def closest(dtype: DType) -> int:
@@ -57,10 +57,10 @@ def neutral(op: BinOp, dtype: DType) -> Const:
         value = 0 if op is BinOp.add else 1
         return Const(float(value) if dtype.is_float else value, dtype)
     if dtype.is_float:
-        return Const(math.inf if op is BinOp.min else -math.inf, dtype)
+        return Const(math.inf if op.by_order is BinOp.min else -math.inf, dtype)
     least, most = dtype.range
     wide = (-(2**63), 2**63 - 1) if dtype is DType.s64 else (int(least), int(most))
-    return Const(wide[1] if op is BinOp.min else wide[0], dtype)
+    return Const(wide[1] if op.by_order is BinOp.min else wide[0], dtype)
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,9 @@ def is_power_of_two(e: Expr) -> bool:
 def reduction(s: Store) -> Reduction | None:
     """What it folds, if it folds into the element that it writes."""
     match s.value:
-        case Binary(op, Load(tensor=t, index=at), value) if op in _FOLDS and t == s.tensor and at == s.index:
+        case Binary(op, Load(tensor=t, index=at), value) if op in FOLDS and t == s.tensor and at == s.index:
             return Reduction(s, op, value, acc_first=True)
-        case Binary(op, value, Load(tensor=t, index=at)) if op in _FOLDS and t == s.tensor and at == s.index:
+        case Binary(op, value, Load(tensor=t, index=at)) if op in FOLDS and t == s.tensor and at == s.index:
             return Reduction(s, op, value, acc_first=False)
     return None
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate, product
 
 import numpy as np
@@ -92,6 +92,57 @@ def test_float_arithmetic_is_ieee(op: BinOp, mapped: Mapped, same: Same) -> None
     same(mapped(lambda x, y: Binary(op, x, y), [a, b], [F32, F32], F32), want)
 
 
+NAN_WINS: dict[BinOp, Callable[..., Array]] = {BinOp.minimum: np.minimum, BinOp.maximum: np.maximum}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_minimum_and_maximum_of_several_give_nan_wherever_it_stands(op: BinOp, count: int, mapped: Mapped, same: Same) -> None:
+    """All ways in which some of the operands are NaN, or infinite; a chain of them is folded as one."""
+    kinds = np.array([1.5, -2.5, np.nan, np.inf, -np.inf], np.float32)
+    operands = [np.ascontiguousarray(a) for a in kinds[np.indices((kinds.size,) * count).reshape(count, -1)]]
+    want = reduce(NAN_WINS[op], operands)
+    same(mapped(lambda *e: reduce(partial(Binary, op), e), operands, [F32] * count, F32), want)
+
+
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_minimum_and_maximum_with_a_number_take_one_instruction(op: BinOp, isa: Isa) -> None:
+    src, dst = param("src", F32, isa.lanes), param("dst", F32, isa.lanes)
+    here = Ramp(Const(0), 1, isa.lanes)
+    clamped = Store(dst, (here,), Binary(op, Load(src, (here,)), Broadcast(f32(2.0), isa.lanes)))
+    text = assembly("".join(emit([Func("main", (src, dst), clamped)], replace(host(), isa=isa))), isa)
+    assert text.count(f"{op.by_order.name}ps") == 1
+    assert "cmp" not in text
+
+
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_a_number_beside_nan(op: BinOp, mapped: Mapped, same: Same) -> None:
+    x = np.array([np.nan, 1.0, 3.0, np.inf, -np.inf], np.float32)
+
+    def beside(e: Expr, number: float) -> Expr:
+        lanes = type_of(e)[1]
+        return f32(number) if lanes == 1 else Broadcast(f32(number), lanes)
+
+    for number in (2.0, np.nan):
+        want = NAN_WINS[op](x, np.float32(number))
+        same(mapped(lambda e, number=number: Binary(op, e, beside(e, number)), [x], [F32], F32), want)
+        same(mapped(lambda e, number=number: Binary(op, beside(e, number), e), [x], [F32], F32), want)
+
+
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_lanes_fold_to_nan_wherever_it_stands(op: BinOp, isa: Isa, run: Run, same: Same) -> None:
+    srcs, dsts, stores, memory = [], [], [], []
+    for count in (2, 3, 8, 16):
+        for where in (*range(count), None):
+            memory.append(np.linspace(-3, 4, count, dtype=np.float32))
+            memory[-1][where if where is not None else slice(0, 0)] = np.nan
+            srcs.append(param(f"src{len(srcs)}", F32, count))
+            dsts.append(param(f"dst{len(dsts)}", F32, 1))
+            stores.append(Store(dsts[-1], (Const(0),), ReduceLanes(op, Load(srcs[-1], (Ramp(Const(0), 1, count),)))))
+    got = run(Func("main", (*srcs, *dsts), seq(*stores)), memory, isa=isa)
+    same(np.concatenate(got), np.array([NAN_WINS[op].reduce(m) for m in memory], np.float32))
+
+
 def test_comparisons_know_nan_and_unsigned(together: Together, same: Same) -> None:
     a, b = values(1), values(2)
     a[3], b[5], b[10:20] = np.nan, np.nan, a[10:20]
@@ -108,7 +159,10 @@ def test_comparisons_know_nan_and_unsigned(together: Together, same: Same) -> No
 
 
 def test_integer_arithmetic_wraps(together: Together, same: Same) -> None:
-    by_numpy = {BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.min: np.minimum, BinOp.max: np.maximum}
+    by_numpy = {
+        BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.min: np.minimum, BinOp.max: np.maximum,
+        BinOp.minimum: np.minimum, BinOp.maximum: np.maximum,
+    }  # fmt: skip
     cases, want = {}, dict[str, Array]()
     for op, dtype in product(by_numpy, (DType.s8, DType.u8, DType.s32, S64)):
         name, rng = f"{op.value} {dtype.value}", np.random.default_rng(4)

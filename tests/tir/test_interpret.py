@@ -59,6 +59,23 @@ def test_min_and_max_give_the_second_operand_when_either_is_nan(op: BinOp, a: fl
     assert np.signbit(got) == np.signbit(want)
 
 
+@pytest.mark.parametrize(("a", "b"), [(1.0, 2.0), (NAN, 2.0), (1.0, NAN), (NAN, NAN), (-INF, INF)])
+@pytest.mark.parametrize("op", [BinOp.minimum, BinOp.maximum])
+def test_minimum_and_maximum_give_nan_when_either_is(op: BinOp, a: float, b: float) -> None:
+    want = NAN if NAN in (a, b) else min(a, b) if op is BinOp.minimum else max(a, b)
+    assert np.array_equal(evaluate(binary(op, x, f32(b)), x=np.float32(a)), np.float32(want), equal_nan=True)
+
+
+@pytest.mark.parametrize("op", [BinOp.minimum, BinOp.maximum])
+def test_lanes_fold_to_nan_wherever_it_stands(op: BinOp) -> None:
+    v, y = param("v", 4), param("y", 1)
+    for place in range(4):
+        values, out = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
+        values[place] = NAN
+        interpret(Func("f", (v, y), Store(y, (Const(0),), ReduceLanes(op, Load(v, (Ramp(Const(0), 1, 4),))))), [values, out])
+        assert np.isnan(out[0])
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "want"),
     [

@@ -72,6 +72,8 @@ element = add(mul(Var("c"), 4096), Var("e"))  # of a nest that was cut into chun
         (binary(BinOp.sub, x, f32(-0.0)), "x[i] - -0.0"),
         (binary(BinOp.div, f32(1.0), f32(3.0)), "0.33333334"),
         (binary(BinOp.max, f32(math.nan), f32(1.0)), "1.0"),
+        (binary(BinOp.maximum, f32(math.nan), f32(1.0)), "nan"),
+        (binary(BinOp.minimum, f32(2.0), f32(1.0)), "1.0"),
         (Unary(UnOp.neg, f32(2.0)), "-2.0"),
         (cast(Const(3), DType.f32), "3.0"),
         (cast(Ramp(j, 4, 16), DType.s32), "s32(j):+16*4"),

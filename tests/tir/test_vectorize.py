@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub, type_of, unary
-from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
+from benchgraph.tir.ir import FOLDS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
@@ -64,7 +64,7 @@ def test_sum(n: int, golden) -> None:
     (isa, f"{op.value} of {n}", (op, n, isa))
     for isa in ("avx512_core", "avx2", "portable")
     for n in (1, 3, 4, 5, 31, 32, 33, 67, 129)
-    for op in (BinOp.add, BinOp.mul, BinOp.min, BinOp.max)
+    for op in sorted(FOLDS, key=lambda op: op.value)
 )
 def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
     vectorized(total(n, op), isa=isa)

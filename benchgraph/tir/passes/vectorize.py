@@ -123,7 +123,7 @@ def _streams(loop: Loop) -> bool:
 
 def _hides(loop: Loop, r: Reduction) -> bool:
     if r.store.tensor.dtype.is_float:
-        return r.op in (BinOp.min, BinOp.max) and len(loop.stmts) >= 2 * len(loop.reductions)
+        return r.op.is_extreme and len(loop.stmts) >= 2 * len(loop.reductions)
     return r.op is not BinOp.mul
 
 
