@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import nan
 
@@ -92,6 +93,8 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
         case Broadcast():
             return splat(b, evaluate(f, e.a), e.lanes)
         case ReduceLanes():
+            if _propagates_nan(e.op, type_of(e)[0]):
+                return _or_nan(f, e.op, tuple(_operands(f, e.op, e)))
             return _fold(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
 
 
@@ -115,8 +118,7 @@ def _binary(f: Frame, e: Binary) -> ir.Value:
     if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast) and type_of(e.a)[0] is INDEX:
         return _first_lanes(f, e.a, e.b.a)
     if _propagates_nan(e.op, type_of(e.a)[0]):
-        operands = list(_operands(e.op, e))
-        return _or_nan(f, e.op, *([evaluate(f, x) for x in operands if _is_number(x) is known] for known in (True, False)))
+        return _or_nan(f, e.op, tuple(_operands(f, e.op, e)))
     x, y = evaluate(f, e.a), evaluate(f, e.b)
     if e.op in (BinOp.floordiv, BinOp.mod):
         return _floor_divide(f, e, x, y)
@@ -137,7 +139,7 @@ def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Va
     if op.is_comparison:
         return _compare(b, op, dtype, x, y)
     if _propagates_nan(op, dtype):
-        return _or_nan(f, op, [], [x, y])
+        return _or_nan(f, op, (_Operand(x), _Operand(y)))
     if op.is_extreme:
         op = op.by_order
         if dtype is DType.f32 and has_extremes(f.target.isa, x):
@@ -153,39 +155,54 @@ def _propagates_nan(op: BinOp, dtype: DType) -> bool:
     return op is not op.by_order and dtype is DType.f32
 
 
-def _operands(op: BinOp, e: Expr) -> Iterator[Expr]:
+@dataclass(frozen=True)
+class _Operand:
+    """One of what is folded. is_number: a bit that says whether it is, where that is known apart from its value; True: it is."""
+
+    value: ir.Value
+    is_number: ir.Value | bool = False
+
+
+def _operands(f: Frame, op: BinOp, e: Expr) -> Iterator[_Operand]:
     """What is folded by an op that may be folded in any order: op(op(a, b), c) folds a, b and c."""
-    if isinstance(e, Binary) and e.op is op:
-        yield from _operands(op, e.a)
-        yield from _operands(op, e.b)
-    else:
-        yield e
-
-
-def _is_number(e: Expr) -> bool:
-    """Whether it is known not to be NaN."""
     literal = e.a if isinstance(e, Broadcast) else e
-    return isinstance(literal, Const) and literal.value == literal.value
+    match e:
+        case Binary() if e.op is op:
+            yield from _operands(f, op, e.a)
+            yield from _operands(f, op, e.b)
+        case ReduceLanes() if e.op is op:
+            lanes = evaluate(f, e.a)
+            yield _Operand(_fold(f, op.by_order, DType.f32, lanes), _are_numbers(f, lanes))
+        case _:
+            yield _Operand(evaluate(f, e), isinstance(literal, Const) and literal.value == literal.value)
 
 
-def _or_nan(f: Frame, op: BinOp, numbers: list[ir.Value], others: list[ir.Value]) -> ir.Value:
-    """The least or the largest of all, NaN if one of the others is.
+def _or_nan(f: Frame, op: BinOp, operands: Sequence[_Operand]) -> ir.Value:
+    """The least or the largest of all, NaN if one of them is.
 
-    A processor's min and max give the second operand when either is NaN, so that the first of the others, which is an accumulator in a
-    fold, keeps its NaN as the second operand of the last of them. Whether another one is NaN is compared apart, two of them at a time, and
+    A processor's min and max give the second operand when either is NaN, so that the first one that may be NaN, which is an accumulator in
+    a fold, keeps it as the second operand of the last of them. Whether another one is NaN is compared apart, two of them at a time, and
     keeps the accumulator waiting for no more than one instruction: 1.5 instructions for each operand of a window, 2 for those of a fold
     with mask registers, 3 without.
     """
-    if not others:
-        numbers, others = numbers[1:], numbers[:1]
-    first, *rest = others
-    found, *more = (*numbers, *rest, first)
+    b = f.builder
+    unknown = [o.value for o in operands if o.is_number is False]
+    bits = [o.is_number for o in operands if isinstance(o.is_number, ir.Value)]
+    found, *more = (*(o.value for o in operands if o.is_number is not False), *unknown[1:], *unknown[:1])
     for x in more:
         found = _apply(f, op.by_order, DType.f32, found, x)
-    if not rest:
-        return found
-    pairs = tuple(zip_longest(rest[::2], rest[1::2], fillvalue=rest[-1]))
-    return where_ordered(f.builder, pairs, found, rest[0] if len(rest) == 1 else constant(found.type, nan), f.target.isa)
+    if rest := unknown[1:]:
+        pairs = tuple(zip_longest(rest[::2], rest[1::2], fillvalue=rest[-2:][0]))  # the next window, one further on, has the last pair too
+        found = where_ordered(b, pairs, found, rest[0] if len(rest) == 1 else constant(found.type, nan), f.target.isa)
+    for is_number in bits:
+        found = b.select(is_number, found, constant(found.type, nan), is_likely=True)
+    return found
+
+
+def _are_numbers(f: Frame, x: ir.Value) -> ir.Value:
+    """Whether all lanes are."""
+    ordered = f.builder.fcmp_ordered("ord", x, x)
+    return call(f.builder, f"llvm.vector.reduce.and.{mangled(ordered.type)}", I1, [ordered])
 
 
 def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -270,10 +287,6 @@ def _fold(f: Frame, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
     b, lanes = f.builder, lanes_of(x)
     if lanes == 1:
         return x
-    if _propagates_nan(op, dtype):
-        ordered = b.fcmp_ordered("ord", x, x)
-        are_numbers = call(b, f"llvm.vector.reduce.and.{mangled(ordered.type)}", I1, [ordered])
-        return b.select(are_numbers, _fold(f, op.by_order, dtype, x), constant(x.type.element, nan))
     half = lanes // 2
     low, high = (_pick(b, x, start, half) for start in (0, half))
     folded = _fold(f, op, dtype, _apply(f, op, dtype, low, high))

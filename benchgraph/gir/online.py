@@ -67,8 +67,8 @@ def online(g: Graph, node: Fused) -> Online | None:
 
 def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | None:
     after = scores.ops[1:]
-    maxima = [op for op in after if spec(op.kind).folds_with is BinOp.max]
-    totals = [op for op in after if spec(op.kind).folds_with is BinOp.add]
+    maxima = [op for op in after if _folds_with(op, BinOp.max)]
+    totals = [op for op in after if _folds_with(op, BinOp.add)]
     if len(maxima) != 1 or len(totals) != 1 or any(not (spec(op.kind).is_elementwise or op in (*maxima, *totals)) for op in after):
         return None
     (maximum,), (total,) = maxima, totals
@@ -87,6 +87,12 @@ def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | 
     late = tuple(op for op in after if op not in known)
     found = Online(scores, values, early, maximum, shift, difference, exp, total, weights, late)
     return _with_choice(g, found) if _is_sound(g, domain, found) else None
+
+
+def _folds_with(op: Op, how: BinOp) -> bool:
+    """Whether it folds with this op, whatever it makes of NaN: that is in all sums, too."""
+    folds_with = spec(op.kind).folds_with
+    return folds_with is not None and folds_with.by_order is how
 
 
 def _needs(made: dict[int, Op], op: Op) -> frozenset[Op]:

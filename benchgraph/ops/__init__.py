@@ -17,7 +17,7 @@
     rms_norm        RMSNorm
     group_norm      GroupNorm
     batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
-    reduce          ReduceSum, ReduceMax, ReduceL2 ...
+    reduce          ReduceSum, ReduceMax, ReduceL2 ...; _RowMax, an op of the compiler's own
     pool            AvgPool, MaxPool; their gradients: pool_backward
     interpolate     Interpolate and its gradient; interpolate_dims: the places of outputs, and one spatial dim after the other
     gen_index       GenIndex

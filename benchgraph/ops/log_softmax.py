@@ -33,9 +33,9 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """ReduceMax, Subtract, Exp, ReduceSum, Log, Subtract."""
+    """_RowMax, Subtract, Exp, ReduceSum, Log, Subtract."""
     axes = (axis_of_call(call),)
-    shifted = d.op("Subtract", ins[0], fold(d, "ReduceMax", ins[0], axes), dtype=DType.f32)
+    shifted = d.op("Subtract", ins[0], fold(d, "_RowMax", ins[0], axes), dtype=DType.f32)
     total = fold(d, "ReduceSum", d.op("Exp", shifted), axes)
     return (d.op("Subtract", shifted, d.op("Log", total), dtype=call.outs[0].dtype),)
 

@@ -1,8 +1,8 @@
 """AvgPool and MaxPool: the mean and the largest of each window over the spatial dims.
 
-Padding counts as minus infinity for MaxPool. For AvgPool it counts as zeros: they are summed, and the divisor is the kernel's volume;
-or, with exclude_pad, only the elements of src are counted. Windows that lie in the padding with all their taps, which oneDNN refuses,
-give minus infinity, and 0 whatever exclude_pad says.
+Padding counts as minus infinity for MaxPool, and NaN is the largest of all. For AvgPool padding counts as zeros: they are summed, and the
+divisor is the kernel's volume; or, with exclude_pad, only the elements of src are counted. Windows that lie in the padding with all their
+taps, which oneDNN refuses, give minus infinity, and 0 whatever exclude_pad says.
 """
 
 from __future__ import annotations
@@ -326,6 +326,6 @@ SPECS = (
         samples=(*GEOMETRIES, *_CEIL, *DILATED),
         laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
         check=check,
-        lower=Window(kernel, BinOp.max, -inf, under, padding=lambda call: -inf),
+        lower=Window(kernel, BinOp.maximum, -inf, under, padding=lambda call: -inf),
     ),
 )

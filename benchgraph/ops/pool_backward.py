@@ -1,7 +1,7 @@
 """AvgPoolBackward and MaxPoolBackward: each window's gradient goes back to the elements it holds, evenly, or to the largest of them.
 
-Of equal elements the first one in row-major order is the largest, as in oneDNN. The windows are those of the forward op: as many as
-diff_dst has, whether their number was rounded up or down.
+Of equal elements the first one in row-major order is the largest, as in oneDNN; of several NaN, which is larger than any number, too. The
+windows are those of the forward op: as many as diff_dst has, whether their number was rounded up or down.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     w, (src, diff_dst) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
     count = diff_dst.shape[2:]
-    wide = pool.padded(src, w, count, nan)  # no comparison holds for it
+    wide, is_there = pool.padded(src, w, count, -inf), pool.padded(np.ones(src.shape), w, count, 0.0) > 0
     best, taken = np.full(diff_dst.shape, -inf), np.full(diff_dst.shape, -1)
     for number, at in enumerate(tap_slices(w, count)):
-        better = (wide[at] > best) | ((taken < 0) & (wide[at] == best))
+        larger = (wide[at] > best) | (np.isnan(wide[at]) & ~np.isnan(best))
+        better = is_there[at] & (larger | (taken < 0))
         best, taken = np.where(better, wide[at], best), np.where(better, number, taken)
     grad = np.zeros(wide.shape)
     for number, at in enumerate(tap_slices(w, count)):
@@ -137,9 +138,20 @@ def _number(call: Call, tap: Indices) -> Expr:
 
 
 def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The number of the tap, if it has the largest element."""
-    found = pool.under(call, at, tap, src)
-    return Tap(select(binary(BinOp.eq, found.value, src(LARGEST, at)), _number(call, tap), f32(inf)), found.when)
+    """The number of the tap, if it has the largest element and that is more than what padding counts as."""
+    found, largest = pool.under(call, at, tap, src), src(LARGEST, at)
+    more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # to which nothing is equal
+    is_largest = binary(BinOp.or_, binary(BinOp.eq, found.value, more), binary(BinOp.ne, found.value, found.value))
+    return Tap(select(is_largest, _number(call, tap), f32(inf)), found.when)
+
+
+def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
+    """The number of the tap that was found, else that of the first which has an element: all of them are minus infinity."""
+    w, first = pool_windows(call.attrs, call.ins[SRC].shape), list[Expr]()
+    for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
+        lacking = binary(BinOp.max, sub(w.pads_begin[d], mul(at[axis], w.strides[d])), index(0))
+        first.append(floordiv(add(lacking, w.dilations[d] - 1), w.dilations[d]))
+    return select(binary(BinOp.lt, number, f32(inf)), number, _number(call, tuple(first)))
 
 
 def _share_of_largest(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
@@ -280,8 +292,8 @@ SPECS = (
             0.0,
             _share_of_largest,
             before=(
-                (DIFF_DST, Window(kernel, BinOp.max, -inf, pool.under, padding=lambda call: -inf)),
-                (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, padding=lambda call: nan)),  # no comparison holds for it
+                (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.under, padding=lambda call: -inf)),
+                (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
             ),
         ),
     ),

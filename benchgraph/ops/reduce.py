@@ -1,5 +1,8 @@
 """ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd: fold src along axes. ReduceL1: the sum of |src|. ReduceL2: the root of the
-sum of squares.
+sum of squares. _RowMax: what softmax takes off.
+
+The largest and the least of numbers among which is NaN is NaN. _RowMax may be the largest of the others then: whoever takes it off has NaN
+in the difference all the same, and it takes half of the instructions.
 
 The threshold of the sums and products is sqrt(n) + 4 for n numbers folded, by the same walk as for MatMul (the root halves what the sum
 of squares is off by); picking is exact.
@@ -226,7 +229,7 @@ SPECS = (
     ),
     _row(
         "ReduceMax",
-        Reduction(BinOp.max, -inf),
+        Reduction(BinOp.maximum, -inf),
         lambda x, axes: x.max(axis=axes, initial=-inf),
         (_bounds("a bound of src from above, and reached", 1),),
         is_exact=True,
@@ -234,11 +237,19 @@ SPECS = (
     ),
     _row(
         "ReduceMin",
-        Reduction(BinOp.min, inf),
+        Reduction(BinOp.minimum, inf),
         lambda x, axes: x.min(axis=axes, initial=inf),
         (_bounds("a bound of src from below, and reached", -1),),
         is_exact=True,
         fill=rows.extreme(-1),
+    ),
+    _row(
+        "_RowMax",
+        Reduction(BinOp.max, -inf),
+        lambda x, axes: x.max(axis=axes, initial=-inf),
+        (_bounds("a bound of src from above, and reached", 1),),
+        is_exact=True,
+        fill=rows.extreme(1),
     ),
     _row(
         "ReduceProd",

@@ -2,7 +2,7 @@
 
 The optional second output, stats, is max + log(sum of exp(src - max)), f32, with the axis as 1. A row of nothing but -inf gives NaN
 (stats too) in mode none; in mode inf_as_zero it gives zeros, and stats 0, as in oneDNN: exp(src - stats), with which the gradient
-begins, is then 0 for it too, where stats of -inf would make it NaN.
+begins, is then 0 for it too, where stats of -inf would make it NaN. A row with NaN or +inf is NaN in either mode.
 
 The threshold: exp's own few ulp, its argument's rounding (eps/2 times |src - max|, about 8 in the test data), the sum's walk of
 sqrt(n) / 4 (positive numbers do not cancel), a division: 16 + sqrt(n) / 4.
@@ -52,22 +52,26 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """ReduceMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening."""
+    """_RowMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening.
+
+    The sum is NaN where anything in the row is NaN or +inf. The floor under it is the first operand, so that it stays NaN.
+    """
     guards = _inf_as_zero(call.attrs)
     along = Attrs(axes=(axis_of_call(call),), keep_dims=True)
     src = as_dtype(d, ins[0], DType.f32)
-    top = d.op("ReduceMax", src, attrs=along)
+    top = d.op("_RowMax", src, attrs=along)
     if guards:
         top = d.op("Maximum", top, d.const(-FLT_MAX))
     shifted = d.op("Exp", d.op("Subtract", src, top))
     total = d.op("ReduceSum", shifted, attrs=along)
-    divisor = d.op("Maximum", total, d.const(FLT_MIN)) if guards else total
+    divisor = d.op("Maximum", d.const(FLT_MIN), total) if guards else total
     dst = as_dtype(d, d.op("Divide", shifted, divisor), call.outs[0].dtype)
     if len(call.outs) == 1:
         return (dst,)
     stats = d.op("Add", top, d.op("Log", divisor))
     if guards:
-        stats = d.op("Select", d.op("GreaterEqual", total, d.const(FLT_MIN), dtype=DType.boolean), stats, d.const(0.0), dtype=DType.f32)
+        is_empty = d.op("GreaterEqual", d.const(0.0), total, dtype=DType.boolean)
+        stats = d.op("Select", is_empty, d.const(0.0), stats, dtype=DType.f32)
     return dst, stats
 
 

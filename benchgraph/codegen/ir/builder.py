@@ -255,8 +255,10 @@ class IRBuilder:
         """where: a comparison, or uno."""
         return self._compared("fcmp", where if where == "uno" else f"u{_WHERE[where]}", a, b)
 
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
-        return self._computed(a.type, f"select {condition}, {a}, {b}")
+    def select(self, condition: Value, a: Value, b: Value, *, is_likely: bool = False) -> Value:
+        """is_likely: the condition, of one bit, holds nearly always, so that a branch foreseen is better than waiting for it."""
+        hint = ', !prof !{!"branch_weights", i32 2000, i32 1}' if is_likely else ""
+        return self._computed(a.type, f"select {condition}, {a}, {b}{hint}")
 
     def extract_element(self, vector: Value, index: Value) -> Value:
         return self._computed(vector.type.element, f"extractelement {vector}, {index}")

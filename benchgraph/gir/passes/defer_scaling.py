@@ -112,6 +112,6 @@ def _is_maximum(g: Graph, id: int) -> bool:
     if not isinstance(op, Op):
         return False
     row = spec(op.kind)
-    if row.folds_with is BinOp.max:
+    if row.folds_with in (BinOp.max, BinOp.maximum):
         return True
     return row.computes is Computes.maximum and any(_is_maximum(g, v) for v in op.ins)
