@@ -105,8 +105,15 @@ def _momentum(call: Call) -> float:
 
 
 def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    return _trained(call, ins, *normalize.moments(real(ins[0]), _axes(call)))
+
+
+def _training_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    return tuple(_trained(call, ins, *found) for found in normalize.moments_in_f32(real(ins[0]), _axes(call)))
+
+
+def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -> tuple[Array, ...]:
     src, m = real(ins[0]), _momentum(call)
-    mean, variance = normalize.moments(src, _axes(call))
     dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
     for operate, operand in zip((np.multiply, np.add), _spread(call, ins[3:]), strict=False):
         dst = operate(dst, operand)
@@ -274,6 +281,7 @@ SPECS = (
         num_inputs=(3, 4, 5),
         infer=_infer_training,
         reference=_reference_training,
+        in_f32=_training_in_f32,
         flops=lambda call: normalize.FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(_norm(call).folded),
         fill=per_port(norms.paired(_norm), norms.mean, norms.variance, norms.scale, norms.shift),

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
 from benchgraph.ops.laws import Reals, real, recovers, relation
 from benchgraph.ops.spec import Array, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
@@ -56,6 +56,17 @@ def _larger(a: Any, b: Any) -> Any:
 
 def _smaller(a: Any, b: Any) -> Any:
     return np.where(a < b, a, b)
+
+
+def _quotient_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    """Few divisors are multiplied by as reciprocals, of which f32 does not hold all digits at either end of its range."""
+    size = np.abs(real(ins[1]))
+    is_at_an_end = (size > 0) & np.isfinite(size) & ((size < 1 / overflow.MOST) | (size > 1 / DType.f32.least_normal))
+    if not is_at_an_end.any():
+        return ()
+    with np.errstate(all="ignore"):
+        reciprocal = np.where(is_at_an_end, overflow.held(1 / real(ins[1])), 1 / real(ins[1]))
+        return ((np.where(is_at_an_end, real(ins[0]) * reciprocal, real(ins[0]) / real(ins[1])),),)
 
 
 def _undone(name: str, left: Callable[[Reals, Reals], Reals]) -> Law:
@@ -111,6 +122,7 @@ def _row(
     product_kind: str = "",
     family: str = "binary",
     finish: Callable[[Expr], Expr] | None = None,
+    in_f32: Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]] = lambda call, ins: (),
 ) -> OpSpec:
     """finish: one more operation on what op gives."""
     return OpSpec(
@@ -125,6 +137,7 @@ def _row(
         reference=_reference(compute),
         flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,
         threshold=lambda call: threshold,
+        in_f32=in_f32,
         fill=pointwise.binary,
         zero_limit=lambda call: zero_limit,
         domain=domain,
@@ -211,6 +224,7 @@ SPECS = (
         domain=fills.per_port(fills.PLAIN, fills.AWAY_FROM_ZERO),
         factors=(2, 4, 8),
         product_kind="Multiply",
+        in_f32=_quotient_in_f32,
     ),
     _row(
         "SquaredDifference",

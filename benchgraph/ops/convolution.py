@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod, sqrt
 
 import numpy as np
@@ -109,12 +110,32 @@ class _Kind:
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         p, (src, wei, dst) = self.problem(call), self.arrays(call, ins, None)
         if self.sides.wei == OUT:
-            found = conv_problem.by_weights(p, src, dst)
+            found = conv_problem.of_products(partial(conv_problem.by_weights, p), src, dst)
             return (np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found,)
-        found = conv_problem.forward(p, src, wei) if self.sides.dst == OUT else conv_problem.by_data(p, dst, wei)
+        if self.sides.dst == OUT:
+            found = conv_problem.of_products(partial(conv_problem.forward, p), src, wei)
+        else:
+            found = conv_problem.of_products(partial(conv_problem.by_data, p), dst, wei)
         if self.has_bias(ins):
             found = found + real(ins[2])
         return (np.moveaxis(found, -1, channel_axis(call.attrs, found.ndim)),)
+
+    def in_f32(self, call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        """Zeros that are padding, or stand between elements, may be multiplied like others: NaN, if by what is not finite.
+
+        That may be at any element of an image where src or diff_dst is such, and of all images where weights are.
+        """
+        w = self.problem(call).windows
+        if max(*w.strides, *w.dilations) == 1 and not any((*w.pads_begin, *w.pads_end)):
+            return ()
+        (right,), is_odd = self.reference(call, ins), [~np.isfinite(real(x)) for x in ins[:2]]
+        data = [is_odd[side] for side in (self.sides.src, self.sides.dst) if side != OUT]
+        met = np.zeros(right.shape, bool)
+        if self.sides.wei == OUT or is_odd[self.sides.wei].any():
+            met |= any(odd.any() for odd in is_odd)
+        else:
+            met |= data[0].any(axis=tuple(range(1, right.ndim)), keepdims=True)
+        return ((np.where(met, np.nan, right),),) if met.any() else ()
 
     def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
         p, sides = self.problem(call), self.sides
@@ -190,6 +211,7 @@ class _Kind:
             num_inputs=(2, 3) if len(self.inputs) > 2 else (2,),
             infer=self.infer,
             reference=self.reference,
+            in_f32=self.in_f32,
             flops=self.flops,
             threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
             fill=self.fill,

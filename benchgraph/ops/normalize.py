@@ -16,7 +16,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
@@ -28,6 +28,7 @@ STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
 EPSILON = Attr("f32", default=1e-05, range=FINITE_NOT_NEGATIVE)
 KEEP_STATS = Attr("bool", default=True)
+ROUNDED = 4.0  # of eps: how far the mean of numbers that f32 does not tell apart may be off, a walk of their sum
 FLOPS = 7  # per element, forward: sum, subtract, square, sum, divide, scale, shift
 VARIANCES = fills.uniform(0.5, 2)
 
@@ -92,6 +93,28 @@ def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
         return mean, np.square(src - mean).sum(axis=axes, keepdims=True) / count
 
 
+def moments_in_f32(src: Reals, axes: tuple[int, ...]) -> tuple[tuple[Reals, Reals], ...]:
+    """Mean and variance as f32 may have them where its range or its digits do not do: () where they do.
+
+    A sum of numbers that overflows is any of overflow.ANY. Deviations from 1.8e19 on have no square: the variance is infinite, and what is
+    divided by it 0. Of equal numbers the deviations are what the mean is rounded by, either way: a norm of 1e19 alone is 1, -1 or 0.
+    """
+    count = np.float64(prod(src.shape[axis] for axis in axes))
+    with np.errstate(all="ignore"):
+        mean, variance = moments(src, axes)
+        beyond = overflow.is_beyond(np.abs(src).sum(axis=axes, keepdims=True))
+        step = DType.f32.eps * np.abs(mean)
+        rounded = np.where(np.sqrt(variance) < step, ROUNDED * step, 0.0)
+        found = []
+        for value, way in (*((value, 0.0) for value in overflow.ANY), (None, 1.0), (None, -1.0)):
+            centre = mean + way * rounded if value is None else np.where(beyond, value, mean)
+            power = overflow.held(np.square(src - centre).sum(axis=axes, keepdims=True)) / count
+            found.append((centre, np.where(rounded > 0, power, np.where(np.isfinite(power), variance, power))))
+    found = found if beyond.any() else found[len(overflow.ANY) :]
+    differs = beyond.any() or rounded.any() or any((np.isfinite(variance) & ~np.isfinite(power)).any() for _, power in found)
+    return tuple(found) if differs else ()
+
+
 # ---- decompositions --------------------------------------------------------------------------------------------------
 
 
@@ -140,8 +163,15 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         norm = norm_of(call)
+        return with_moments(call, ins, *moments(real(ins[0]).reshape(norm.shape), norm.axes))
+
+    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        norm = norm_of(call)
+        return tuple(with_moments(call, ins, *found) for found in moments_in_f32(real(ins[0]).reshape(norm.shape), norm.axes))
+
+    def with_moments(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -> tuple[Array, ...]:
+        norm = norm_of(call)
         src = real(ins[0]).reshape(norm.shape)
-        mean, variance = moments(src, norm.axes)
         dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
         if len(ins) > 1:
             gamma, beta = (real(a).reshape(norm.affine) for a in ins[1:])
@@ -182,6 +212,7 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
         reference=reference,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: walk(norm_of(call).folded),
+        in_f32=in_f32,
         fill=filling.per_port(norms.paired(norm_of), norms.scale, norms.shift),
         domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN),
         samples=samples,

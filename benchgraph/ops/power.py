@@ -2,23 +2,26 @@
 
 Whole and half powers up to MULTIPLIED come from multiplications, a root and a reciprocal. All others are exp(beta * log(|src|)), with the
 sign put back for odd beta: the rounding of the exponent becomes a relative error of |beta * log(src)| half ulps, and the logarithm's ulp
-as much again twice. |log(src)| is under 1 in the test data.
+as much again twice. |log(src)| is under 1 in the test data. Infinities and zeros have the powers that C's pow gives them, as in numpy;
+beta 0.5 is the root, which -inf has none of.
 """
 
 from __future__ import annotations
+
+from math import inf, isinf
 
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
-from benchgraph.ops.formulas import div, exp, mul, where
+from benchgraph.ops.formulas import add, div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.ranges import FINITE
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
-from benchgraph.tir.build import f32, unary
+from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
 MULTIPLIED = 16  # the largest power made by multiplications: a chain of four squarings is quicker than log and exp, and more exact
@@ -33,6 +36,8 @@ def lower(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
     size = abs(beta)
     if not (2 * size).is_integer() or size > MULTIPLIED + 0.5:
         return _by_logarithm(x, beta)
+    if beta != 0.5 and not size.is_integer():
+        x = _beside_roots(x)
     whole = _multiplied(x, int(size))
     if not size.is_integer():
         root = unary(UnOp.sqrt, x)
@@ -48,12 +53,25 @@ def _multiplied(x: Expr, n: int) -> Expr:
     return mul(mul(half, half), x) if n % 2 else mul(half, half)
 
 
+def _beside_roots(x: Expr) -> Expr:
+    """x, where powers that are not whole have what the number with a minus in front has no root or logarithm for: -inf is inf, and -0 0."""
+    return add(where(x, BinOp.eq, -inf, f32(inf), x), f32(0))
+
+
 def _by_logarithm(x: Expr, beta: float) -> Expr:
-    """log of a negative number is NaN, which is right unless beta is whole."""
+    """log of a negative number is NaN, which is right unless beta is whole. Infinite powers count as even, and 1 has all powers."""
+    if isinf(beta):
+        size = unary(UnOp.abs, x)
+        return where(size, BinOp.eq, 1, f32(1), exp(mul(f32(beta), unary(UnOp.log, size))))
     if not beta.is_integer():
-        return exp(mul(f32(beta), unary(UnOp.log, x)))
+        return exp(mul(f32(beta), unary(UnOp.log, _beside_roots(x))))
     size = exp(mul(f32(beta), unary(UnOp.log, unary(UnOp.abs, x))))
-    return where(x, BinOp.lt, 0, unary(UnOp.neg, size), size) if beta % 2 else size
+    if beta % 2 == 0:
+        return size
+    is_negative = binary(BinOp.lt, x, f32(0))
+    if beta < 0:  # -0 has -inf
+        is_negative = binary(BinOp.or_, is_negative, binary(BinOp.lt, div(f32(1), x), f32(0)))
+    return select(is_negative, unary(UnOp.neg, size), size)
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:

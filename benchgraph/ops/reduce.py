@@ -19,7 +19,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import (
@@ -117,15 +117,29 @@ def _row(
     domain: Domain = fills.PLAIN,
     per_src: int = 1,
     per_dst: int = 0,
+    power: int | None = None,
 ) -> OpSpec:
-    """The row of a fold over the attribute axes. per_src, per_dst: operations per element of src and of dst."""
+    """The row of a fold over the attribute axes. per_src, per_dst: operations per element of src and of dst. power: of |src|, whose sum f32
+    has to hold on the way."""
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         return (real(np.asarray(fold(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
 
+    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        if power is None:
+            return ()
+        (right,), axes = reference(call, ins), reduced_axes(call.attrs, ins[0].ndim)
+        terms = np.abs(real(ins[0])) ** power
+        if power == 1:
+            return overflow.overflowed((right,), (overflow.is_beyond(terms.sum(axis=axes)).reshape(right.shape),))
+        total = overflow.held(overflow.held(terms).sum(axis=axes)).reshape(right.shape)
+        is_lost = np.isfinite(right) & ((total > overflow.MOST) | (total < DType.f32.least_normal / DType.f32.eps))
+        return ((np.where(is_lost, np.sqrt(total), right),),) if is_lost.any() else ()
+
     return OpSpec(
         kind=kind,
         role=Role.row,
+        in_f32=in_f32,
         inputs=(Port("src", "T1"), Port("axes", "T2")),
         outputs=(Port("dst", "T1"),),
         types={"T1": F, "T2": (DType.s32,)},
@@ -216,6 +230,7 @@ SPECS = (
         Reduction(BinOp.add, 0.0),
         lambda x, axes: x.sum(axis=axes),
         (_totals("dst sums to the sum of src", per_element=False),),
+        power=1,
         domain=fills.MEAN_ONE,
     ),
     _row(
@@ -223,6 +238,7 @@ SPECS = (
         Reduction(BinOp.add, 0.0, _mean_of),
         lambda x, axes: x.mean(axis=axes),
         (_totals("dst times the count sums to the sum of src", per_element=True),),
+        power=1,
         fill=rows.total(folded, shift=1),
         domain=fills.MEAN_ONE,
         per_dst=1,
@@ -259,6 +275,6 @@ SPECS = (
         fill=rows.product(folded),
         domain=_factors,
     ),
-    _row("ReduceL1", _decompose_l1, lambda x, axes: np.abs(x).sum(axis=axes), _norms(1), per_src=2),
-    _row("ReduceL2", _decompose_l2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _norms(2), per_src=2, per_dst=1),
+    _row("ReduceL1", _decompose_l1, lambda x, axes: np.abs(x).sum(axis=axes), _norms(1), per_src=2, power=1),
+    _row("ReduceL2", _decompose_l2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _norms(2), per_src=2, per_dst=1, power=2),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize
+from benchgraph.ops import fills, normalize, overflow
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.layer_norm import BEGIN, first_axis, norm, row_axes
@@ -43,6 +43,14 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
     dst = src / np.sqrt(np.square(src).mean(axis=row_axes(call), keepdims=True) + call.attrs.real("epsilon"))
     return (dst * real(ins[1]) if len(ins) > 1 else dst,)
+
+
+def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    """Rows whose squares f32 does not hold are 0."""
+    src, (dst,) = real(ins[0]), reference(call, ins)
+    beyond = overflow.is_beyond(np.square(src).sum(axis=row_axes(call), keepdims=True))
+    gamma = real(ins[1]) if len(ins) > 1 else 1.0
+    return ((np.where(beyond, 0.0 * gamma, dst),),) if beyond.any() else ()
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -80,6 +88,7 @@ SPECS = (
         num_inputs=(1, 2),
         infer=infer,
         reference=reference,
+        in_f32=_in_f32,
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.walk(norm(call).folded),
         fill=per_port(norms.paired(norm), norms.scale),

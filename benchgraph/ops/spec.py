@@ -317,6 +317,9 @@ class OpSpec:
     # ---- how exact it must be, on what data
     # threshold(call): the relative error allowed, in units of eps(f32), the type that everything is computed in; 0 for picking and moving
     threshold: Callable[[Call], float] = lambda call: 0.0
+    # in_f32(call, ins): other outputs that are as right as the reference's, as f32 arithmetic may have them where numbers on the way are beyond
+    # f32, or zeros that stand for nothing meet infinities. Mostly there is no such number, and (). See reference/answers.py
+    in_f32: Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]] = lambda call, ins: ()
     # fill(call, port): what mode C fills an input with, benchdnn's strategy; call may have dtypes of quantised operands, not the op's
     fill: Strategy
     fills_quantised: bool = False  # an operand behind a Dequantize is filled as this op wants it

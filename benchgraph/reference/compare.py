@@ -15,7 +15,8 @@ A point of an integer or boolean tensor passes when it is equal. When there was 
 off by one pass too, as long as they are no more than max(1/1024, rtol) of all, or one: sums that differ in their last bits fall on
 different sides of a tie now and then, and only now and then.
 
-A graph with bf16 or f16 between its ops has two right answers, and ties and numbers that cancel have several (answers.py).
+A graph with bf16 or f16 between its ops has two right answers, and ties and numbers that cancel have several (answers.py). So have rows
+that say so where numbers on the way are beyond f32 (OpSpec.in_f32): the squares of a norm of 1e19.
 
 Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (OpSpec.zero_limit).
 """

@@ -35,6 +35,7 @@ def evaluate(
     *,
     stored: Collection[int] | None = None,
     noise: Disturbance | None = None,
+    in_f32: int | None = None,
 ) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
@@ -42,8 +43,9 @@ def evaluate(
     their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
     of scores in the thousands is another one when they are multiples of 32. stored: the tensors for which that holds, None for all; of
     others they read the exact numbers, as in a library that keeps what passes between fused ops in f32. Everything else is freed after its
-    last use, for one attention score matrix can be a gigabyte. Raises InvalidArguments for a missing input or one of the wrong shape,
-    Unimplemented for an op whose meaning is not known.
+    last use, for one attention score matrix can be a gigabyte. in_f32: where rows say that
+    f32 arithmetic may give something else (OpSpec.in_f32), which of it ops give, the last if there is less. Raises InvalidArguments for a
+    missing input or one of the wrong shape, Unimplemented for an op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)
     values = {t.id: _exact(inputs, t.id, t.known_shape) for t in graph.inputs}
@@ -51,7 +53,7 @@ def evaluate(
     last_use = {t.id: n for n, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     for n, op in enumerate(graph.order):
         ins = tuple(values[t.id] for t in op.inputs)
-        results = _results(op, noise.operands(op, ins) if noise else ins, rounds=stored is None)
+        results = _results(op, noise.operands(op, ins) if noise else ins, rounds=stored is None, in_f32=in_f32)
         results = noise.results(op, results) if noise else results
         made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
         found |= {id: result for id, (_, result) in made.items() if id in wanted}
@@ -62,7 +64,7 @@ def evaluate(
     return {id: found[id] for id in sorted(found)}
 
 
-def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool) -> tuple[Array, ...]:
+def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: int | None) -> tuple[Array, ...]:
     """What the op's row says; a cast from float to float takes nothing away itself where its tensor says what is rounded.
 
     Infinities and NaN are answers like others: a scale of 0 at execution is an input that oneDNN takes, too.
@@ -71,7 +73,10 @@ def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool) -> tuple[Array, ..
     is_cast = row.converts and row.is_elementwise and call.ins[0].dtype.is_float and call.outs[0].dtype.is_float
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is no number, and nothing to tell about
-        return ins if is_cast and not rounds else row.reference(call, ins)
+        if is_cast and not rounds:
+            return ins
+        others = () if in_f32 is None else row.in_f32(call, ins)
+        return others[min(in_f32 or 0, len(others) - 1)] if others else row.reference(call, ins)
 
 
 def narrow_between(graph: Graph) -> frozenset[int]:

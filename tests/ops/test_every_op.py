@@ -36,6 +36,7 @@ SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
 SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize", "steps"} | {
     "heads",
+    "overflow",
     "rescaling",
     "conv_problem",
     "conv_decompose",

@@ -22,7 +22,7 @@ from benchgraph.ops import OPS, call_of, pool
 from benchgraph.ops.spec import Array, Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.reference.compare import compare
+from benchgraph.reference import compare_output, evaluate, tolerance
 from benchgraph.runtime.executable import Executable
 
 NAN, INF = np.nan, np.inf
@@ -38,16 +38,12 @@ def compiled(kind: str, sample: Sample, isa: Isa) -> Executable:
 
 def wrong(kind: str, sample: Sample, isa: Isa, ins: tuple[Array, ...]) -> list[str]:
     """What the compiled row makes of these inputs, held to its reference: the first points that differ, of every output."""
-    call = call_of(kind, sample)
-    held = [a.astype(t.dtype.numpy) for a, t in zip(ins, call.ins, strict=True)]
-    outs = [np.zeros(t.shape, t.dtype.numpy) for t in call.outs]
-    compiled(kind, sample, isa).bind(held, outs)()
-    with np.errstate(all="ignore"):
-        wants = OPS[kind].reference(
-            call, tuple(a.astype(np.float64) if t.dtype.is_float else a for a, t in zip(held, call.ins, strict=True))
-        )
-    rtol = OPS[kind].threshold(call) * F32.eps
-    found = (compare(got, want, t.dtype, rtol) for got, want, t in zip(outs, wants, call.outs, strict=True))
+    graph = sample_graph(OPS[kind], sample)
+    held = {t.id: a.astype(t.dtype.numpy) for a, t in zip(ins, graph.inputs, strict=True)}
+    outs = {t.id: np.zeros(t.known_shape, t.dtype.numpy) for t in graph.outputs}
+    compiled(kind, sample, isa).bind(list(held.values()), list(outs.values()))()
+    wants, rtol = evaluate(graph, held), tolerance(graph)
+    found = (compare_output(graph, held, t, outs[t.id], wants[t.id], rtol) for t in graph.outputs)
     return [f"{kind} of {sample.why}, {isa.name}: {c.errors} of {c.total}: {c.points[0]}" for c in found if not c.ok]
 
 
@@ -150,3 +146,98 @@ def test_windows_with_nan_and_infinities(isa: Isa) -> None:
                 found += wrong("MaxPoolBackward", backward, isa, (src, rng.normal(size=backward.shapes[1])))
         found += wrong("MaxPoolBackward", backward, isa, (np.full(forward.shapes[0], -INF), rng.normal(size=backward.shapes[1])))
     assert not found, found[:5]
+
+
+_NORM = {"keep_stats": True, "use_affine": False}
+_STATS = (F32,) * 3
+_CONV = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1), "data_format": "NXC", "weights_format": "XIO"}
+SIZES = (1e-40, 1e-30, 1e-19, 1.0, 1e19, 1e30, 3e38)
+NORMS = [
+    ("LayerNorm", Sample(((3, 37),), Attrs(_NORM), out_dtypes=_STATS, why="statistics"), ()),
+    ("GroupNorm", Sample(((2, 6, 5),), Attrs(_NORM, groups=2, data_format="NCX"), out_dtypes=_STATS, why="two groups"), ()),
+    ("RMSNorm", Sample(((3, 37), (37,)), Attrs(begin_norm_axis=-1), why="gamma"), ((37,),)),
+    ("BatchNormForwardTraining", Sample(((6, 5), (5,), (5,)), Attrs(epsilon=1e-5), out_dtypes=(F32,) * 5, why="columns"), ((5,), (5,))),
+    ("ReduceL2", Sample(((3, 37),), Attrs(axes=(1,)), why="rows"), ()),
+    ("ReduceL1", Sample(((3, 37),), Attrs(axes=(1,)), why="rows"), ()),
+    ("ReduceMean", Sample(((3, 37),), Attrs(axes=(1,)), why="rows"), ()),
+    ("ReduceSum", Sample(((3, 37),), Attrs(axes=(0,)), why="columns"), ()),
+]
+
+
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
+def test_norms_of_huge_and_tiny_numbers(isa: Isa) -> None:
+    found = []
+    for kind, sample, others in NORMS:
+        rng = np.random.default_rng(4)
+        more = tuple(rng.uniform(0.5, 1.5, shape) for shape in others)
+        for size in SIZES:
+            for src in (np.full(sample.shapes[0], size), size * rng.uniform(-1, 1, sample.shapes[0])):
+                found += wrong(kind, sample, isa, (src, *more))
+    assert not found, found[:5]
+
+
+POWERS = (0.3, 0.5, -0.5, 1.5, -1.5, 2.0, 3.0, -3.0, 13.0, 21.0, -21.0, 22.0, 100.5, -1e9, 1e30, INF, -INF)
+
+
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
+def test_powers_of_zeros_and_infinities(isa: Isa) -> None:
+    src = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 1.25, -1.25, 0.5, -0.5, 1e-40, 1e30, -1e30, 3e38, 1e-30, 2.0])
+    samples = [("Pow", Sample((src.shape,), Attrs(beta=beta), why=f"beta {beta}")) for beta in POWERS]
+    samples += [(kind, Sample((src.shape,), why="specials")) for kind in ("Square", "Sqrt", "Reciprocal")]
+    found = [line for kind, sample in samples for line in wrong(kind, sample, isa, (src,))]
+    assert not found, found[:5]
+
+
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
+def test_quotients_by_subnormal_and_huge_numbers(isa: Isa) -> None:
+    dividends = np.outer((0.0, 1e-40, 1e-3, 1.0, 3e38, INF, NAN), np.linspace(0.5, 1, 40)).reshape(7, 40)
+    alone, shared = (Sample(((7, 40), shape), why=f"divisors {shape}") for shape in ((7, 40), (7, 1)))
+    for divisor in (1e-45, 1e-40, 2.0**-128, 1e-38, 3.0, 2.0**126, 3.4e38, INF, NAN, 0.0):
+        for sample in (alone, shared):
+            assert not wrong("Divide", sample, isa, (dividends, np.full(sample.shapes[1], divisor)))
+
+
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("kind", ["Convolution", "ConvTranspose"])
+def test_padding_is_no_element(kind: str, isa: Isa) -> None:
+    """A weight, or an element, that is not finite counts where it meets an element; zeros in the padding may make it NaN beside that."""
+    rng, found = np.random.default_rng(5), []
+    wei, order = ((3, 3, 3, 4), "XIO") if kind == "Convolution" else ((3, 3, 4, 3), "XOI")
+    for strides in ((1, 1), (2, 2)):
+        sample = Sample(((2, 6, 7, 3), wei), Attrs(_CONV, strides=strides, weights_format=order), why=f"strides {strides}")
+        for value in (INF, -INF, NAN):
+            for port, at in ((0, (1, 2, 1, 1)), (1, (0, 2, 1, 1))):
+                ins = [rng.normal(size=shape) for shape in sample.shapes]
+                ins[port][at] = value
+                found += wrong(kind, sample, isa, tuple(ins))
+    assert not found, found[:5]
+
+
+def test_the_reference_of_a_convolution_multiplies_no_padding() -> None:
+    """An infinite weight at a corner of the kernel meets no element from the outermost row and column of dst."""
+    sample = Sample(((1, 4, 5, 1), (3, 3, 1, 1)), Attrs(_CONV), why="one channel")
+    wei = np.ones(sample.shapes[1])
+    wei[0, 0] = INF
+    (dst,) = OPS["Convolution"].reference(call_of("Convolution", sample), (np.ones(sample.shapes[0]), wei))
+    assert np.isfinite(dst[0, 0]).all()
+    assert np.isfinite(dst[0, :, 0]).all()
+    assert (dst[0, 1:, 1:] == INF).all()
+
+
+def test_what_f32_may_give_instead_excuses_nothing_else() -> None:
+    """A norm of rows beyond f32's squares is beta, or right; anything else fails, and so does beta for other rows."""
+    sample = Sample(((2, 8),), Attrs(keep_stats=False, use_affine=False), why="no beta")
+    graph = sample_graph(OPS["LayerNorm"], sample)
+    src = np.random.default_rng(6).normal(size=sample.shapes[0]).astype(np.float32)
+    src[0] *= np.float32(1e25)
+    (given,), (out,) = graph.inputs, graph.outputs
+    right = evaluate(graph, {given.id: src})[out.id]
+
+    def passes(got: Array) -> bool:
+        return compare_output(graph, {given.id: src}, out, got.astype(np.float32), right, tolerance(graph)).ok
+
+    assert passes(right)
+    assert passes(np.stack([np.zeros(8), right[1]]))
+    assert not passes(np.stack([2 * right[0], right[1]]))
+    assert not passes(np.stack([np.full(8, INF), right[1]]))
+    assert not passes(np.zeros((2, 8)))
