@@ -159,6 +159,21 @@ def test_in_either_mode_of_softmax(mode: str) -> None:
     assert_forms_agree(built(scaled, mode=mode))
 
 
+@pytest.mark.parametrize("mode", ["none", "inf_as_zero"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_row_with_nan_or_infinity_is_nan(mode: str, value: float) -> None:
+    """Wherever it stands: in the first columns of scores, which the running maximum begins with, or in the last ones."""
+    graph = built(scaled, mode=mode, stats=True)
+    forms, data = both_forms(graph), random(graph)
+    mask = next(t for t in graph.inputs if t.known_shape == (2, 1, 1, 331))
+    for column in (0, 70, 330):
+        data[mask.id] = np.zeros(mask.known_shape, np.float32)
+        data[mask.id][1, ..., column] = value
+        for form in forms:
+            got = execute(the_partition(graph), form, data)
+            assert all(np.isfinite(got[t.id][0]).all() and np.isnan(got[t.id][1]).all() for t in graph.outputs)
+
+
 @pytest.mark.parametrize("dtype", [F32, BF16, DType.f16])
 def test_statistics_leave_with_the_result(dtype: DType) -> None:
     assert_forms_agree(built(scaled, dtype=dtype, stats=True))
