@@ -111,13 +111,13 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Products picked by src <= 0, in f32, for diff_slope may sum many of them; ReduceSum where slope broadcasts."""
+    """Products picked unless src > 0, which NaN is not, in f32, for diff_slope may sum many of them; ReduceSum where slope broadcasts."""
     src, slope, diff_dst = (as_dtype(d, v, DType.f32) for v in ins)
     zero = d.const(0.0)
-    is_sloped = d.op("GreaterEqual", zero, src, dtype=DType.boolean)
+    is_positive = d.op("GreaterEqual", src, d.const(DType.f32.least_subnormal), dtype=DType.boolean)
     sloped = d.op("Multiply", diff_dst, reshaped(d, slope, _slope_shape(call)))
-    diff_src = d.op("Select", is_sloped, sloped, diff_dst, dtype=DType.f32)
-    diff_slope = d.op("Select", is_sloped, d.op("Multiply", diff_dst, src), zero, dtype=DType.f32)
+    diff_src = d.op("Select", is_positive, diff_dst, sloped, dtype=DType.f32)
+    diff_slope = d.op("Select", is_positive, zero, d.op("Multiply", diff_dst, src), dtype=DType.f32)
     axes = _summed_axes(call)
     if axes:
         diff_slope = d.op("ReduceSum", diff_slope, attrs=Attrs(axes=axes, keep_dims=True))

@@ -108,6 +108,15 @@ def test_a_long_fold_in_parts_with_nan_anywhere(isa: Isa) -> None:
         assert not wrong(*row[:2], isa, (one,))
 
 
+@pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
+def test_the_gradient_of_prelu_has_the_slope_where_src_is_no_number(isa: Isa) -> None:
+    """As the forward op, which multiplies by the slope unless src > 0."""
+    sample = Sample(((2, 19), (19,), (2, 19)), Attrs(), why="a slope per channel")
+    rng = np.random.default_rng(7)
+    src = np.where(rng.random((2, 19)) < 0.3, rng.choice((NAN, INF, -INF, 0.0, 1e-45), (2, 19)), rng.normal(size=(2, 19)))
+    assert not wrong("PReLUBackward", sample, isa, (src, rng.uniform(0.5, 1, 19), rng.normal(size=(2, 19))))
+
+
 def _pool(
     shape: Shape, kernel: Shape, strides: Shape, pads: int, data_format: str, dtype: DType = F32, dilations: Shape = ()
 ) -> tuple[Sample, Sample]:
