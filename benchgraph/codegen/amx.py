@@ -204,7 +204,8 @@ class Tiles(Reduction):
         """The post-ops of a block from one row of its tiles to another, or all of them. row, column: where it starts."""
         b, after, (results,) = self.builder, self.after, self.results
         assert after is not None
-        first, type = b.lshr(column, I64(LANES.bit_length() - 1)), vector(memory_type(self.kernel.dtypes[ACC]), LANES)
+        first = b.lshr(column, I64(LANES.bit_length() - 1))
+        type = vector(memory_type(self.kernel.dtypes[ACC]), after.post_ops.acc.lanes)  # fewer than a row has, where there are fewer columns
 
         def one_row(i: ir.Value) -> None:
             for (r, c), register in block.acc.items():

@@ -28,6 +28,7 @@ CASES = (
     # post-ops in the steps of the next block: more steps than rows, fewer, none but the rest of k, columns of several runs, a batch
     ["--matmul", "--dt=bf16", "--bia-dt=bf16", "--attr-post-ops=relu", "33x720:720x64", "64x320:320x64", "40x13:13x80", "70x131:131x96"],
     ["--matmul", "--dt=u8:s8:u8", "--attr-scales=dst:common:0.5", "--attr-post-ops=relu", "64x13:13x72", "33x260:260x64"],
+    ["--matmul", "--dt=bf16", "3x40:40x4", "20x32:32x8"],  # fewer columns than a row of a tile has
     ["--conv", "--dt=bf16", "--attr-post-ops=relu", "ic40ih3iw40oc64oh3ow40kh3kw3ph1pw1"],
 )
 
