@@ -8,7 +8,7 @@ beta 0.5 is the root, which -inf has none of.
 
 from __future__ import annotations
 
-from math import inf, isinf
+from math import inf
 
 import numpy as np
 
@@ -59,10 +59,7 @@ def _beside_roots(x: Expr) -> Expr:
 
 
 def _by_logarithm(x: Expr, beta: float) -> Expr:
-    """log of a negative number is NaN, which is right unless beta is whole. Infinite powers count as even, and 1 has all powers."""
-    if isinf(beta):
-        size = unary(UnOp.abs, x)
-        return where(size, BinOp.eq, 1, f32(1), exp(mul(f32(beta), unary(UnOp.log, size))))
+    """log of a negative number is NaN, which is right unless beta is whole."""
     if not beta.is_integer():
         return exp(mul(f32(beta), unary(UnOp.log, _beside_roots(x))))
     size = exp(mul(f32(beta), unary(UnOp.log, unary(UnOp.abs, x))))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, dense_strides, reach
 from benchgraph.tir.groups import GROUPS, WEI_GROUPS, DTypes
+from benchgraph.tir.operators import FOLDS as FOLDS
+from benchgraph.tir.operators import BinOp as BinOp
+from benchgraph.tir.operators import UnOp as UnOp
 
 INDEX = DType.s64  # dtype of loop variables and indices
 
@@ -76,77 +78,6 @@ class Const:
 
     value: int | float
     dtype: DType = INDEX
-
-
-class BinOp(Enum):
-    """Both operands have one dtype and one number of lanes. Comparisons give boolean.
-
-    floordiv and mod are for s64: the divisor is positive and the result rounds towards minus infinity. A power of two shifts and masks.
-    min and max on floats give the second operand when either is NaN (x86's rule, and numpy's `where(a < b, a, b)`). minimum and maximum
-    give NaN then (IEEE 754-2019, numpy's functions of these names); of zeros either. On integers they are min and max.
-    """
-
-    add = "+"
-    sub = "-"
-    mul = "*"
-    div = "/"
-    floordiv = "//"
-    mod = "%"
-    min = "min"
-    max = "max"
-    minimum = "minimum"
-    maximum = "maximum"
-    eq = "=="
-    ne = "!="
-    lt = "<"
-    le = "<="
-    gt = ">"
-    ge = ">="
-    and_ = "and"
-    or_ = "or"
-
-    __hash__ = object.__hash__  # Enum's is a function in Python
-
-    @cached_property
-    def is_comparison(self) -> bool:
-        return self in _COMPARISONS
-
-    @cached_property
-    def is_extreme(self) -> bool:
-        """Whether it gives the smaller, or the larger, of two numbers."""
-        return self in _EXTREMES
-
-    @cached_property
-    def by_order(self) -> BinOp:
-        """The op without a rule for NaN: min for minimum, max for maximum, itself for others."""
-        return {BinOp.minimum: BinOp.min, BinOp.maximum: BinOp.max}.get(self, self)
-
-
-_COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
-_EXTREMES = frozenset({BinOp.min, BinOp.max, BinOp.minimum, BinOp.maximum})
-FOLDS = frozenset({BinOp.add, BinOp.mul}) | _EXTREMES  # what reductions fold with
-
-
-class UnOp(Enum):
-    """f32 (any lanes), except neg and abs (any signed type), not (boolean). round is half to even.
-
-    decay is e**-|x| - 1, normal_tail the share of a standard normal distribution beyond |x| on one side, gauss e**(-x*x / 2).
-    """
-
-    neg = "neg"
-    abs = "abs"
-    sqrt = "sqrt"
-    exp = "exp"
-    decay = "decay"
-    log = "log"
-    tanh = "tanh"
-    normal_tail = "normal_tail"
-    gauss = "gauss"
-    round = "round"
-    floor = "floor"
-    not_ = "not"
-
-    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ SHARED = Path(__file__).parents[2].parent / "shared"
 SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize", "steps"} | {
     "heads",
     "overflow",
+    "ranges",
     "rescaling",
     "conv_problem",
     "conv_decompose",

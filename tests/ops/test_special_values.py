@@ -185,7 +185,7 @@ def test_norms_of_huge_and_tiny_numbers(isa: Isa) -> None:
     assert not found, found[:5]
 
 
-POWERS = (0.3, 0.5, -0.5, 1.5, -1.5, 2.0, 3.0, -3.0, 13.0, 21.0, -21.0, 22.0, 100.5, -1e9, 1e30, INF, -INF)
+POWERS = (0.3, 0.5, -0.5, 1.5, -1.5, 2.0, 3.0, -3.0, 13.0, 21.0, -21.0, 22.0, 100.5, -1e9, 1e30)
 
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)

@@ -187,3 +187,10 @@ def test_marks_stay_when_loops_have_become_vectors() -> None:
 def test_a_mark_names_two_parameters(over: Overwrite) -> None:
     with pytest.raises(VerifyError, match="only a parameter lies over another one"):
         verify(replace(SAFE["in parallel"][1], inplace=(over,)))
+
+
+def test_nothing_of_init_is_marked() -> None:
+    """What it makes lies in memory of our own, and it makes as many constants as a network has weights."""
+    f = SAFE["one element after the other"][1]
+    assert marks(f)
+    assert not marks(replace(f, runs_once=True))
