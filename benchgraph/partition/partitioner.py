@@ -13,7 +13,7 @@ from benchgraph.partition.convexity import Group, Reachability, bits, union
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.rules import RULES, Growth, Rule
 from benchgraph.partition.rules.rule import Ask
-from benchgraph.partition.streams import is_streamed
+from benchgraph.partition.streams import streamed
 
 _ids = count()  # ids are unique in the process, so that partitions of several graphs can share a cache
 
@@ -47,7 +47,8 @@ def partitions(graph: Graph, policy: Policy) -> tuple[Partition, ...]:
             reach.contract(group)
             pieces.append(_Piece(group.members, rule.name))
             starts, fits, free = starts & ~group.members, fits & ~group.members, free & ~group.members
-    return tuple(_partition(graph, piece, reach) for piece in _executable_order(pieces, reach))
+    blocked, named = streamed(graph), frozenset(graph.output_ports or ())
+    return tuple(_partition(graph, piece, reach, blocked, named) for piece in _executable_order(pieces, reach))
 
 
 def _alone(position: int, op: Op) -> _Piece | None:
@@ -131,13 +132,15 @@ def _executable_order(pieces: list[_Piece], reach: Reachability) -> list[_Piece]
     return ordered
 
 
-def _partition(graph: Graph, piece: _Piece, reach: Reachability) -> Partition:
-    """Give a piece its ports. Both sides of a border see the producer's description of the tensor."""
+def _partition(graph: Graph, piece: _Piece, reach: Reachability, blocked: frozenset[int], named: frozenset[int]) -> Partition:
+    """Give a piece its ports. Both sides of a border see the producer's description of the tensor.
+
+    blocked: the tensors that may lie in blocks. named: those that the user wants to see.
+    """
     ops = tuple(reach.ops[i] for i in bits(piece.members))
     members = {op.id for op in ops}
     made = {t.id for op in ops for t in op.outputs}
     read = dict.fromkeys(t.id for op in ops for t in op.inputs if t.id not in made)
-    named = set(graph.output_ports or ())
 
     def leaves(t: LogicalTensor) -> bool:
         users = graph.consumers.get(t.id, ())
@@ -146,5 +149,5 @@ def _partition(graph: Graph, piece: _Piece, reach: Reachability) -> Partition:
     inputs = tuple(graph.tensors[id] for id in read)
     outputs = tuple(graph.tensors[t.id] for op in ops for t in op.outputs if leaves(t))
     inherited = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
-    streamed = () if piece.reason else tuple(t.id for t in outputs if is_streamed(graph, t.id))
-    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason, *inherited, streamed)
+    in_blocks = () if piece.reason else tuple(t.id for t in outputs if t.id in blocked)
+    return Partition(next(_ids), piece.kind, ops, inputs, outputs, piece.reason, *inherited, in_blocks)

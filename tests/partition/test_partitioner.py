@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind
 from benchgraph.core.tensor import LogicalTensor
@@ -232,6 +233,23 @@ def test_both_sides_of_a_border_see_the_producers_description() -> None:
     graph = Graph((Op(0, relu, inputs=(x,), outputs=(y,)), Op(1, relu, inputs=(LogicalTensor(1, DType.f32, (4, 4)),), outputs=(z,))))
     first, second = partitions(graph, Policy.one_op_each)
     assert first.outputs == second.inputs == (y,)
+
+
+def test_what_products_alone_read_may_lie_in_blocks_however_deep_the_graph_is() -> None:
+    """At once or after pointwise ops. Not what anything else reads too, what the user names, or what nobody is known to read."""
+    deep = 1500  # calls would be nested deeper than Python allows
+    t = [LogicalTensor(i, DType.f32, (8, 8)) for i in range(deep + 4)]
+    chain = [Op(i, "ReLU", inputs=(t[i],), outputs=(t[i + 1],)) for i in range(deep)]
+    product = Op(deep, "MatMul", inputs=(t[deep], t[deep + 3]), outputs=(t[deep + 1],))
+    folded = Op(deep + 1, "ReduceSum", Attrs(axes=(1,)), (t[deep // 2],), (LogicalTensor(deep + 2, DType.f32, (8,)),))
+
+    def in_blocks(*ops: Op, ports: tuple[int, ...] | None = None) -> int:
+        return sum(len(p.streamed) for p in partitions(Graph((*chain, *ops), output_ports=ports), Policy.one_op_each))
+
+    assert in_blocks(product) == deep
+    assert in_blocks() == 0
+    assert in_blocks(product, folded) == deep - deep // 2
+    assert in_blocks(product, ports=(deep - 10, deep + 1)) == 10
 
 
 # ---- the corpus ------------------------------------------------------------------------------------------------------
