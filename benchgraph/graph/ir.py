@@ -34,6 +34,12 @@ class Op:
         """The attributes, with the schema's defaults for those that were not given."""
         return ops.with_defaults(self.kind, self.attrs)
 
+    @property
+    def extensions(self) -> Attrs:
+        """Those of the attributes that oneDNN has not."""
+        own = ops.spec(self.kind).extensions
+        return Attrs({name: value for name, value in self.attrs.items() if name in own})
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -308,7 +308,7 @@ def _block(opening: str, items: Iterator[str], closing: str) -> str:
 def _attr_texts(op: Op) -> Iterator[tuple[str, tuple[str, AttrValue]]]:
     """Each attribute with its JSON type: what the op's row says, or, for an op without a row, what the value looks like."""
     try:
-        schema = ops.spec(op.kind).attrs
+        schema = ops.attrs_of(op.kind)
     except NoSuchOpKind:
         schema = {}
     for name, value in op.attrs.items():

@@ -24,6 +24,7 @@ def in_full(kind: str) -> str:
     lines = [f"{row.kind}: {row.role.value}, {row.category.value}, compiled by {compiled_by(row)}"]
     lines += [f"  in   {_port(row, p)}" for p in row.inputs] + [f"  out  {_port(row, p)}" for p in row.outputs]
     lines += [f"  attr {name}: {_attr(a)}" for name, a in row.attrs.items()]
+    lines += [f"  attr {name}: {_attr(a)}, not oneDNN's" for name, a in row.extensions.items()]
     lines += [f"  law  {law.name}" for law in row.laws]
     for sample in row.samples:
         shapes = ", ".join(str(list(shape)) for shape in sample.shapes)

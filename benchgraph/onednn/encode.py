@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchgraph.core.attrs import NO_ATTRS, AttrValue
 from benchgraph.core.errors import InvalidGraphOp, Unavailable
+from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.onednn import messages
@@ -27,7 +28,10 @@ _FORMS = {"f": float, "i": int, "b": bool, "s": str}
 
 
 def graph(source: Graph, version: Version) -> messages.Graph:
-    """A shape-inferred graph. Raises Unavailable for what needs a newer version, naming both; InvalidGraphOp for what none has."""
+    """A shape-inferred graph. Raises Unavailable for what needs a newer version, naming both; InvalidGraphOp for what none has.
+
+    Attributes of our own are left out, and remarked on.
+    """
     if source.fpmath_apply_to_int and version < FPMATH_OF_INTEGERS:
         raise _too_old("a math mode that holds for integers too", FPMATH_OF_INTEGERS, version, "")
     ops = tuple(_op(op, version) for op in source.order)
@@ -53,7 +57,10 @@ def tensor(t: LogicalTensor, version: Version, where: str = "") -> messages.Tens
 def _op(op: Op, version: Version) -> messages.Op:
     kind = _entry(KINDS, op.kind, "op kind", version, op.label)
     defaults = replace(op, attrs=NO_ATTRS).full_attrs
-    told = {name: value for name, value in op.attrs.items() if _since(op.kind, name) <= version or value != defaults.get(name)}
+    for name in (name for name, value in op.extensions.items() if value):
+        remark(f"oneDNN has no attribute '{name}': it runs {op.kind} as its own")
+    given = op.attrs.without(*op.extensions)
+    told = {name: value for name, value in given.items() if _since(op.kind, name) <= version or value != defaults.get(name)}
     attrs = tuple(_attr(op, name, value, version) for name, value in told.items())
     ins, outs = (tuple(tensor(t, version, op.label) for t in side) for side in (op.inputs, op.outputs))
     return messages.Op(op.id, kind.code, op.kind, attrs, ins, outs)

@@ -77,7 +77,7 @@ from benchgraph.ops import (
     unary,
     unary_backward,
 )
-from benchgraph.ops.spec import Call, Declared, OpSpec, Sample
+from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Sample
 
 __all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with_defaults"]
 
@@ -97,6 +97,11 @@ def spec(kind: str) -> OpSpec:
     if kind in _ROWS:
         return _ROWS[kind]
     raise NoSuchOpKind(f"unknown op kind {quoted(kind)}", fix=did_you_mean(kind, OPS))
+
+
+def attrs_of(kind: str) -> dict[str, Attr]:
+    """What a graph may say of an op: oneDNN's attributes, and our own."""
+    return spec(kind).attrs | spec(kind).extensions
 
 
 def with_defaults(kind: str, attrs: Attrs) -> Attrs:

@@ -3,6 +3,8 @@
 Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 against a float computes in f32, and a result kept in s32
 is rounded to nearest even and saturated. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded
 operation errs by half an eps: the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
+
+Maximum and Minimum give the second operand where the two do not compare, as oneDNN does; NaN if PROPAGATE_NAN is set.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
 from benchgraph.ops.laws import Reals, real, recovers, relation
 from benchgraph.ops.spec import Array, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
+from benchgraph.ops.unary import PROPAGATE_NAN, propagates_nan
 from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.ir import BinOp, Expr
 
@@ -27,6 +30,7 @@ _F_S32 = (*F, DType.s32)
 _OWN: dict[str, tuple[DType, ...]] = {"T1": F, "T2": F, "T3": F}  # every port its own type variable
 _SAME: dict[str, tuple[DType, ...]] = {"T": F}
 Ufunc = Callable[[Any, Any], Any]
+_NAN_WINS_OPS = {BinOp.max: BinOp.maximum, BinOp.min: BinOp.minimum}  # PROPAGATE_NAN extends those
 
 
 def _expr(op: BinOp, finish: Callable[[Expr], Expr]) -> Callable[[Attrs, tuple[Expr, ...]], Expr]:
@@ -34,15 +38,16 @@ def _expr(op: BinOp, finish: Callable[[Expr], Expr]) -> Callable[[Attrs, tuple[E
         a, b = ins
         if type_of(a)[0] is not type_of(b)[0]:
             a, b = cast(a, DType.f32), cast(b, DType.f32)
-        return finish(binary(op, a, b))
+        return finish(binary(_NAN_WINS_OPS[op] if propagates_nan(attrs) else op, a, b))
 
     return build
 
 
 def _reference(compute: Ufunc) -> Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        how = _NAN_WINS[compute] if propagates_nan(call.attrs) else compute
         with np.errstate(all="ignore"):
-            dst = np.asarray(compute(ins[0], ins[1]))
+            dst = np.asarray(how(ins[0], ins[1]))
         kept_whole = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
         return (np.asarray(np.clip(np.rint(dst), *call.outs[0].dtype.range)) if kept_whole else dst,)
 
@@ -56,6 +61,9 @@ def _larger(a: Any, b: Any) -> Any:
 
 def _smaller(a: Any, b: Any) -> Any:
     return np.where(a < b, a, b)
+
+
+_NAN_WINS: dict[Ufunc, Ufunc] = {_larger: np.maximum, _smaller: np.minimum}  # beside _NAN_WINS_OPS
 
 
 def _quotient_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
@@ -133,6 +141,7 @@ def _row(
         outputs=(Port("dst", ports[2]),),
         types=types,
         attrs={"auto_broadcast": AUTO_BROADCAST},
+        extensions=PROPAGATE_NAN if op in _NAN_WINS_OPS else {},
         infer=infer_broadcast("src_0", "src_1"),
         reference=_reference(compute),
         flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,

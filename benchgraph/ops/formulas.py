@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
@@ -33,12 +35,12 @@ def where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr
 
 def at_most(x: Expr, high: float) -> Expr:
     """min(x, high), and NaN for NaN: min gives its second operand then."""
-    return binary(BinOp.min, f32(high), x)
+    return x if high == inf else binary(BinOp.min, f32(high), x)
 
 
 def within(x: Expr, low: float, high: float) -> Expr:
     """x held to [low, high], and NaN for NaN."""
-    return at_most(binary(BinOp.max, f32(low), x), high)
+    return at_most(x if low == -inf else binary(BinOp.max, f32(low), x), high)
 
 
 def normal_cdf(x: Expr) -> Expr:

@@ -39,7 +39,7 @@ def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tupl
     _check_dtypes(row, row.inputs, tuple(dtype for dtype, _ in ins), "input", bound)
     _check_count(row.outputs, row.num_outputs, row.variadic_outputs, len(out_dtypes), "output")
     _check_dtypes(row, row.outputs, out_dtypes, "output", bound)
-    _check_attrs(row.attrs, given)
+    _check_attrs(row.attrs | row.extensions, given)
     if row.check is None:
         return
     message = row.check(attrs, ins, out_dtypes)

@@ -304,11 +304,11 @@ class OpSpec:
     variadic_outputs: tuple[int, int] | None = None
     types: dict[str, tuple[DType, ...]] = field(default_factory=lambda: {"T": F})  # by type variable; {}: any, and every port its own
     attrs: dict[str, Attr] = field(default_factory=dict)
+    extensions: dict[str, Attr] = field(default_factory=dict)  # attributes that oneDNN has not; without them the op is oneDNN's
     check: Check | None = None  # (attrs, ins, out_dtypes): constraints beyond the schema, a message with its remedy ("what; fix") or ''
 
     # ---- what comes out, and what it costs
-    # infer(attrs, ins): the shape of every port of `outputs`, of which a call with fewer outputs takes the first ones; () when the op says
-    # nothing about them (Wildcard). Raises InvalidShape.
+    # infer(attrs, ins): the shapes of all of `outputs`, of which a call may have fewer; () where it says nothing. Raises InvalidShape.
     infer: Infer
     shape_attr: str = ""  # the attribute that gives the output's shape; where the graph knows that shape, it takes the attribute's place
     reference: Reference  # float64 in (integers and booleans stay what they are), float64 out, rounded only where the op itself rounds
@@ -317,21 +317,18 @@ class OpSpec:
     # ---- how exact it must be, on what data
     # threshold(call): the relative error allowed, in units of eps(f32), the type that everything is computed in; 0 for picking and moving
     threshold: Callable[[Call], float] = lambda call: 0.0
-    # in_f32(call, ins): other outputs that are as right as the reference's, as f32 arithmetic may have them where numbers on the way are beyond
-    # f32, or zeros that stand for nothing meet infinities. Mostly there is no such number, and (). See reference/answers.py
+    # in_f32(call, ins): other outputs, as right as the reference's, that f32 arithmetic may have for numbers beyond its range; mostly ()
     in_f32: Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]] = lambda call, ins: ()
     # fill(call, port): what mode C fills an input with, benchdnn's strategy; call may have dtypes of quantised operands, not the op's
     fill: Strategy
     fills_quantised: bool = False  # an operand behind a Dequantize is filled as this op wants it
     factors: tuple[float, ...] = ()  # what an operand is filled with that stands beside a computed one; () for what `fill` says
     zero_limit: Callable[[Call], float] = lambda call: 0.30  # the largest share of zeros at which dst is to be trusted
-    # sure_zeros(call): the share of dst that is 0 whatever the numbers of the inputs, so that these zeros prove as much as anything
-    sure_zeros: Callable[[Call], float] = lambda call: 0.0
+    sure_zeros: Callable[[Call], float] = lambda call: 0.0  # the share of dst that is 0 for any numbers, so that its zeros prove something
     domain: Domain  # (call, port, rng): real numbers of the kind that the op meets in use, float64 or the port's integer type
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
-    # gradient_of: for a backward op, the forward kind, to whose numerical derivative by x tests hold every output `diff_x`
-    gradient_of: str = ""
+    gradient_of: str = ""  # of a backward op: the forward kind, to whose numerical derivative by x tests hold every output `diff_x`
 
     # ---- how it is compiled
     lower: Lowering | None = None

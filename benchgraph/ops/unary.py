@@ -4,12 +4,14 @@ Cost: one operation per element whatever the function, as for every elementwise 
 eps(f32) = 2 half-ulps): EXACT picks or rounds, so there is no error. ARITHMETIC is a few correctly rounded operations. TRANSCENDENTAL
 has a polynomial of a few ulp inside, and its argument's own rounding, which exp turns into a relative error of |x| times as much
 (|x| <= 4 in the test data).
+
+NaN stays NaN but for ReLU, which gives 0 as oneDNN does unless PROPAGATE_NAN is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
+from math import inf, pi, sqrt
 
 import numpy as np
 
@@ -27,6 +29,14 @@ from benchgraph.tir.ir import BinOp, Expr, UnOp
 
 EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 2.0, 16.0
 GELU_FLOPS = 8  # x*x*x*c + x, scaled, tanh, +1, *x, /2: the operations of the tanh form as it is written, with tanh as one
+
+
+PROPAGATE_NAN = {"propagate_nan": Attr("bool")}  # of ops of oneDNN's that lose a NaN: it comes through, as frameworks have it
+
+
+def propagates_nan(attrs: Attrs) -> bool:
+    """Whether an op that PROPAGATE_NAN extends is to keep NaN."""
+    return attrs.get("propagate_nan") is True
 
 
 def same_shape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -61,6 +71,7 @@ def _row(
     flops: int = 1,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
     least: float | None = None,
+    extensions: dict[str, Attr] | None = None,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -73,6 +84,7 @@ def _row(
         inputs=(Port("src"),),
         outputs=(Port("dst"),),
         attrs=attrs or {},
+        extensions=extensions or {},
         infer=same_shape,
         reference=reference,
         flops=lambda call: flops * call.outs[0].elements,
@@ -109,6 +121,11 @@ def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
     if attrs.get("mode") == "gelu_tanh":
         return real(x * expit(2 * sqrt(2 / pi) * (x + 0.044715 * x**3)))
     return np.where(np.isneginf(x), 0.0, x * ndtr(x))
+
+
+def _relu(attrs: Attrs, x: Expr) -> Expr:
+    """0 for NaN, as oneDNN has it, or NaN. One instruction either way: max gives its second operand where the two do not compare."""
+    return within(x, 0, inf) if propagates_nan(attrs) else where(x, BinOp.gt, 0, x, f32(0))
 
 
 def _clamp(attrs: Attrs, x: Expr) -> Expr:
@@ -179,8 +196,8 @@ _ALPHA = {"alpha": Attr("f32", required=True)}
 SPECS = (
     _row(
         "ReLU",
-        lambda attrs, x: where(x, BinOp.gt, 0, x, f32(0)),
-        lambda attrs, x: np.where(x > 0, x, 0.0),
+        _relu,
+        lambda attrs, x: np.where(np.isnan(x) | (x > 0) if propagates_nan(attrs) else x > 0, x, 0.0),
         EXACT,
         (
             relation("never below 0", lambda ins, dst, slack: dst >= 0),
@@ -188,6 +205,7 @@ SPECS = (
         ),
         more=(Sample(((0, 4),), why="no elements"), Sample(((2, 3, 2, 2, 7),), why="rank 5")),
         least=0.0,
+        extensions=PROPAGATE_NAN,
     ),
     _row(
         "LeakyReLU",

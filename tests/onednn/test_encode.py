@@ -7,6 +7,7 @@ import pytest
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidGraphOp, Unavailable
+from benchgraph.core.remarks import collected
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.onednn import messages
@@ -56,6 +57,13 @@ def test_an_attribute_of_another_type_is_refused_here() -> None:
         graph(op("ReduceSum", axes=1), NEW)
     with pytest.raises(InvalidGraphOp, match="oneDNN has no attribute 'backend'"):
         graph(op("ReLU", backend="dnnl"), NEW)
+
+
+def test_an_attribute_of_our_own_is_left_out_with_a_remark_where_it_says_something() -> None:
+    for value, remarks in ((False, []), (True, ["oneDNN has no attribute 'propagate_nan': it runs ReLU as its own"])):
+        with collected() as found:
+            assert attrs_of(op("ReLU", propagate_nan=value)) == []
+        assert found == remarks
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchgraph.compile import compile_partition
-from benchgraph.core.attrs import NO_ATTRS
+from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import call_of, spec
@@ -16,6 +16,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.evaluate import evaluate
 from tests.ops.compiled import compiled
 
+PROPAGATED = Attrs(propagate_nan=True)
 NUMBERS = np.array([np.nan, np.inf, -np.inf, 1.0, -2.0, 0.0])
 
 
@@ -26,6 +27,15 @@ def test_the_second_stands_where_they_do_not_compare(kind: str, left: Shape, rig
     (want,) = spec(kind).reference(call_of(kind, Sample((left, right))), (a, b))
     assert np.array_equal(np.isnan(want), np.broadcast_to(np.isnan(b), want.shape))
     np.testing.assert_array_equal(compiled(kind, NO_ATTRS, a, b), want)
+
+
+@pytest.mark.parametrize("kind", ["Maximum", "Minimum"])
+@pytest.mark.parametrize(("left", "right"), [((6, 1), (6,)), ((6,), (6, 1)), ((6,), ()), ((), (6,)), ((6, 40), (40,))])
+def test_nan_of_either_stands_where_it_is_to_be_propagated(kind: str, left: Shape, right: Shape) -> None:
+    a, b = np.resize(NUMBERS, left), np.resize(np.roll(NUMBERS, 2), right)
+    (want,) = spec(kind).reference(call_of(kind, Sample((left, right), PROPAGATED)), (a, b))
+    assert np.array_equal(np.isnan(want), np.isnan(a + np.nan_to_num(b)) | np.isnan(np.nan_to_num(a) + b))
+    np.testing.assert_array_equal(compiled(kind, PROPAGATED, a, b), want)
 
 
 @pytest.mark.parametrize("kind", ["Maximum", "Minimum"])

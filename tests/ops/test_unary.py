@@ -51,6 +51,32 @@ def test_extreme_arguments_give_what_the_reference_gives(kind: str, attrs: Attrs
     assert right.all(), [(float(x), float(w), float(g)) for x, w, g in zip(src[~right], want[~right], got[~right], strict=True)]
 
 
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "src", "want"),
+    [
+        ("ReLU", Attrs(), (NAN, INF, -INF, 2.0, -2.0), (0.0, INF, 0.0, 2.0, 0.0)),  # oneDNN's
+        ("ReLU", Attrs(propagate_nan=False), (NAN, -1.0), (0.0, 0.0)),
+        ("ReLU", Attrs(propagate_nan=True), (NAN, INF, -INF, 2.0, -2.0), (NAN, INF, 0.0, 2.0, 0.0)),
+        ("Clamp", Attrs(min=0.5, max=INF), (NAN, INF, -INF, 2.0, -2.0), (NAN, INF, 0.5, 2.0, 0.5)),
+        ("Clamp", Attrs(min=-INF, max=0.5), (NAN, INF, -INF, 2.0, -2.0), (NAN, 0.5, -INF, 0.5, -2.0)),
+        ("Clamp", Attrs(min=-INF, max=INF), (NAN, INF, -INF, 2.0, -2.0), (NAN, INF, -INF, 2.0, -2.0)),
+        ("Pow", Attrs(beta=1.5), (NAN, INF, -INF, -4.0), (NAN, INF, INF, NAN)),
+        ("Pow", Attrs(beta=-2.5), (NAN, INF, -INF, -4.0), (NAN, 0.0, 0.0, NAN)),
+        ("Pow", Attrs(beta=0.3), (NAN, INF, -INF, -4.0), (NAN, INF, INF, NAN)),
+        ("Pow", Attrs(beta=-0.3), (NAN, INF, -INF, -4.0), (NAN, 0.0, 0.0, NAN)),
+    ],
+)
+def test_numbers_that_are_not_finite(kind: str, attrs: Attrs, src: tuple[float, ...], want: tuple[float, ...]) -> None:
+    """The same in whole vectors, in the elements after them, and in the reference."""
+    given, expected = np.resize(src, 40), np.resize(want, 40)
+    call = call_of(kind, Sample((given.shape,), attrs, why="a test"))
+    np.testing.assert_array_equal(spec(kind).reference(call, (given,))[0], expected)
+    np.testing.assert_array_equal(compiled(spec(kind), attrs, given), expected)
+
+
 @pytest.mark.parametrize(
     ("kind", "attrs", "exact"),
     [

@@ -46,8 +46,8 @@ def find_op(by_id: Mapping[int, Op], id: int) -> Op:
 
 
 def _value(op: Op, name: str, text: str) -> AttrValue:
-    known = {other: attr.type for row in ops.OPS.values() for other, attr in row.attrs.items()}  # --op-kind may bring a kind that has it
-    known |= {other: attr.type for other, attr in ops.spec(op.kind).attrs.items()}
+    kinds = (*ops.OPS, op.kind)  # --op-kind may bring a kind that has it
+    known = {other: attr.type for kind in kinds for other, attr in ops.attrs_of(kind).items()}
     if name not in known:
         raise InvalidArguments(f"unknown attribute '{name}'", fix=did_you_mean(name, known) or f"there are {', '.join(sorted(known))}")
     kind = known[name]

@@ -66,7 +66,7 @@ def fewer_ports(graph: Graph) -> Iterator[Graph]:
 def default_attrs(graph: Graph) -> Iterator[Graph]:
     """Attributes left to their defaults, all of an op's at once, then one by one; numbers made 0 or 1."""
     for op in graph.ops:
-        schema = ops.spec(op.kind).attrs
+        schema = ops.attrs_of(op.kind)
         optional = [name for name in op.attrs if not schema[name].required]
         if len(optional) > 1:
             yield _with(graph, replace(op, attrs=op.attrs.without(*optional)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 
@@ -70,11 +70,11 @@ def eltwise(alpha: float = 0.0, beta: float = 0.0, first: tuple[float, ...] = ()
 
 
 def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_beta: tuple[float, ...] = ()) -> Strategy:
-    """The pattern with an op's first two f32 attributes as alpha and beta, or those that are given."""
+    """The pattern with an op's first two f32 attributes as alpha and beta, or those that are given; with 0 for a bound that is infinite."""
     names = [name for name, attr in schema.items() if attr.type == "f32"]
 
     def strategy(call: Call, port: int) -> Filling:
-        alpha, beta = (*alpha_beta, *(call.attrs.real(name) for name in names), 0.0, 0.0)[:2]
+        alpha, beta = (number if isfinite(number) else 0.0 for number in (*alpha_beta, *map(call.attrs.real, names), 0.0, 0.0)[:2])
         return eltwise(alpha, beta, first)
 
     return strategy
