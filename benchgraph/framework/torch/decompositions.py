@@ -16,7 +16,8 @@ def _attention(
     src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None, hidden: Tensor | None
 ) -> Tensor:
     """Self-attention of [batch, tokens, width]. Its three projections are separate products: their weights are views of one tensor, and
-    what they make needs no taking apart. hidden: whom nobody sees, true there."""
+    what they make needs no taking apart. hidden: what is not attended to, true there; a token that attends to nothing becomes NaN, as in
+    eager, where scaled_dot_product_attention by itself gives zeros."""
     batch, tokens, width = src.shape
 
     def projected(i: int) -> Tensor:
@@ -24,8 +25,11 @@ def _attention(
         made = functional.linear(src, qkv[rows], None if qkv_bias is None else qkv_bias[rows])
         return made.view(batch, tokens, heads, width // heads).transpose(1, 2)
 
-    seen = None if hidden is None else hidden.logical_not()
-    mixed = functional.scaled_dot_product_attention(projected(0), projected(1), projected(2), attn_mask=seen)
+    mask = None
+    if hidden is not None:
+        mask = torch.zeros_like(hidden, dtype=src.dtype).masked_fill(hidden, -torch.inf)
+        mask = mask.masked_fill(hidden.all(-1, keepdim=True), torch.nan)
+    mixed = functional.scaled_dot_product_attention(projected(0), projected(1), projected(2), attn_mask=mask)
     return functional.linear(mixed.transpose(1, 2).reshape(batch, tokens, width), out, out_bias)
 
 

@@ -49,7 +49,10 @@ def _attention(
     attn_mask: LogicalTensor | None = None,
     scale: float | None = None,
 ) -> tuple[LogicalTensor | None, ...]:
-    """softmax(query @ key^T * scale + mask) @ value; the logarithms of the sums, the second result, are not made."""
+    """softmax(query @ key^T * scale + mask) @ value; the logarithms of the sums, the second result, are not made.
+
+    A query that may attend to no key, all of whose scores are -inf, gets zeros, as in eager.
+    """
     if dropout_p:
         raise Unmapped(f"dropout of {dropout_p}")
     if query.shape is None or (attn_mask is not None and not attn_mask.dtype.is_float):
@@ -62,7 +65,7 @@ def _attention(
         row, column = (d.op("GenIndex", scores, axis=axis, dtype=DType.s32) for axis in (-2, -1))
         visible = d.op("GreaterEqual", row, column, dtype=DType.boolean)
         scores = d.op("Select", visible, scores, d.literal(-math.inf, scores.dtype), dtype=scores.dtype)
-    return d.op("MatMul", d.op("SoftMax", scores, axis=-1), value), None
+    return d.op("MatMul", d.op("SoftMax", scores, axis=-1, mode="inf_as_zero"), value), None
 
 
 PRODUCT_ROWS: Mapping[Any, Row] = {

@@ -3,10 +3,14 @@
 A row is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical tensors, everything else is as in the
 FX graph. It appends ops and returns their results, or raises Unmapped with the reason why the node stays with PyTorch. What the library's
 own rows have against an op (dtypes, attributes, shapes) need not be asked for here: `Draft.op` does.
+
+What becomes of NaN is PyTorch's to say. The library's ReLU, Maximum and Minimum lose NaN as oneDNN does, unless an attribute of its own
+says otherwise, propagate_nan, which the rows here give them; its other ops keep NaN.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -127,17 +131,25 @@ def _softplus(d: Draft, src: LogicalTensor, beta: float, threshold: float) -> Lo
     return d.op("SoftPlus", src, beta=float(beta))
 
 
-def _hardtanh(d: Draft, src: LogicalTensor, min_val: float, max_val: float) -> LogicalTensor:
-    return d.op("Clamp", src, min=float(min_val), max=float(max_val))
-
-
 def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | None = None) -> LogicalTensor:
-    if min is not None and max is not None:
-        return _hardtanh(d, src, min, max)
-    bound = min if max is None else max
-    if bound is None:
-        raise Unmapped("a clamp without bounds")
-    return d.op("Maximum" if max is None else "Minimum", src, d.literal(bound, src.dtype))
+    """NaN stays, and a bound that is missing is infinite."""
+    low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
+    if math.isnan(low) or math.isnan(high):
+        raise Unmapped("a bound that is NaN")
+    return d.op("Clamp", src, min=low, max=high)
+
+
+def _extreme(kind: str) -> Row:
+    """The larger or the smaller of two tensors, NaN where either is."""
+
+    def row(d: Draft, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
+        return d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
+
+    return row
+
+
+def _hardtanh(d: Draft, src: LogicalTensor, min_val: float, max_val: float) -> LogicalTensor:
+    return _clamp(d, src, min_val, max_val)
 
 
 _POWERS: Mapping[float, tuple[str, ...]] = {2: ("Square",), 0.5: ("Sqrt",), -1: ("Reciprocal",), -0.5: ("Sqrt", "Reciprocal")}
@@ -162,6 +174,8 @@ def reduction(kind: str) -> Row:
 
 
 def _softmax(kind: str) -> Row:
+    """A row of nothing but -inf gives NaN."""
+
     def row(d: Draft, src: LogicalTensor, dim: int, half_to_float: bool) -> LogicalTensor:
         return d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
 
@@ -185,12 +199,11 @@ def _to_copy(d: Draft, src: LogicalTensor, dtype: torch.dtype | None, device: to
 
 _UNARY = {
     aten.abs: "Abs", aten.exp: "Exp", aten.hardswish: "HardSwish", aten.log: "Log", aten.mish: "Mish", aten.reciprocal: "Reciprocal",
-    aten.relu: "ReLU", aten.round: "Round", aten.sigmoid: "Sigmoid", aten.sqrt: "Sqrt", aten.tanh: "Tanh",
+    aten.round: "Round", aten.sigmoid: "Sigmoid", aten.sqrt: "Sqrt", aten.tanh: "Tanh",
 }  # fmt: skip
 _BINARY = {
     aten.add.Tensor: "Add", aten.sub.Tensor: "Subtract", aten.mul.Tensor: "Multiply", aten.div.Tensor: "Divide",
     aten.add.Scalar: "Add", aten.sub.Scalar: "Subtract", aten.mul.Scalar: "Multiply", aten.div.Scalar: "Divide",
-    aten.maximum.default: "Maximum", aten.minimum.default: "Minimum",
 }  # fmt: skip
 _REDUCTIONS = {
     aten.sum.dim_IntList: "ReduceSum", aten.mean.dim: "ReduceMean", aten.sum.default: "ReduceSum", aten.mean.default: "ReduceMean",
@@ -208,6 +221,9 @@ ROWS: Mapping[Any, Row] = {
     aten.le.Tensor: _alike("GreaterEqual", swapped=True),
     aten.le.Scalar: _alike("GreaterEqual", swapped=True),
     aten.where.self: _where,
+    aten.relu.default: unary("ReLU", propagate_nan=True),
+    aten.maximum.default: _extreme("Maximum"),
+    aten.minimum.default: _extreme("Minimum"),
     aten.neg.default: _neg,
     aten.rsqrt.default: _rsqrt,
     aten.square.default: unary("Square"),
