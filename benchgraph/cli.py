@@ -15,6 +15,7 @@ import click
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, did_you_mean
 from benchgraph.core.lines import print_any
+from benchgraph.core.remarks import heard_by
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.help import COMMANDS, asked, overview
@@ -52,6 +53,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     print_any()
+    ctx.with_resource(heard_by(warn))
     try:
         text = asked(words)
     except UsageError as bad:

@@ -169,7 +169,7 @@ def test_a_torn_executable_is_compiled_again(kept: Store) -> None:
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> None:
+    def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -178,6 +178,30 @@ def test_a_cache_that_cannot_be_written_only_costs_time(kept: Store, monkeypatch
         assert [compile_partition(p).is_warm for _ in range(2)] == [False, False]
     assert len(remarks) == 1
     assert "No space left on device" in remarks[0]
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Iterator[Path]:
+    """The configured cache, to which others may write."""
+    disk._opened.cache_clear()
+    tmp_path.chmod(0o777)
+    with override(cache_dir=str(tmp_path), disk_cache_capacity=16):
+        yield tmp_path
+    disk._opened.cache_clear()
+
+
+@pytest.mark.parametrize("words", ["--mode=C", "--mode=P --max-ms-per-prb=1", "--mode=I", "--jobs=2"])
+def test_a_run_says_once_on_stderr_that_its_cache_cannot_be_used(open_to_all: Path, words: str) -> None:
+    done = CliRunner().invoke(main, [*words.split(), "--graph", "--case=mlp.json", "--case=mlp.json"])
+    assert done.exit_code == 0
+    assert "no disk cache" not in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"benchgraph: no disk cache: other users may write to {open_to_all} (chmod go-w it); ")
+
+
+def test_a_program_is_warned_that_its_cache_cannot_be_used(open_to_all: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="benchgraph: no disk cache: other users may write to"):
+        assert not compile_partition(partition()).is_warm
 
 
 # ---- what the key is made of ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
     parent                      process
     Setup, Task            ->   imports everything, once
                            <-   None: the case begins now, and its time counts
+                           <-   str: a remark about more than the case, any number of them
                            <-   CaseResult
     Task                   ->
                            <-   None, CaseResult
@@ -28,6 +29,7 @@ from multiprocessing.connection import Connection
 from benchgraph.core.child import Child, Lost, Printed, attach
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.lines import print_any
+from benchgraph.core.remarks import heard_by, remark
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.plugins import load_driver
@@ -84,9 +86,12 @@ class Worker(Child):
         self.send(Task(problem.driver.name, pickle.dumps(problem), memory))
 
     def receive(self) -> CaseResult | None:
-        """The result of its case, None when the case has begun. Blocks until there is one; raises Lost when the process died."""
+        """The result of its case, None when there is none yet. Blocks until it says something; raises Lost when the process died."""
         assert self.problem is not None
-        case: CaseResult | None = super().receive()
+        case: CaseResult | str | None = super().receive()
+        if isinstance(case, str):
+            remark(case)
+            return None
         if case is None:
             limit = _timeout_s(self.problem)
             self._began = time.monotonic()
@@ -167,8 +172,12 @@ def _serve(connection: Connection, bench: Bench) -> None:
             faulthandler.enable()  # a signal prints where it struck
         _limit(task.memory)
         connection.send(None)
-        case = run_case(problem, bench, lambda text: print(text, file=sys.stderr))
+        remarks = list[str]()
+        with heard_by(remarks.append):
+            case = run_case(problem, bench, lambda text: print(text, file=sys.stderr))
         _flush()
+        for text in remarks:
+            connection.send(text)
         connection.send(case)
 
 

@@ -6,19 +6,26 @@ Many processes may share a directory. A file is written beside its place and ren
 torn or changed all the same fails its checksum, is deleted and counts as absent. Each of the 16 folders holds a sixteenth of the capacity:
 after every write the files that were not used for longest go. A reader that has opened a file keeps it.
 
-The directory must belong to the user, and nobody else may write to it: what it holds is executed. Where it cannot be used, or not be
-written, one remark says so and everything is computed as if there were none.
+What it holds is executed. So the directory, its folders and their files must belong to the user, be what they seem, and nobody else may
+write to them. That is asked of each when it is open, and the next is opened relative to it: nothing can be put in its place in between.
+Folders above need not be the user's alone: what somebody else puts into the directory's place is that somebody's.
+
+Where the directory cannot be used, or not be written, one remark says so and everything is computed as if there were none. A folder or
+file in it that cannot be used counts as absent, and one remark names the first.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import stat
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +39,7 @@ MEGABYTE = 1 << 20
 _DIGEST_BYTES = 32
 _ABANDONED_S = 3600.0  # a writer needs milliseconds: older unfinished files belong to processes that died
 _UNFINISHED = ".new-"
+_NAME = re.compile(r"\w+-[0-9a-f]+")
 
 
 class Store:
@@ -40,18 +48,14 @@ class Store:
     def __init__(self, directory: Path, capacity: int) -> None:
         self.directory, self.capacity = directory, capacity
         self.hits, self.misses = Counter[str](), Counter[str]()
-        self._may_write = True
+        self._may_write = self._is_trusted = True
         self._lock = threading.Lock()
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """What was stored, None if it is not there or not whole. key: hexadecimal digits."""
-        path = self._path(kind, key)
-        found = self._whole(path, kind, key)
+        """What was stored, None if it is not there, not whole or not safe. key: hexadecimal digits."""
+        found = self._whole(kind, key)
         with self._lock:
             (self.misses if found is None else self.hits)[kind] += 1
-        if found is not None:
-            with suppress(OSError):
-                os.utime(path)  # used now: it goes last
         return found
 
     def put(self, kind: str, key: str, content: bytes) -> None:
@@ -60,37 +64,55 @@ class Store:
         size = len(MAGIC) + _DIGEST_BYTES + len(content)
         if not self._may_write or size > room:
             return
-        path = self._path(kind, key)
-        unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            try:
-                with open(unfinished, "xb", opener=_private) as file:
-                    file.write(MAGIC + _checksum(kind, key, content) + content)
-                os.replace(unfinished, path)
-            except BaseException:
-                with suppress(OSError):
-                    unfinished.unlink()
-                raise
-            _trim(path.parent, room)
+            with self._folder(key, make=True) as folder:
+                _write(folder, self._path(kind, key).name, MAGIC + _checksum(kind, key, content) + content)
+                _trim(folder, room)
+        except _Unusable as bad:
+            self._distrust(bad)
+        except IsADirectoryError:
+            self._distrust(_Unusable(f"{self._path(kind, key)} is a folder"))
         except OSError as bad:
             self._give_up(bad)
 
     def _path(self, kind: str, key: str) -> Path:
         return self.directory / key[0] / f"{kind}-{key}"
 
-    def _whole(self, path: Path, kind: str, key: str) -> bytes | None:
+    @contextmanager
+    def _folder(self, key: str, *, make: bool = False) -> Iterator[int]:
+        """The folder of a key, open. make: if it is not there. Raises OSError; _Unusable for one that is not this user's alone."""
+        with _own_directory(self.directory) as root:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(key[0], 0o700, dir_fd=root)
+            with _own(key[0], os.O_DIRECTORY, self.directory / key[0], root) as (folder, _):
+                yield folder
+
+    def _whole(self, kind: str, key: str) -> bytes | None:
+        path = self._path(kind, key)
         try:
-            with open(path, "rb", opener=_not_a_link) as file:
-                data = file.read()
-        except OSError:
-            return None
-        start = len(MAGIC) + _DIGEST_BYTES
-        if data[:start] == MAGIC + _checksum(kind, key, data[start:]):
-            return data[start:]
-        with suppress(OSError):
-            path.unlink()
+            with self._folder(key) as folder, _own(path.name, 0, path, folder) as (file, size):
+                data = _content(file, size) if size <= self.capacity else b""  # more is not ours
+                start = len(MAGIC) + _DIGEST_BYTES
+                if data[:start] == MAGIC + _checksum(kind, key, data[start:]):
+                    with suppress(OSError):
+                        os.utime(file)  # used now: it goes last
+                    return data[start:]
+                with suppress(OSError):
+                    os.unlink(path.name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        except _Unusable as bad:
+            self._distrust(bad)
+        except OSError as bad:
+            self._distrust(_Unusable(f"{path}: {bad.strerror or bad}"))
         return None
+
+    def _distrust(self, bad: _Unusable) -> None:
+        with self._lock:
+            is_first, self._is_trusted = self._is_trusted, False
+        if is_first:
+            remark(f"part of the disk cache is not used: {bad}; delete it, or make it yours alone")
 
     def _give_up(self, bad: OSError) -> None:
         with self._lock:
@@ -106,31 +128,92 @@ def _checksum(kind: str, key: str, content: bytes) -> bytes:
     return digest.digest()
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+class _Unusable(Exception):
+    """What must not be loaded, or written to; the text names it and says why."""
 
 
-def _not_a_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
+@contextmanager
+def _own(name: str, flags: int, path: Path, at: int | None = None) -> Iterator[tuple[int, int]]:
+    """A file of this user's alone, open to be read, and its size; a folder if the flags say O_DIRECTORY.
+
+    path: what to call it. at: the open folder that it is in. A pipe does not hold up the opening, and no link is followed. Raises OSError,
+    _Unusable.
+    """
+    is_folder = bool(flags & os.O_DIRECTORY)
+    try:
+        file = os.open(name, os.O_RDONLY | flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    except OSError as bad:
+        if bad.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):  # a link, a file in a folder's place, a socket
+            raise _Unusable(f"{path} is no {'folder' if is_folder else 'regular file'}") from bad
+        raise
+    try:
+        status = os.fstat(file)
+        if problem := _problem(status, path, is_folder=is_folder):
+            raise _Unusable(problem)
+        yield file, status.st_size
+    finally:
+        os.close(file)
 
 
-def _trim(folder: Path, room: int) -> None:
+@contextmanager
+def _own_directory(path: Path) -> Iterator[int]:
+    """The store's directory, open; it may be a link, since what that leads to is asked. Raises OSError, _Unusable."""
+    found = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if problem := _problem(os.fstat(found), path, is_folder=True):
+            raise _Unusable(problem)
+        yield found
+    finally:
+        os.close(found)
+
+
+def _problem(status: os.stat_result, path: Path, *, is_folder: bool) -> str:
+    """Why a file or folder must not be used; '' if it may. Rights that access-control lists give show among the group's."""
+    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
+        return f"{path} is no {'folder' if is_folder else 'regular file'}"
+    if status.st_uid != os.geteuid():
+        return f"{path} belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write to {path} (chmod go-w it)"
+    return ""
+
+
+def _content(file: int, size: int) -> bytes:
+    with open(file, "rb", closefd=False) as opened:
+        return opened.read(size + 1)  # what has grown meanwhile fails its checksum
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    """A file in an open folder, whole or not at all. Raises OSError."""
+    unfinished = f"{_UNFINISHED}{secrets.token_hex(8)}"
+    try:
+        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        with open(file, "wb") as opened:
+            opened.write(data)
+        os.replace(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished, dir_fd=folder)
+        raise
+
+
+def _trim(folder: int, room: int) -> None:
     """Delete what was not used for longest until the rest takes at most `room` bytes, and what dead writers have left."""
     found, now = [], time.time()
     with os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(OSError):  # another process has deleted it
+            with suppress(FileNotFoundError):  # another process has deleted it
                 status = entry.stat(follow_symlinks=False)
-                if not entry.name.startswith(_UNFINISHED):
-                    found.append((status.st_mtime_ns, status.st_size, entry.path))
-                elif now - status.st_mtime > _ABANDONED_S:
-                    os.unlink(entry.path)
+                if _NAME.fullmatch(entry.name) and not stat.S_ISDIR(status.st_mode):
+                    found.append((status.st_mtime_ns, status.st_size, entry.name))
+                elif entry.name.startswith(_UNFINISHED) and now - status.st_mtime > _ABANDONED_S:
+                    os.unlink(entry.name, dir_fd=folder)
     total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    for _, size, name in sorted(found):
         if total <= room:
             return
         with suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(name, dir_fd=folder)
         total -= size
 
 
@@ -145,22 +228,23 @@ def store() -> Store | None:
 
 @cache
 def _opened(directory: Path | None, capacity: int) -> Store | None:
-    problem = "there is no home directory to put it in" if directory is None else _problem(directory)
+    problem = "there is no home directory to put it in" if directory is None else _unusable(directory)
     if directory is None or problem:
         remark(f"no disk cache: {problem}; BENCHGRAPH_CACHE_DIR names another directory, BENCHGRAPH_DISK_CACHE_CAPACITY=0 does without")
         return None
     return Store(directory, capacity)
 
 
-def _problem(directory: Path) -> str:
+def _unusable(directory: Path) -> str:
     """Why a directory, made if it is not there, must not be used; '' if it may."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.stat()
+        for folder in (*reversed(directory.parents), directory):
+            with suppress(FileExistsError):
+                if not folder.exists():
+                    folder.mkdir(mode=0o700)
+        with _own_directory(directory):
+            return ""
+    except _Unusable as bad:
+        return str(bad)
     except OSError as bad:
         return f"{directory}: {bad.strerror or bad}"
-    if status.st_uid != os.geteuid():
-        return f"{directory} belongs to another user"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"other users may write to {directory} (chmod go-w it)"
-    return ""

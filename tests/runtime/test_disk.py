@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -88,12 +90,141 @@ def test_a_file_is_not_taken_for_another_ones(kept: Store) -> None:
     assert kept.get(KIND, other) is None
 
 
-def test_a_link_is_not_followed(kept: Store, tmp_path: Path) -> None:
+def as_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def as_pipe(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    os.mkfifo(path)
+
+
+def as_socket(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir(0o700)
+
+
+def as_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_bytes(b"")
+
+
+def given_away(path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(path, 65534, 65534)
+
+
+def with_mode(mode: int) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.chmod(mode)
+
+    change.__name__ = f"{mode:o}"
+    return change
+
+
+FILES = [as_link, as_pipe, as_socket, as_folder, given_away, with_mode(0o620), with_mode(0o602), with_mode(0o666)]
+FOLDERS = [as_link, as_pipe, as_file, given_away, with_mode(0o770), with_mode(0o702), with_mode(0o1777)]
+
+
+@pytest.mark.parametrize("spoil", FILES, ids=lambda f: f.__name__)
+def test_a_file_that_is_not_ours_alone_is_not_loaded(kept: Store, spoil: Callable[[Path], None]) -> None:
+    """Nor waited for. What we write is put in its place, but for a folder."""
+    for key in (KEY, "b0"):
+        kept.put(KIND, key, key.encode())
+    path = kept._path(KIND, KEY)
+    spoil(path)
+    with collected() as remarks:
+        assert kept.get(KIND, KEY) is None
+        kept.put(KIND, KEY, b"anew")
+        assert kept.get(KIND, KEY) == (None if spoil is as_folder else b"anew")
+    assert len(remarks) == 1
+    assert remarks[0].startswith("part of the disk cache is not used: ")
+    assert str(path) in remarks[0]
+    kept.put(KIND, "c0", b"content")
+    assert (kept.get(KIND, "b0"), kept.get(KIND, "c0")) == (b"b0", b"content"), "the rest is as before"
+
+
+@pytest.mark.parametrize("spoil", FOLDERS, ids=lambda f: f.__name__)
+def test_a_folder_that_is_not_ours_alone_is_not_used(kept: Store, spoil: Callable[[Path], None]) -> None:
+    for key in (KEY, "b0"):
+        kept.put(KIND, key, key.encode())
+    folder = kept._path(KIND, KEY).parent
+    spoil(folder)
+    with collected() as remarks:
+        assert kept.get(KIND, KEY) is None
+        kept.put(KIND, f"{KEY[0]}1", b"content")
+        assert kept.get(KIND, f"{KEY[0]}1") is None
+    assert len(remarks) == 1
+    assert remarks[0].startswith("part of the disk cache is not used: ")
+    assert str(folder) in remarks[0]
+    kept.put(KIND, "c0", b"content")
+    assert (kept.get(KIND, "b0"), kept.get(KIND, "c0")) == (b"b0", b"content"), "the rest is as before"
+
+
+@pytest.mark.parametrize("spoil", [given_away, with_mode(0o777)], ids=lambda f: f.__name__)
+def test_a_directory_that_was_opened_up_meanwhile_is_not_used(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    kept = Store(tmp_path / "cache", 16 << 20)
+    kept.directory.mkdir(0o700)
     kept.put(KIND, KEY, b"content")
-    path = file(kept)
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
+    spoil(kept.directory)
+    with collected() as remarks:
+        assert kept.get(KIND, KEY) is None
+        kept.put(KIND, "b0", b"content")
+    assert len(remarks) == 1
+    assert not (kept.directory / "b").exists()
+
+
+def test_what_is_asked_is_what_was_opened(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that takes another one's place while it is looked at: the open one counts."""
+    kept.put(KIND, KEY, b"content")
+    folder, really_ask = kept.directory / KEY[0], os.fstat
+
+    def asked(descriptor: int) -> os.stat_result:
+        found = really_ask(descriptor)
+        if os.path.samestat(found, os.stat(folder)):
+            folder.rename(folder.with_name("aside"))
+            folder.mkdir(0o777)
+        return found
+
+    monkeypatch.setattr(os, "fstat", asked)
+    assert kept.get(KIND, KEY) == b"content"
+
+
+def test_a_file_larger_than_the_cache_is_not_read(kept: Store) -> None:
+    kept.put(KIND, KEY, b"content")
+    os.truncate(file(kept), 1 << 40)  # sparse: reading it would take all memory
     assert kept.get(KIND, KEY) is None
+
+
+def test_files_of_others_in_our_folders_stay(tmp_path: Path) -> None:
+    s = Store(tmp_path, SHARDS * 1000)
+    (tmp_path / "a").mkdir(0o700)
+    (tmp_path / "a" / "notes.txt").write_bytes(bytes(5000))
+    s.put(KIND, "a0", bytes(500))
+    assert s.get(KIND, "a0") is not None
+    assert (tmp_path / "a" / "notes.txt").exists()
+
+
+def test_a_link_to_the_directory_is_followed_to_what_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(0o700)
+    (tmp_path / "link").symlink_to("real")
+    s = Store(tmp_path / "link", 16 << 20)
+    s.put(KIND, KEY, b"content")
+    assert s.get(KIND, KEY) == b"content"
+    (tmp_path / "real").chmod(0o777)
+    with collected() as remarks:
+        assert s.get(KIND, KEY) is None
+    assert remarks
 
 
 def test_the_size_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
@@ -134,9 +265,10 @@ def test_a_reader_keeps_what_is_evicted_under_it(kept: Store, monkeypatch: pytes
     path = file(kept)
     really_open = os.open
 
-    def opened(*args: object) -> int:
-        descriptor = really_open(*args)  # type: ignore[arg-type]
-        path.unlink()
+    def opened(*args: object, **kwargs: object) -> int:
+        descriptor = really_open(*args, **kwargs)  # type: ignore[arg-type]
+        if args[0] == path.name:
+            path.unlink()
         return descriptor
 
     monkeypatch.setattr(os, "open", opened)
@@ -173,7 +305,8 @@ def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
         s = store()
         assert s is not None
         assert s is store()
-    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    for path in (tmp_path / "a", tmp_path / "a" / "b"):
+        assert path.stat().st_mode & 0o777 == 0o700
     assert s.capacity == 1 << 20
 
 
