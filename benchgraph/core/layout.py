@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from math import ceil, prod
 
+from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 
 BACKEND_ID = 1  # the low BACKEND_BITS of every layout id of ours
@@ -78,7 +78,7 @@ class LayoutTable:
     def __init__(self) -> None:
         self._layouts: list[Layout] = []
         self._ids: dict[Layout, int] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __len__(self) -> int:
         return len(self._layouts)

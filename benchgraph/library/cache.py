@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.runtime.constants import constant_tensors
@@ -26,7 +27,7 @@ class Cache(Generic[V]):
     def __init__(self, capacity: int | Callable[[], int]) -> None:
         self._values: OrderedDict[Hashable, V] = OrderedDict()
         self._pending: dict[Hashable, Future[V]] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._capacity = capacity
         self.hits = self.misses = 0
 
@@ -87,12 +88,18 @@ class Cache(Generic[V]):
         announced.set_result(value)
         return value
 
+    def forget_pending(self) -> None:
+        """Let nobody wait for what is being made."""
+        self._pending.clear()
+
     def _trim(self) -> None:
         while len(self._values) > self.capacity:
             self._values.popitem(last=False)
 
 
 compiled_partitions: Cache[Executable] = Cache(lambda: config().compiled_partition_cache_capacity)
+if hasattr(os, "register_at_fork"):  # the threads that were making them are not in the child
+    os.register_at_fork(after_in_child=compiled_partitions.forget_pending)
 
 
 def get_compiled_partition_cache_capacity() -> int:

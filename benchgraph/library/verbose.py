@@ -10,12 +10,12 @@ list each, when an op has such an attribute. Times are in milliseconds.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable
 from functools import cache
 
 from benchgraph import __version__
+from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.lines import printable
 from benchgraph.core.target import current
@@ -25,7 +25,7 @@ from benchgraph.runtime.code import Code
 from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.threads import resolved
 
-_writing = threading.Lock()  # a line and the header are written whole
+_writing = forks.lock()  # a line and the header are written whole
 MARK = "benchgraph_verbose,v1"
 FIELDS = "operation,engine,partition_id,partition_kind,op_names,data_formats,logical_tensors,fpmath_mode,implementation,backend,exec_time"
 _FORMATS = {"data": "data_format", "filter": "weights_format"}  # what the log calls these attributes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import on_line
@@ -35,7 +35,7 @@ class Constants:
             if data is not None:
                 source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
                 buffer[: source.size] = source
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
         self.ready = ready
 
     @property
@@ -63,7 +63,7 @@ class ConstantCache:
     def __init__(self, capacity: int | Callable[[], int]) -> None:
         self._capacity = capacity
         self._entries: dict[Hashable, _Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.hits = self.misses = 0
 
     def __len__(self) -> int:

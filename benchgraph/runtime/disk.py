@@ -21,7 +21,6 @@ import os
 import re
 import secrets
 import stat
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from benchgraph.core import forks
 from benchgraph.core.config import cache_home, config
 from benchgraph.core.remarks import remark
 
@@ -49,7 +49,7 @@ class Store:
         self.directory, self.capacity = directory, capacity
         self.hits, self.misses = Counter[str](), Counter[str]()
         self._may_write = self._is_trusted = True
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def get(self, kind: str, key: str) -> bytes | None:
         """What was stored, None if it is not there, not whole or not safe. key: hexadecimal digits."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.codegen.frame import thread_arenas
+from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import ISAS, LINE_BYTES, Isa, on_line
@@ -94,7 +94,7 @@ class Executable:
         needed = max(scratch_bytes(f, code.threads) for f in (module.main, module.init) if f is not None)
         self.scratchpad_bytes = needed + LINE_BYTES - 1 if needed else 0
         self._constants: WeakValueDictionary[tuple[object, ...], Constants] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def bind(
         self,

@@ -19,11 +19,13 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from benchgraph.codegen.intrinsics import QUICK
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.memory import aligned
@@ -267,13 +269,23 @@ def _pause() -> tuple[str, str]:
     return "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
 
 
+NO_THREAD = (RuntimeError, MemoryError)  # what Python raises where the system starts no thread
+
+
+def too_many(threads: int, most: int) -> InvalidArguments:
+    """What to say when only so many threads could be started."""
+    what = f"this system lets only {most} of {threads} threads start"
+    return InvalidArguments(what, where="thread runtime", fix=f"use --threads={most} or BENCHGRAPH_THREADS={most}, or fewer")
+
+
 class Pool:
     """`threads - 1` workers and the compiled function `name` that gives them regions. Lives as long as the process.
 
-    Workers start with the pool, stop at exit, and are started again in the child of a fork.
+    Workers start with the pool, stop at exit, and are started again in the child of a fork. A spare pool has none but in such a child.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, *, is_spare: bool = False) -> None:
+        """Raises InvalidArguments when the system does not let so many threads start."""
         self._threads = threads
         self._memory = aligned(_HEAD_BYTES + _BOX_BYTES * (threads - 1))
         declaration, pause = _pause()
@@ -292,7 +304,9 @@ class Pool:
         self._stop = self._function("stop", ctypes.c_void_p)
         self._spins = self._calibrate()
         self._workers: list[threading.Thread] = []
-        self._start()
+        if not is_spare and (started := self._start()) < threads:
+            self.close()
+            raise too_many(threads, started)
         atexit.register(self.close)
         _pools.add(self)
 
@@ -314,18 +328,26 @@ class Pool:
         spin(times)
         return max(1, times * SPIN_US * 1000 // max(1, time.perf_counter_ns() - start))
 
-    def _start(self) -> None:
+    def _start(self) -> int:
+        """Start the workers, as many as the system lets. Returns how many threads the regions have now, their callers' among them."""
         self._memory[:] = np.uint8(0)
-        for at, number in ((_SPINS_AT, self._spins), (_THREADS_AT, self._threads)):
-            self._memory[at : at + 8].view(np.int64)[0] = number
+        self._set(_SPINS_AT, self._spins)
         libc = ctypes.CDLL(None)
         for id in range(self._threads):
             semaphore = self._memory.ctypes.data + _HEAD_BYTES + _BOX_BYTES * (id - 1) + 16
             libc.sem_init(ctypes.c_void_p(semaphore), 0, 0)
-        args = [(self._memory.ctypes.data, id, self._spins) for id in range(1, self._threads)]
-        self._workers = [threading.Thread(target=self._worker, args=a, name=f"benchgraph-{a[1]}", daemon=True) for a in args]
-        for worker in self._workers:
-            worker.start()
+        self._workers = []
+        with suppress(*NO_THREAD):
+            for id in range(1, self._threads):
+                args = (self._memory.ctypes.data, id, self._spins)
+                worker = threading.Thread(target=self._worker, args=args, name=f"benchgraph-{id}", daemon=True)
+                worker.start()
+                self._workers.append(worker)
+        self._set(_THREADS_AT, started := len(self._workers) + 1)
+        return started
+
+    def _set(self, at: int, number: int) -> None:
+        self._memory[at : at + 8].view(np.int64)[0] = number
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

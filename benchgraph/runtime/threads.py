@@ -11,6 +11,9 @@ each thread number less than the thread count. It returns when all are done. One
                 of 5000 in a row, ten runs); MLP_1 of the Graph Compiler paper in int8 at batch 32 took 13.6 us in place of 14.9
 
 Each (kind, threads) is a small compiled function of its own, made once and kept, so executables may differ in both.
+
+libgomp waits for ever in the child of a fork for the threads that its parent had. So there, what was compiled for omp runs on a pool that
+was made ready before the fork, and what is compiled then on threadpool.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ import ctypes
 import ctypes.util
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from benchgraph.codegen.emit import PARALLEL
@@ -28,7 +34,7 @@ from benchgraph.codegen.intrinsics import QUICK
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.pool import Pool
+from benchgraph.runtime.pool import NO_THREAD, Pool, too_many
 
 KINDS = ("auto", "omp", "threadpool", "seq")
 _PORTABLE = ISAS["portable"]
@@ -50,6 +56,7 @@ _OMP = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
+@{survivor} = external global ptr
 
 define internal void @share(ptr %region) {{
   %body = load ptr, ptr %region
@@ -79,7 +86,14 @@ define void @{name}(ptr %body, ptr %ctx, i64 %tasks) {{
 entry:
   %region = alloca {{ptr, ptr, i64}}
   %many = icmp sgt i64 %tasks, 1
-  br i1 %many, label %fork, label %few
+  br i1 %many, label %ask, label %few
+ask:
+  %survivor = load ptr, ptr @{survivor}
+  %is.child = icmp ne ptr %survivor, null
+  br i1 %is.child, label %elsewhere, label %fork
+elsewhere:
+  call void %survivor(ptr %body, ptr %ctx, i64 %tasks)
+  br label %done
 fork:
   store ptr %body, ptr %region
   %ctx.at = getelementptr {{ptr, ptr, i64}}, ptr %region, i64 0, i32 1
@@ -100,6 +114,7 @@ done:
   ret void
 }}
 """
+_SURVIVOR = "benchgraph_survivor"
 _OMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
@@ -183,27 +198,89 @@ def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
     if kind == "seq" or threads == 1:
         return load(_SEQ, _PORTABLE, {}, opt=QUICK), None
     if kind == "omp":
-        return load(_OMP.format(name=PARALLEL, threads=threads), _PORTABLE, omp_functions(), opt=QUICK), None
+        _try_threads(threads)
+        entry = _survivors.setdefault(threads, _Survivor()).entry
+        text = _OMP.format(name=PARALLEL, threads=threads, survivor=_SURVIVOR)
+        return load(text, _PORTABLE, {**omp_functions(), _SURVIVOR: ctypes.addressof(entry)}, opt=QUICK), None
     pool = Pool(threads, PARALLEL)
     return pool.code, pool
 
 
+def _try_threads(threads: int) -> None:
+    """libgomp ends the process when it cannot start its threads. Raises InvalidArguments when they cannot be started."""
+    leave, started = threading.Event(), list[threading.Thread]()
+    try:
+        for _ in range(threads - 1):
+            started.append(threading.Thread(target=leave.wait, daemon=True))
+            started[-1].start()
+    except NO_THREAD as bad:
+        raise too_many(threads, len(started)) from bad
+    finally:
+        leave.set()
+        for thread in started:
+            if thread.ident is not None:
+                thread.join()
+
+
+@cache
+def most_threads() -> int:
+    """How many threads the system could have in all, each with a number of its own."""
+    try:
+        return min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
+    except (OSError, ValueError):
+        return 1 << 15  # Linux's own unless it is told otherwise
+
+
+@dataclass
+class _Survivor:
+    """What omp's regions run on in the child of a fork, for one number of threads: entry points to it there, and is null elsewhere."""
+
+    entry: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
+    pool: Pool | None = None
+
+
+_survivors: dict[int, _Survivor] = {}
+_is_forked = False
+
+
+def _before_fork() -> None:
+    """Compile now what the child will need: LLVM is at rest there, but a fork may be all that it does."""
+    for threads, survivor in list(_survivors.items()):
+        if survivor.pool is None:
+            survivor.pool = Pool(threads, PARALLEL, is_spare=True)
+
+
+def _after_fork() -> None:
+    global _is_forked
+    _is_forked = True
+    for survivor in list(_survivors.values()):
+        if survivor.pool is not None:
+            survivor.entry.value = survivor.pool.code.address(PARALLEL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+
+
 def resolved(kind: str) -> str:
-    """The runtime that is meant: what `auto` stands for on this system."""
-    if kind != "auto":
-        return kind
-    return "omp" if _loaded_omp() and omp_functions() else "threadpool"
+    """The runtime that is meant: what `auto` stands for on this system, and omp in the child of a fork."""
+    if kind == "auto":
+        kind = "omp" if _loaded_omp() and omp_functions() else "threadpool"
+    return "threadpool" if kind == "omp" and _is_forked and omp_functions() else kind
 
 
 def runtime_symbol(kind: str, threads: int) -> int:
     """The address of `benchgraph_parallel` for this runtime and thread count.
 
-    Raises InvalidArguments for an unknown kind or a count below 1, Unimplemented for omp where no OpenMP library is found.
+    Raises InvalidArguments for an unknown kind, a count below 1 and one of more threads than can be started, Unimplemented for omp where
+    no OpenMP library is found.
     """
     if kind not in KINDS:
         raise InvalidArguments(f"no thread runtime is called {kind!r}", where="thread runtime", fix=f"choose one of {', '.join(KINDS)}")
     if threads < 1:
         raise InvalidArguments(f"{threads} threads", where="thread runtime", fix="use at least one")
+    if threads > most_threads() and kind != "seq":
+        raise too_many(threads, most_threads())
     kind = resolved(kind)
     if kind == "omp" and not omp_functions():
         raise Unimplemented("no OpenMP library on this system", where="thread runtime omp", fix="install libgomp, or choose threadpool")

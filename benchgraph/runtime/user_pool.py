@@ -15,10 +15,12 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from benchgraph.codegen.emit import PARALLEL
+from benchgraph.core import forks
 from benchgraph.core.errors import ExecutionFailed
 from benchgraph.runtime.code import link
 from benchgraph.runtime.executable import Executable
@@ -32,17 +34,18 @@ class ThreadPool(Protocol):
 
     @property
     def num_threads(self) -> int:
-        """How many threads work at once, and so how many tasks a parallel_for has at most."""
+        """How many threads work at once, and so how many tasks a parallel_for has at most; 0 leaves the work to the caller."""
 
     def parallel_for(self, n: int, task: Callable[[int], None]) -> None:
         """Call task(0) to task(n - 1), each once, on any threads, and return when all are done. What a task raises is to be raised."""
 
 
 class _Region:
-    """One parallel loop: which shares have begun, and how many run."""
+    """One parallel loop: which shares have begun, how many run, and how many are done."""
 
     def __init__(self, run: Callable[[int], None], n: int) -> None:
         self._run, self._begun, self._running, self._is_closed = run, [False] * n, 0, False
+        self._done = 0
         self._changed = threading.Condition()
 
     def task(self, i: int) -> None:
@@ -55,17 +58,19 @@ class _Region:
             self._running += 1
         try:
             self._run(i)
+            with self._changed:
+                self._done += 1
         finally:
             with self._changed:
                 self._running -= 1
                 self._changed.notify_all()
 
     def close(self) -> int:
-        """Let no share begin any more, and wait for those that run. Returns how many never began."""
+        """Let no share begin any more, and wait for those that run. Returns how many were not done."""
         with self._changed:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._running)
-        return self._begun.count(False)
+        return len(self._begun) - self._done
 
 
 class _Regions:
@@ -83,8 +88,11 @@ class _Regions:
                 self.failure = bad
 
     def _run(self, body: Callable[[int, int, int, int], None], ctx: int, tasks: int) -> None:
-        n = min(tasks, self.threads, self.pool.num_threads)
-        if n == 1:
+        given = self.pool.num_threads
+        if not isinstance(given, Integral) or given < 0:
+            raise ValueError(f"num_threads is {given!r} now")
+        n = min(tasks, self.threads, int(given))
+        if n <= 1:  # a pool that has no threads (any more) leaves the work to its caller
             body(ctx, 0, tasks, 0)
             return
         region = _Region(lambda i: body(ctx, i * tasks // n, (i + 1) * tasks // n, i), n)
@@ -107,9 +115,11 @@ _here = _Here()
 
 
 def _enter(body: int, ctx: int, tasks: int) -> None:
-    """benchgraph_parallel, called by compiled code."""
+    """benchgraph_parallel, called by compiled code; by a share itself, on a thread of the pool's, it is that share's work."""
     if _here.regions is not None:
         _here.regions.run(body, ctx, tasks)
+    elif tasks > 0:
+        _BODY(body)(ctx, 0, tasks, 0)
 
 
 _ENTER = _REGION(_enter)  # for the life of the process, as the code that calls it
@@ -147,7 +157,7 @@ def _guarded(entry: Any, threads: int) -> Callable[[Any], None]:
 
 
 _loaded: WeakKeyDictionary[Executable, Executable] = WeakKeyDictionary()
-_loading = threading.Lock()
+_loading = forks.lock()
 
 
 def for_pool(executable: Executable) -> Executable:

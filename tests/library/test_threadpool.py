@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from benchgraph.core.errors import ExecutionFailed, InvalidArguments
 from benchgraph.graph import load
 from benchgraph.harness.plugins import data_dir
 from benchgraph.reference import fill
+from benchgraph.runtime import user_pool
 
 Task = Callable[[int], None]
 
@@ -209,6 +211,52 @@ def test_a_pool_that_deserts_its_tasks_finds_them_closed(mlp: Case) -> None:
         mlp.run(pool)
     pool.rest()
     assert pool.late == ["task 1 was called after parallel_for had returned"]
+
+
+class Swallowing(Pool):
+    """Says nothing of what its threads raise, the second task's among it."""
+
+    def parallel_for(self, n: int, task: Task) -> None:
+        for i in range(n):
+            with suppress(RuntimeError):
+                task(i if i != 1 else n)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_pool_without_threads_leaves_the_work_to_its_caller(mlp: Case, threads: int) -> None:
+    pool = Pool(3)
+    stream = Stream(mlp.engine, pool)
+    pool.num_threads = threads
+    for t in mlp.outputs:
+        t.array.view(np.uint8)[...] = 0xFF
+    mlp.compiled.execute(stream, mlp.inputs, mlp.outputs)
+    assert all(np.array_equal(t.array, want) for t, want in zip(mlp.outputs, mlp.wanted, strict=True))
+    assert not pool.regions
+
+
+@pytest.mark.parametrize("threads", [-1, 2.0, None, "4"])
+def test_a_pool_that_no_longer_says_how_many_threads_it_has_is_an_error(mlp: Case, threads: object) -> None:
+    pool = Pool(3)
+    stream = Stream(mlp.engine, pool)
+    pool.num_threads = threads  # type: ignore[assignment]
+    with pytest.raises(ExecutionFailed, match=r"ValueError: num_threads is .* now; outputs are incomplete"):
+        mlp.compiled.execute(stream, mlp.inputs, mlp.outputs)
+
+
+def test_a_pool_that_hides_what_it_did_not_do_is_an_error(mlp: Case) -> None:
+    with pytest.raises(ExecutionFailed, match=r"parallel_for returned after \d of \d tasks"):
+        mlp.run(Swallowing(3))
+
+
+def test_a_share_that_did_not_end_is_not_done() -> None:
+    def run(i: int) -> None:
+        raise MemoryError
+
+    region = user_pool._Region(run, 2)
+    for i in range(2):
+        with pytest.raises(MemoryError):
+            region.task(i)
+    assert region.close() == 2
 
 
 def test_an_interrupt_stays_an_interrupt(mlp: Case) -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -353,3 +353,87 @@ t.marks(code, 50, 3)
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "True\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("load", ["idle", "busy"])
+def test_omp_works_in_the_child_of_a_fork_and_after_it(load: str) -> None:
+    """What was compiled before, and what is compiled then; whatever other threads of the parent are at."""
+    if not omp_functions():
+        pytest.skip("no OpenMP library on this system")
+    script = f"""
+import os, sys, threading
+sys.path[:0] = {sys.path!r}
+import importlib.util
+spec = importlib.util.spec_from_file_location("t", {__file__!r})
+t = importlib.util.module_from_spec(spec); spec.loader.exec_module(t)
+code = t.compiled("omp", 3)
+def right(code):
+    done, per_thread = t.marks(code, 50, 3)
+    return (done == 1).all() and (per_thread > 0).all()
+assert right(code)
+going = {load == "busy"}
+def work():
+    while going:
+        t.compiled("omp", 3), right(code)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for each in threads: each.start()
+for turn in range(5):
+    pid = os.fork()
+    if pid == 0:
+        import signal; signal.alarm(20)  # ends what hangs
+        good = right(code) and right(t.compiled("omp", 3)) and right(t.compiled("auto", 3)) and t.resolved("omp") == "threadpool"
+        os._exit(0 if good else 3)
+    assert os.waitpid(pid, 0)[1] == 0, turn
+going = False
+for each in threads: each.join()
+assert right(code) and t.resolved("omp") == "omp"
+print("fine")
+"""
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "fine\n", "")
+
+
+@pytest.fixture
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A system that lets two threads start beside this one."""
+    really_start, left = threading.Thread.start, [2]
+
+    def start(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        really_start(thread)
+
+    runtimes._code.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        yield 3
+    runtimes._code.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["omp", "threadpool"])
+def test_more_threads_than_the_system_starts_are_refused_with_their_number(kind: str, few_threads: int) -> None:
+    if kind == "omp" and not omp_functions():
+        pytest.skip("no OpenMP library on this system")
+    before = threading.active_count()
+    with pytest.raises(InvalidArguments, match=f"thread runtime: this system lets only {few_threads} of 5 threads start; use --threads=3 "):
+        runtime_symbol(kind, 5)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [10**6, 10**20])
+@pytest.mark.parametrize("kind", ["omp", "threadpool", "auto"])
+def test_more_threads_than_there_are_numbers_for_are_not_tried(kind: str, threads: int) -> None:
+    with pytest.raises(InvalidArguments, match=rf"this system lets only \d+ of {threads} threads start"):
+        runtime_symbol(kind, threads)
+
+
+def test_a_fork_that_gets_fewer_threads_has_smaller_regions(few_threads: int) -> None:
+    pool = runtimes.Pool(5, "benchgraph_parallel", is_spare=True)
+    assert pool._start() == few_threads
+    code = load(BODY, ISAS["portable"], {"benchgraph_parallel": pool.code.address("benchgraph_parallel")})
+    done, per_thread = marks(code, 50, 5)
+    pool.close()
+    assert (done == 1).all()
+    assert (per_thread > 0).sum() == few_threads

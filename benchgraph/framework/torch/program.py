@@ -5,7 +5,6 @@ What the library says that it cannot compile makes the next draft, in which PyTo
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from benchgraph.core import forks
 from benchgraph.core.errors import InvalidShape, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.framework.torch.constants import Epoch
@@ -70,7 +70,7 @@ class Program:
     def __init__(self, draft: Draft, made: Made, summary: Summary, names: Sequence[str]) -> None:
         steps = made.steps
         self.graph, self.summary = _offloaded_graph(draft, steps), summary
-        self._steps, self._lock = tuple(steps), threading.Lock()
+        self._steps, self._lock = tuple(steps), forks.lock()
         self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
         self._attrs: Env = {draft.keys(node)[0]: _held(draft.module, str(node.target)) for node in draft.attrs}
         (output,) = draft.module.graph.find_nodes(op="output")
