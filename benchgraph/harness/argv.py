@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from re import search
 from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
+from benchgraph.harness.matching import matches
 from benchgraph.harness.plugins import contradicts, load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
@@ -293,7 +293,14 @@ def _expanded(asked: _Asked, first: int) -> list[Problem]:
 def _is_chosen(problem: Problem, match: str) -> bool:
     """Whether --shard and --match leave a problem. match: that of batch files, which the command line's narrows further."""
     part, parts = problem.globals.shard
-    return problem.index % parts == part - 1 and all(search(each, problem.repro) for each in (problem.globals.match, match) if each)
+    return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
+
+
+def _is_matched(pattern: str, problem: Problem) -> bool:
+    try:
+        return matches(pattern, problem.repro)
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
 
 
 def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:

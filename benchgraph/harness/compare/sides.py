@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from re import search
 
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
+from benchgraph.harness.matching import matches
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
 from benchgraph.harness.saved import is_whole, parse
@@ -71,7 +71,10 @@ def read(names: str, match: str) -> Side:
     found = [f.cases for f in files]
     keys = dict.fromkeys(key for cases in found for key in cases)
     runs = {key: tuple(cases[key] for cases in found if key in cases) for key in keys}
-    return Side(files, {key: cases for key, cases in runs.items() if any(search(match, c.repro) for c in cases)})
+    try:
+        return Side(files, {key: cases for key, cases in runs.items() if not match or any(matches(match, c.repro) for c in cases)})
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where="compare: --match", fix=bad.fix) from bad
 
 
 def _file(name: str) -> File:

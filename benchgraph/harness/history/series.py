@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
@@ -12,6 +11,7 @@ from benchgraph.harness.history.changes import Change, Series, changes
 from benchgraph.harness.history.database import Database
 from benchgraph.harness.history.order import Repository, ordered, repository, since
 from benchgraph.harness.history.store import Point, RunRow
+from benchgraph.harness.matching import matches
 from benchgraph.harness.repro import requoted
 
 HORIZON = 100  # runs of a series before --since that count: enough to tell the noise; what was earlier says little of today
@@ -69,7 +69,7 @@ def load(database: Database, chosen: Chosen) -> History:
     place = {r.id: i for i, r in enumerate(runs)}
     found = defaultdict[Key, dict[int, list[Point]]](lambda: defaultdict(list))
     for p in store.points(database):
-        if p.run in place and re.search(chosen.case, p.repro) and (not chosen.policies or p.policy in chosen.policies):
+        if p.run in place and (not chosen.case or matches(chosen.case, p.repro)) and (not chosen.policies or p.policy in chosen.policies):
             found[Key(requoted(p.repro), p.policy, runs[place[p.run]].machine)][place[p.run]].append(p)
     series = {key: _series(points) for key, points in found.items()}
     return History(tuple(runs), start, len(every) - len(runs), store.machines(database), series, git)
