@@ -1,5 +1,28 @@
-"""`python -m benchgraph`."""
+"""Where the command begins, as `benchgraph` and as `python -m benchgraph`: Ctrl-C while modules are imported ends in a line too."""
 
-from benchgraph.cli import main
+from __future__ import annotations
 
-main(prog_name="benchgraph")
+import os
+import signal
+import threading
+
+
+def _stop(number: int, frame: object) -> None:
+    """Nothing has begun that would have to be put in order."""
+    os.write(2, b"benchgraph: interrupted\n")
+    os._exit(130)  # exit_codes.ExitCode.interrupted, which is not there to be imported yet
+
+
+def main() -> None:
+    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, _stop)
+    from benchgraph.cli import main as run
+
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run(prog_name="benchgraph")
+
+
+if __name__ == "__main__":
+    main()

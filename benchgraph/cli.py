@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 class _Command(click.Command):
     """A command whose options are a stream that harness.argv reads, and whose help is harness.help's."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C outside of a run, which answers it itself, ends in a line too."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            warn("interrupted")
+            ctx.exit(INTERRUPTED)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()

@@ -61,9 +61,18 @@ def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
 
     A missing library would fail all its cases, so none of them is begun.
     """
-    for name in dict.fromkeys(name for p in problems if p.globals.mode is not Mode.list for name in p.globals.library):
+    named = [(name, p.globals.timeout) for p in problems if p.globals.mode is not Mode.list for name in p.globals.library]
+    if not named:
+        return
+    from benchgraph.onednn.client import LOAD_S, loading_within
+
+    limits = dict[str, float]()
+    for name, timeout in named:
+        limits[name] = min(timeout or LOAD_S, limits.get(name, LOAD_S))
+    for name, limit in limits.items():
         try:
-            bench.library(name)
+            with loading_within(limit):
+                bench.library(name)
         except BenchgraphError as bad:
             raise UsageError(str(bad), where=f"--library={name}") from bad
 

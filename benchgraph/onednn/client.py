@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from multiprocessing.reduction import send_handle
 from typing import Any
 
@@ -32,10 +34,24 @@ from benchgraph.onednn.messages import Answer, Hello, Refusal
 from benchgraph.runtime.call_loop import machine_code
 
 WHERE = "onednn"
+LOAD_S = 120.0  # for a new process to start and to load a library: a second on an idle machine
 SERVER = "benchgraph.onednn.server"
 
 _KINDS = (OutOfMemory, InvalidArguments, Unimplemented, InvalidGraph, InvalidGraphOp, InvalidShape, InvalidDataType)
 _ERRORS: dict[str, type[BenchgraphError]] = {kind.status.name: kind for kind in _KINDS}
+
+
+_limit_s: ContextVar[float] = ContextVar("_limit_s", default=LOAD_S)
+
+
+@contextmanager
+def loading_within(seconds: float) -> Iterator[None]:
+    """Inside the block, a library that is not loaded in time is given up."""
+    token = _limit_s.set(seconds)
+    try:
+        yield
+    finally:
+        _limit_s.reset(token)
 
 
 class Process(Child):
@@ -53,9 +69,14 @@ class Process(Child):
         super().__init__(SERVER, os.getpid(), path, threads, env=surroundings(path, threads), stderr=self._stderr.file, group=None)
         try:
             self.send(machine_code())
+            if not self.pipe.poll(limit := _limit_s.get()):
+                what = f"{path} did not finish loading within {limit:g} s"
+                raise InvalidArguments(what, where=WHERE, fix="try another one, or raise --timeout if it only needs longer")
             hello = self._answer("loading")
-        except BenchgraphError as bad:
+        except BaseException as bad:
             self.close()
+            if not isinstance(bad, BenchgraphError):
+                raise
             if path == SONAME and isinstance(bad, InvalidArguments) and "cannot be loaded" in bad.what:  # the last place to look
                 raise InvalidArguments("no oneDNN is installed", where=WHERE, fix=INSTALL) from bad
             raise

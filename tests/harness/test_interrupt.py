@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from benchgraph.cli import main
 from benchgraph.harness.interrupt import interruptible
 from benchgraph.harness.results import CaseResult
 from benchgraph.harness.saved import parse
@@ -179,3 +181,27 @@ def test_a_handler_of_somebody_else_keeps_ctrl_c(monkeypatch: pytest.MonkeyPatch
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [signal.SIGINT] * 2
+
+
+@pytest.mark.parametrize("module", ["click", "benchgraph.harness.session"])
+def test_ctrl_c_while_modules_are_imported_is_one_line(module: str) -> None:
+    script = f"""{LISTEN}
+import builtins, signal
+really = builtins.__import__
+def hook(name, *rest):
+    if name == {module!r}:
+        signal.raise_signal(signal.SIGINT)
+    return really(name, *rest)
+builtins.__import__ = hook
+from benchgraph.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "benchgraph: interrupted\n")
+
+
+@pytest.mark.usefixtures("listens")
+def test_ctrl_c_before_the_first_case_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.cli._need_means", lambda line, bench: signal.raise_signal(signal.SIGINT))
+    done = CliRunner().invoke(main, ["--graph", "--case=mlp.json"])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "benchgraph: interrupted\n")

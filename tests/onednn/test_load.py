@@ -133,3 +133,17 @@ def test_a_library_that_nobody_knows(word: str, says: str) -> None:
     done = CliRunner().invoke(main, [f"--library={word}", *CASE])
     assert done.exit_code == 2
     assert says in done.output
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler to make a library with")
+@pytest.mark.parametrize(
+    ("body", "says"), [('for (;;) __asm__ volatile("");', "did not finish loading within 2 s"), ("_Exit(3);", "exited with code 3")]
+)
+def test_a_library_that_hangs_or_ends_while_it_loads_is_one_line(tmp_path: Path, body: str, says: str) -> None:
+    source, file = tmp_path / "bad.c", tmp_path / "libdnnl.so.3"
+    source.write_text(f"#include <stdlib.h>\n__attribute__((constructor)) static void load(void) {{ {body} }}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", file, source], check=True)
+    done = CliRunner().invoke(main, ["--timeout=2", f"--library=onednn:{file}", *CASE])
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert done.output.startswith(f"benchgraph: --library=onednn:{file}: onednn: {file} {says}")
