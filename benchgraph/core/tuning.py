@@ -94,7 +94,7 @@ def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ..
     """By machine. The time of change and the size are only there to read again what has changed."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as bad:
+    except (OSError, ValueError, RecursionError) as bad:
         raise ParseError(f"is no JSON: {bad}", where=str(path), fix=_AGAIN) from bad
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ParseError("is no tuning file", where=str(path), fix=_AGAIN)

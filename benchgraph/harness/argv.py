@@ -250,7 +250,7 @@ class _State:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         try:
-            words = list(tokenize(path.read_text(encoding="utf-8"), name))
+            words = list(tokenize(_content(path, option), name))
         except ParseError as bad:
             raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
         self.feed(words, (*nest, path.resolve()))
@@ -294,6 +294,17 @@ def _is_chosen(problem: Problem, match: str) -> bool:
     """Whether --shard and --match leave a problem. match: that of batch files, which the command line's narrows further."""
     part, parts = problem.globals.shard
     return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
+
+
+def _content(path: Path, option: Word) -> str:
+    """Of a batch file; bytes that are no UTF-8 are those of file names."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as bad:
+        raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
+    if "\0" in text:
+        raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
+    return text
 
 
 def _is_matched(pattern: str, problem: Problem) -> bool:

@@ -18,11 +18,12 @@ from multiprocessing.connection import wait
 from benchgraph.core.child import Lost
 from benchgraph.core.config import config
 from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.remarks import remark
 from benchgraph.core.target import current
 from benchgraph.harness.argv import CommandLine, UsageError
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Done
+from benchgraph.harness.results import CaseResult, Done, Result, Status
 from benchgraph.harness.worker import NEVER, Setup, Worker
 
 MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
@@ -73,10 +74,11 @@ def _memory(bench: Bench) -> int | None:
 
 @dataclass
 class _Crew:
-    """Worker processes, started when they are first needed."""
+    """Worker processes, started when they are first needed. refusal: why the last one that was wanted did not start."""
 
     setup: Setup
     workers: list[Worker] = field(default_factory=list)
+    refusal: str = ""
 
     def run(self, problems: Sequence[Problem], jobs: int, memory: int | None) -> Iterator[tuple[Problem, Done]]:
         """Run the problems on so many workers, each of which may allocate so many bytes."""
@@ -88,6 +90,9 @@ class _Crew:
                     yield problem, done
                 elif problem and not worker.is_alive:
                     todo.appendleft(problem)
+        for problem in todo:
+            why = f"no worker process could be started: {self.refusal}; end other processes, or use a lower --jobs"
+            yield problem, Done(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, why)))
 
     def dismiss(self) -> None:
         """End all processes."""
@@ -100,7 +105,12 @@ class _Crew:
         idle = [w for w in self.workers if not w.problem]
         while todo and (idle or len(self.workers) < jobs):
             if not idle:
-                self.workers += (idle := [Worker(self.setup)])
+                try:
+                    self.workers += (idle := [Worker(self.setup)])
+                except OSError as bad:  # those that are there go on, and it is tried again when one of them has ended
+                    self.refusal = bad.strerror or str(bad)
+                    remark(f"no worker process can be started ({self.refusal}): cases run in {len(self.workers)} of {jobs}")
+                    break
             idle.pop().give(todo.popleft(), memory)
         return [w for w in self.workers if w.problem]
 

@@ -203,7 +203,7 @@ def parse(text: str) -> tuple[ResultSet, str]:
         origin = Origin(**found["origin"]) if "origin" in found else None
         cases = tuple(_read_case(c) for c in found["cases"])
         return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0), origin), found["source"]
-    except (KeyError, TypeError, ValueError, AttributeError) as bad:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
 
 
@@ -211,7 +211,7 @@ def is_whole(text: str) -> bool:
     """Whether the end of a document is there: where `parse` reads it, whether it reads all that was written."""
     try:
         json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return False
     return True
 
@@ -290,12 +290,12 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file, making its folder, so that at any moment it holds the old text or the new. Raises OSError."""
     make_folder(path.parent)
     if not is_plain(path):
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # of file names that are no UTF-8
         return
     target = path.resolve()  # a link stays one
     new = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        new.write_text(text, encoding="utf-8")
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
         new.replace(target)
     finally:
         new.unlink(missing_ok=True)

@@ -70,6 +70,12 @@ class Database:
             migrate(connection)
             yield connection
 
+    def damaged(self) -> BenchgraphError:
+        """What to say of content that benchgraph did not write."""
+        return BenchgraphError(
+            "the history is damaged, or is none of benchgraph's", where=self.name, fix="restore it from a copy, or name another one"
+        )
+
     def _none(self) -> InvalidArguments:
         return InvalidArguments("there is no history", where=self.name, fix="a run with --history=URL begins one")
 
@@ -83,6 +89,8 @@ class Database:
                 yield connection
         except SQLAlchemyError as bad:
             raise self._explained(bad) from bad
+        except UnicodeDecodeError as bad:
+            raise self.damaged() from bad
         except BenchgraphError as bad:
             raise bad if bad.where else bad.inside(self.name) from bad
 
@@ -120,6 +128,8 @@ MEANINGS = (
 
 def _url(where: str) -> URL:
     """Raises InvalidArguments, without a word of the URL that could be a password."""
+    if where.removeprefix("sqlite:///") == ":memory:":
+        raise InvalidArguments("a history in memory ends with the run", where="--history=:memory:", fix="name a file")
     if "://" not in where:
         return URL.create("sqlite", database=where)
     fix = f"write sqlite:///FILE or {POSTGRESQL}"

@@ -62,6 +62,13 @@ class History:
 
 def load(database: Database, chosen: Chosen) -> History:
     """What the database holds of it. Raises BenchgraphError."""
+    try:
+        return _load(database, chosen)
+    except (ValueError, TypeError, AttributeError, RecursionError) as bad:  # a database takes any value in any column
+        raise database.damaged() from bad
+
+
+def _load(database: Database, chosen: Chosen) -> History:
     every = store.runs(database)
     git = repository(every)
     runs = ordered(every, git)
