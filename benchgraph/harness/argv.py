@@ -250,7 +250,7 @@ class _State:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         try:
-            words = list(tokenize(_content(path, option), name))
+            words = list(tokenize(_content(path), name))
         except ParseError as bad:
             raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
         self.feed(words, (*nest, path.resolve()))
@@ -296,7 +296,7 @@ def _is_chosen(problem: Problem, match: str) -> bool:
     return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
 
 
-def _content(path: Path, option: Word) -> str:
+def _content(path: Path) -> str:
     """Of a batch file; bytes that are no UTF-8 are those of file names."""
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
