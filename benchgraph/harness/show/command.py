@@ -12,30 +12,37 @@ from benchgraph.harness.parsers import one_of
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.saved import write
 from benchgraph.harness.show.dot import dot
+from benchgraph.harness.show.fold import folded
 from benchgraph.harness.show.picture import draw, part, sketch
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.show.text import text
 from benchgraph.harness.words import chosen, need_output, own_options, understood
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
+UNFOLD = "--unfold"
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """format: a key of FORMATS. output: a file, '' for the terminal. rest: the words that choose the case."""
+    """format: a key of FORMATS. output: a file, '' for the terminal. is_unfolded: repeated blocks are all drawn, as with -v.
+
+    rest: the words that choose the case.
+    """
 
     format: str
     output: str
+    is_unfolded: bool
     rest: tuple[str, ...]
 
 
 def read(given: list[str]) -> Request:
     """Take the command's own options out of the words. Raises UsageError."""
     own, rest = {"format": "text", "output": ""}, list[str]()
-    for option, value in own_options("show", OPTIONS, given, rest):
+    for option, value in own_options("show", OPTIONS, [word for word in given if word != UNFOLD], rest):
         own[OPTIONS[option]] = value
-    return Request(understood("show", "--format", own["format"], one_of(*FORMATS)), own["output"], tuple(rest))
+    format = understood("show", "--format", own["format"], one_of(*FORMATS))
+    return Request(format, own["output"], UNFOLD in given, tuple(rest))
 
 
 def show(given: list[str], bench: Bench) -> str:
@@ -56,8 +63,9 @@ def show(given: list[str], bench: Bench) -> str:
     (policy,) = problem.globals.policies
     graph = problem.graph()
     partitions = bench.library(problem.globals.library[0]).partitions(graph, Choice.read(policy).policy)
-    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], problem.description, policy)
-    drawn = FORMATS[request.format](picture)
+    title = problem.description
+    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
+    drawn = FORMATS[request.format](picture if request.is_unfolded or problem.globals.verbose else folded(picture))
     if request.output in ("", STDOUT):
         return drawn
     write(request.output, drawn + "\n")

@@ -9,7 +9,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.lines import printable, shortened
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import counted, ranges
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
 
@@ -49,14 +49,31 @@ class Wire:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """A block of ops that is drawn once and stands for `count` that are alike. ids: of its ops; all: of all ops it stands for."""
+
+    ids: tuple[int, ...]
+    count: int
+    all: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"x{self.count}: ops {ranges(self.all)}"
+
+
+@dataclass(frozen=True)
 class Picture:
-    """parts: what each partition is, by number."""
+    """parts: what each partition is, by number. folds: of repeated blocks (fold.py)."""
 
     title: str
     policy: str
     boxes: tuple[Box, ...]
     wires: tuple[Wire, ...]
     parts: tuple[str, ...]
+    folds: tuple[Fold, ...] = ()
+
+    def times(self, id: int) -> str:
+        """` x12` behind an op that stands for as many."""
+        return next((f" x{fold.count}" for fold in self.folds if id in fold.ids), "")
 
 
 def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:

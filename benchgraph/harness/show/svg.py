@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from xml.sax.saxutils import escape
 
 from benchgraph.harness.cells import visible
 from benchgraph.harness.show.layout import Layout, lay_out
-from benchgraph.harness.show.picture import Box, Picture, Wire
+from benchgraph.harness.show.picture import Box, Fold, Picture, Wire
 from benchgraph.harness.show.style import INK, LINE, colour
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
@@ -16,20 +17,24 @@ ROW, MARGIN, LINE_HEIGHT = 44.0, 24.0, 16.0
 
 def svg(picture: Picture) -> str:
     """Ops are boxes, tensors labels on the lines between them. Dashed: the value stays inside its partition."""
-    lines = {f"op{b.id}": b.lines for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
+    lines = {f"op{b.id}": [b.lines[0] + picture.times(b.id), *b.lines[1:]] for b in picture.boxes} | {
+        f"t{w.id}": [_label(w)] for w in picture.wires
+    }
     widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
     edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
     edges += [(f"t{w.id}", f"op{id}") for w in picture.wires for id in w.targets]
     layout = lay_out(widths, edges)
     tops, heights = _rows(layout, lines)
-    legend = [f"p{i}: {part}" for i, part in enumerate(picture.parts)]
+    legend = _legend_lines(picture)
     top = MARGIN + LINE_HEIGHT * (len(legend) + 2)
-    body = [_edge(layout, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
-    body += [_box(b, layout, widths, heights, tops, top) for b in picture.boxes]
+    body = [text for fold in picture.folds for text in _frame(fold, picture, layout, widths, tops, heights, top)]
+    body += [_edge(layout, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
+    body += [_box(b, lines[f"op{b.id}"], layout, widths, heights, tops, top) for b in picture.boxes]
     body += [_tensor(w, layout, widths, tops, heights, top) for w in picture.wires]
     title = ", ".join(part for part in (picture.title, picture.policy) if part)
-    longest = max([len(title), *map(len, legend)]) * LETTER
-    width = max([longest, *(layout.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
+    longest = max([len(title), *(len(line) for _, line in legend)]) * LETTER
+    named = (max(layout.centre[n] + widths[n] / 2 for n in (f"op{id}" for id in f.ids)) + 14 + len(str(f)) * LETTER for f in picture.folds)
+    width = max([longest, *named, *(layout.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
     height = top + (tops[-1] + heights[-1] if tops else 0) + MARGIN
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
@@ -76,13 +81,13 @@ def _edge(layout: Layout, edge: tuple[str, str], tops: list[float], heights: lis
     return f'<path d="{" ".join(path)}" fill="none" stroke="{LINE}" stroke-width="1.4"{style}{head}/>'
 
 
-def _box(b: Box, layout: Layout, widths: dict[str, float], heights: list[float], tops: list[float], top: float) -> str:
+def _box(b: Box, lines: list[str], layout: Layout, widths: dict[str, float], heights: list[float], tops: list[float], top: float) -> str:
     """As tall as its layer, so that lines meet it."""
     node = f"op{b.id}"
     x, row, width = layout.centre[node] + MARGIN, layout.layer[node], widths[node]
     y, height = top + tops[row], heights[row]
     shape = f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="6" fill="{colour(b.partition)}"/>'
-    first, *rest = b.lines
+    first, *rest = lines
     texts = [_text(first, x, y + LINE_HEIGHT + 2, INK, "middle", bold=True)]
     texts += [_text(line, x, y + LINE_HEIGHT * (i + 2) + 2, INK, "middle") for i, line in enumerate(rest)]
     title = f"<title>{escape(visible(b.name))}</title>" if b.name else ""
@@ -96,11 +101,40 @@ def _tensor(w: Wire, layout: Layout, widths: dict[str, float], tops: list[float]
     return f'<g id="{node}">{_text(_label(w), layout.centre[node] + MARGIN, y, LINE, "middle")}</g>'
 
 
-def _legend(legend: list[str]) -> list[str]:
+def _frame(
+    fold: Fold, picture: Picture, layout: Layout, widths: dict[str, float], tops: list[float], heights: list[float], top: float
+) -> list[str]:
+    """Around the ops of a block, and what it stands for; nothing where it would hold others."""
+    mine = {f"op{id}" for id in fold.ids}
+    left, right = (f(layout.centre[n] + s * widths[n] / 2 for n in mine) for f, s in ((min, -1), (max, 1)))
+    rows = [layout.layer[n] for n in mine]
+    others = (n for n in (f"op{b.id}" for b in picture.boxes) if n not in mine and min(rows) <= layout.layer[n] <= max(rows))
+    if any(layout.centre[n] + widths[n] / 2 > left and layout.centre[n] - widths[n] / 2 < right for n in others):
+        return []
+    x, y, width = left + MARGIN - 8, top + tops[min(rows)] - 8, right - left + 16
+    height = tops[max(rows)] + heights[max(rows)] - tops[min(rows)] + 16
+    shape = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="8" fill="none" stroke="{LINE}" stroke-width="2"/>'
+    return [shape, _text(str(fold), x + width + 6, y + 14, LINE, "start", bold=True)]
+
+
+def _legend_lines(picture: Picture) -> list[tuple[int, str]]:
+    """(partition, what it is), with three or more neighbours that are alike in one line."""
+    found, number = list[tuple[int, str]](), 0
+    for part, alike in groupby(picture.parts):
+        count = len(list(alike))
+        if count < 3:
+            found += [(i, f"p{i}: {part}") for i in range(number, number + count)]
+        else:
+            found.append((number, f"p{number}-p{number + count - 1}: {part} each"))
+        number += count
+    return found
+
+
+def _legend(legend: list[tuple[int, str]]) -> list[str]:
     found = list[str]()
-    for i, line in enumerate(legend):
+    for i, (number, line) in enumerate(legend):
         y = MARGIN + LINE_HEIGHT * (i + 1)
-        found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(i)}"/>')
+        found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(number)}"/>')
         found.append(_text(line, MARGIN + 16, y, LINE, "start"))
     return found
 

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import counted, ranges
 from benchgraph.harness.show.picture import Box, Picture
-from benchgraph.harness.terminal import grid, paper, printed
+from benchgraph.harness.terminal import columns, grid, paper, printed
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def text(picture: Picture) -> str:
     """Coloured by partition on a terminal; each table says its number as well."""
-    out = paper()
-    ops, partitions = counted(len(picture.boxes), "op"), counted(len(picture.parts), "partition")
+    out = paper(columns())
+    ops, partitions = (
+        counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op"),
+        counted(len(picture.parts), "partition"),
+    )
     out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
+    for fold in picture.folds:
+        block = counted(len(fold.ids), "op")
+        out.print(
+            f"ops {ranges(fold.all)} are {fold.count} blocks of {block} that are alike; the first is shown, all of them with -v or --unfold"
+        )
+    drawn = {box.partition for box in picture.boxes}
     for number, part in enumerate(picture.parts):
+        if number not in drawn:
+            continue
         out.print()
         out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
         out.print(_table(picture, number))
@@ -26,10 +37,10 @@ def text(picture: Picture) -> str:
 def _table(picture: Picture, number: int) -> Table:
     table = grid()
     for name in ("op", "kind", "reads", "makes", "attributes"):
-        table.add_column(name, no_wrap=True, justify="right" if name == "op" else "left")
+        table.add_column(name, no_wrap=name in ("op", "kind"), overflow="fold", justify="right" if name == "op" else "left")
     for op in picture.boxes:
         if op.partition == number:
-            table.add_row(str(op.id), op.kind, _reads(picture, op), _makes(picture, op), " ".join(op.attrs))
+            table.add_row(str(op.id), op.kind + picture.times(op.id), _reads(picture, op), _makes(picture, op), " ".join(op.attrs))
     return table
 
 

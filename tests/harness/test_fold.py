@@ -1,0 +1,128 @@
+"""Repeated blocks of a graph are drawn once."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.harness.show.dot import dot
+from benchgraph.harness.show.fold import folded
+from benchgraph.harness.show.picture import Picture, draw
+from benchgraph.harness.show.svg import svg
+from benchgraph.harness.show.text import text
+from benchgraph.harness.sketch import OpSketch, Sketch
+
+
+def perceptron(layers: int, *, odd: int = -1, cut: bool = True, skip: int = -1) -> Picture:
+    """Layers of MatMul, Add and ReLU. odd: a layer of another width; cut: a partition each, or one for all; skip: the last op reads its
+    result too."""
+    ops, tensors, inputs, last = list[OpSketch](), {0: "%0 f32 8x64 ab"}, [0], 0
+    for layer in range(layers):
+        id = 10 * (layer + 1)
+        width = 32 if layer == odd else 64
+        tensors |= {id: f"%{id} f32 64x{width} ab constant", id + 1: f"%{id + 1} f32 {width} a constant"}
+        tensors |= {id + n: f"%{id + n} f32 8x{width} ab" for n in (2, 3, 4)}
+        inputs += [id, id + 1]
+        ops.append(OpSketch(3 * layer, "MatMul", "", (), (last, id), (id + 2,)))
+        ops.append(OpSketch(3 * layer + 1, "Add", "", (), (id + 2, id + 1), (id + 3,)))
+        ops.append(OpSketch(3 * layer + 2, "ReLU", "", (), (id + 3,), (id + 4,)))
+        last = id + 4
+    tensors[1] = "%1 f32 8x64 ab"
+    ops.append(OpSketch(3 * layers, "Add", "", (), (last, 10 * (skip + 1) + 4 if skip >= 0 else last), (1,)))
+    sketch = Sketch(tuple(ops), tensors, tuple(inputs), (1,))
+    ids = [op.id for op in ops]
+    partitions = [ids[i : i + 3] for i in range(0, len(ids), 3)] if cut else [ids]
+    parts = ["post_ops, 3 ops"] * layers + ["single, 1 op"] if cut else [f"chain, {len(ids)} ops"]
+    return draw(sketch, partitions, parts, "case", "fused")
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_layers_that_are_alike_are_drawn_once(cut: bool) -> None:
+    found = folded(perceptron(16, cut=cut))
+    (fold,) = found.folds
+    assert (fold.ids, fold.count, fold.all) == ((0, 1, 2), 16, tuple(range(48)))
+    assert [b.id for b in found.boxes] == [0, 1, 2, 48]
+    assert found.boxes[-1].reads == (14, 14)  # of the last layer, drawn as the first
+    assert [w.id for w in found.wires] == [0, 10, 11, 12, 13, 14, 1]
+    assert next(w for w in found.wires if w.id == 14).targets == (48,)
+    assert str(fold) == "x16: ops 0-47 (48)"
+
+
+def test_a_layer_that_differs_is_not_folded() -> None:
+    found = folded(perceptron(13, odd=6))
+    assert [fold.all for fold in found.folds] == [tuple(range(18)), tuple(range(21, 39))] or len(found.folds) == 2
+    drawn = {b.id for b in found.boxes}
+    assert {18, 19, 20} <= drawn
+    assert not any({18, 19, 20} & set(fold.all) for fold in found.folds)
+
+
+def test_a_layer_that_is_read_from_far_ends_a_block() -> None:
+    found = folded(perceptron(12, skip=5))
+    for fold in found.folds:
+        assert fold.all[-1] == 17 or 17 not in fold.all  # op 17 makes what the last op reads, too
+    assert 17 in {b.id for b in found.boxes} or any(fold.all[-1] == 17 for fold in found.folds)
+    assert len(found.folds) == 2
+
+
+def test_few_layers_stay_as_they_are() -> None:
+    picture = perceptron(2)
+    assert folded(picture) is picture
+
+
+def test_attributes_and_partitions_tell_blocks_apart() -> None:
+    picture = perceptron(12)
+    parts = tuple("single, 3 ops" if i == 4 else part for i, part in enumerate(picture.parts))
+    assert len(folded(Picture("", "", picture.boxes, picture.wires, parts)).folds) == 2
+
+
+def test_every_format_says_how_many() -> None:
+    found = folded(perceptron(16))
+    root = ET.fromstring(svg(found))
+    words = "\n".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert "x16: ops 0-47 (48)" in words
+    assert "p0  0: MatMul x16" in words
+    assert "p0-p15: post_ops, 3 ops each" in words
+    assert 'label="x16: ops 0-47 (48)"' in dot(found)
+    said = text(found)
+    assert said.startswith("case: 49 ops, 17 partitions under fused\n")
+    assert "ops 0-47 (48) are 16 blocks of 3 ops that are alike" in said
+    assert re.findall(r"partition (\d+):", said) == ["0", "16"]
+
+
+def test_show_folds_unless_told_not_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep.json").write_text(deep(12))
+
+    def show(*words: str) -> str:
+        result = CliRunner().invoke(main, ["show", "--expected-n-partitions=0", "--policy=one_op_each", *words, "--case=deep.json"])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "are 12 blocks of 2 ops that are alike" in show()
+    for word in ("-v", "--unfold"):
+        assert len(re.findall(r"partition \d+:", show(word))) == 24
+    assert show("--format=svg").count("<g id=") < show("--unfold", "--format=svg").count("<g id=") / 6
+
+
+def deep(layers: int) -> str:
+    """A graph of MatMul and ReLU, as oneDNN dumps it."""
+
+    def tensor(id: int, shape: list[int]) -> dict[str, object]:
+        dense = {"stride": [shape[1], 1], "layout_type": "strided", "property_type": "undef"}
+        return {"id": id, "dtype": "f32", "shape": shape, **dense}
+
+    ops, last = list[dict[str, object]](), 0
+    for layer in range(layers):
+        id = 3 * layer + 1
+        a, w, m, out = tensor(last, [4, 8]), tensor(id, [8, 8]), tensor(id + 1, [4, 8]), tensor(id + 2, [4, 8])
+        ops.append({"id": 2 * layer, "name": "", "kind": "MatMul", "attrs": {}, "inputs": [a, w], "outputs": [m]})
+        ops.append({"id": 2 * layer + 1, "name": "", "kind": "ReLU", "attrs": {}, "inputs": [m], "outputs": [out]})
+        last = id + 2
+    ports = {"input_ports": [0, *(3 * i + 1 for i in range(layers))], "output_ports": [last]}
+    return json.dumps({"version": "3.0.0", "engine_kind": "cpu", "fpmath_mode": "strict", **ports, "graph": ops})
