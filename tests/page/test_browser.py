@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import ResultSet
+from benchgraph.harness.results import Origin, ResultSet
 from benchgraph.harness.saved import render
 from tests.page.browser import Browser, browser
 from tests.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
@@ -226,6 +227,38 @@ def test_a_mark_leads_to_its_case(show: Open) -> None:
             assert "median ms 10.3000" in tip
     until(browser, 'return document.getElementById("r0c2").querySelector("details").open')
     assert len(browser.driver.window_handles) == 1
+
+
+def test_marks_are_reached_and_followed_by_keyboard(show: Open) -> None:
+    browser = show(TIMED)
+    focus = "const e = document.activeElement; return e.closest('.roofline') && e.dataset.series ? e.getAttribute('href') : ''"
+    for _ in range(20):
+        if browser.js(focus):
+            break
+        keys(browser, "TAB")
+    first = browser.js(focus)
+    assert "json" in until(browser, 'const t = document.getElementById("tip"); return t.hidden ? null : t.textContent')
+    stops = "return document.querySelectorAll(\".roofline .wide a[data-series][tabindex='0']\").length"
+    assert browser.js(stops) == 1
+    seen = {first}
+    for _ in range(9):
+        keys(browser, "ARROW_RIGHT")
+        seen.add(browser.js(focus))
+    assert seen == {"#r0c0", "#r0c1", "#r0c2"}
+    assert browser.js(focus) == first  # nine marks, round and round
+    assert browser.js(stops) == 1
+    keys(browser, "ENTER")
+    until(browser, f'return document.querySelector("{first}").querySelector("details").open')
+
+
+def test_the_head_says_where_when_and_of_what(show: Open) -> None:
+    origin = Origin("u", 1.7e9, "0123456789abcdef", is_dirty=True)
+    browser = show(replace(TIMED, origin=origin, machine=replace(TIMED.machine, host="bench-7")))
+    assert browser.js('return document.querySelector(".origin").textContent') == (
+        "host bench-7 · commit 0123456789ab with changes · 2023-11-14 22:13 UTC"
+    )
+    means = browser.js('return document.querySelector(".means:last-of-type, .means").textContent')
+    assert "geometric means of times over those of fused: fused 1.00, post_ops 0.92, one_op_each 1.84" in means
 
 
 def test_without_scripts_everything_but_the_pictures_is_there(browser: Browser, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from statistics import median
 import pytest
 
 from benchgraph.harness.page.charts import LABELLED, Chart, _decades, _range, _Ratio, charts
+from benchgraph.harness.page.pieces import Piece
 from benchgraph.harness.page.view import view
 from benchgraph.harness.results import ResultSet
-from tests.page.runs import TIMED, timed
+from tests.page.runs import MACHINE, TIMED, timed, timing
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -125,3 +126,44 @@ def test_a_ratio_without_an_interval_is_drawn_from_1(value: float) -> None:
     for low, high in (_range(found), _decades(found)):
         assert low < min(value, 1.0)
         assert high > max(value, 1.0)
+
+
+def test_the_roofline_has_the_ceiling_of_every_dtype() -> None:
+    machine = replace(MACHINE, peak_flops={"f32": 16e9, "bf16": 32e9, "int8": 64e9})
+    words = "".join(ET.fromstring(drawn(replace(TIMED, machine=machine))["roofline"].wide).itertext())
+    for name in ("f32 peak 16 GFLOP/s", "bf16 peak 32 GFLOP/s", "int8 peak 64 GOP/s"):
+        assert name in words
+
+
+def in_parts(count: int) -> ResultSet:
+    """A case whose last policy has so many partitions, of which every third takes ten times as long."""
+    case = TIMED.cases[0]
+    *others, last = case.result.timings
+    parts = tuple(replace(last.partitions[0], id=i, timing=timing(1.0 if i % 3 == 0 else 0.1)) for i in range(count))
+    return replace(TIMED, cases=(replace(case, result=replace(case.result, timings=(*others, replace(last, partitions=parts)))),))
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_small_partitions_are_one_piece_of_their_bar(size: str) -> None:
+    svg = getattr(drawn(in_parts(30))["partitions"], size)
+    widths = [width(a) for key, series, a in links(svg) if series == 2]
+    assert len(widths) == 13
+    unit = widths[0]
+    assert sum(widths) == pytest.approx(unit * (10 * 1.0 + 20 * 0.1), rel=0.01)
+    assert widths[-1] == pytest.approx(unit * 1.8, rel=0.02)
+    assert "others (18)" in "".join(ET.fromstring(svg).itertext()) or "(18)" in "".join(ET.fromstring(svg).itertext())
+
+
+@pytest.mark.parametrize(
+    ("piece", "room", "said"),
+    [
+        (Piece(1.0, 7), 2.0, "7"),
+        (Piece(1.0, 7), 1.9, ""),
+        (Piece(1.0, 17), 2.9, ""),
+        (Piece(1.0, None, 18), 12.0, "others (18)"),
+        (Piece(1.0, None, 18), 11.0, "(18)"),
+        (Piece(1.0, None, 18), 4.0, ""),
+    ],
+)
+def test_a_name_stands_only_on_a_piece_that_holds_it(piece: Piece, room: float, said: str) -> None:
+    assert piece.name(at_most=room) == said

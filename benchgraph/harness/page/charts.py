@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchgraph.harness.cells import counted, visible
+from benchgraph.harness.cells import counted, unit, visible
+from benchgraph.harness.page.pieces import pieces
 from benchgraph.harness.page.view import Case, Run
 from benchgraph.harness.results import PolicyTiming
 
@@ -93,18 +94,22 @@ def _points(c: Case, series: Sequence[str]) -> list[tuple[int, float, float]]:
     return [(s, w.intensity, w.flops_per_s) for s, w in works if w.intensity is not None and w.flops_per_s is not None]
 
 
-def _roofs(run: Run, timed: Sequence[Case]) -> tuple[float, list[tuple[str, float]]]:
-    """The best peak in FLOP/s, and bandwidths in bytes/s from slow to fast: of memory, and of the fastest cache that a case used."""
+def _roofs(run: Run, timed: Sequence[Case]) -> tuple[dict[str, float], list[tuple[str, float]]]:
+    """The best peak of each dtype in operations/s, and bandwidths in bytes/s from slow to fast: of memory, and of the fastest cache that
+    a case used."""
     machine = run.results.machine
-    peak = max([c.result.peak for c in timed] + list(machine.peak_flops.values() if machine else ()), default=0.0)
+    peaks = dict(machine.peak_flops) if machine else {}
+    for r in (c.result for c in timed if c.result.peak):
+        peaks[r.arithmetic] = max(peaks.get(r.arithmetic, 0.0), r.peak)
     memory = machine.memory_bandwidth if machine else 0.0
     fastest = max((s for c in timed for samples in c.result.bandwidth_samples.values() for s in samples), default=0.0)
     named = [("memory", memory)] if memory else []
-    return peak, [*named, *([("cache", fastest)] if fastest > 1.1 * memory else [])]
+    return peaks, [*named, *([("cache", fastest)] if fastest > 1.1 * memory else [])]
 
 
 def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
-    peak, bandwidths = _roofs(run, timed)
+    peaks, bandwidths = _roofs(run, timed)
+    peak = max(peaks.values(), default=0.0)
     points = [(c, *p) for c in timed for p in _points(c, run.series)]
 
     def paint(axes: Axes, wide: bool) -> None:
@@ -113,7 +118,7 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
         for s in range(len(run.series)):
             mine = [(c, x, y) for c, series, x, y in points if series == s]
             dots = axes.scatter(
-                [x for _, x, _ in mine], [y / 1e9 for _, _, y in mine], s=26, marker=MARKERS[s % len(MARKERS)], linewidths=0.6,
+                [x for _, x, _ in mine], [y / 1e9 for _, _, y in mine], s=34, marker=MARKERS[s % len(MARKERS)], linewidths=0.6,
                 color=_colour(s), alpha=0.85, label=_short(run.series[s], 24), zorder=3,
             )  # fmt: skip
             dots.set_urls([_link(c, s) for c, _, _ in mine])
@@ -127,11 +132,12 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
                     f"{name} {bandwidth / 1e9:.3g} GB/s", (low, low * bandwidth / 1e9), (4, 3), textcoords="offset points",
                     rotation=45, rotation_mode="anchor", transform_rotates_text=True, va="bottom", color=MUTED, fontsize=8.5, zorder=5,
                 )  # fmt: skip
-        if peak:
-            start = min([peak / b for _, b in bandwidths[-1:]] or [low])
-            axes.plot([max(low, start), high], [peak / 1e9] * 2, color=MUTED, linewidth=1.2)
+        for name, roof in peaks.items():
+            start = min([roof / b for _, b in bandwidths[-1:]] or [low])
+            axes.plot([max(low, start), high], [roof / 1e9] * 2, color=MUTED, linewidth=1.2)
             axes.annotate(
-                f"peak {peak / 1e9:.3g} GFLOP/s", (high, peak / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
+                f"{name} peak {roof / 1e9:.3g} {unit(name)}", (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right",
+                va="bottom",
                 color=MUTED, fontsize=8.5, zorder=5,
             )  # fmt: skip
         axes.set_xlim(low, high)
@@ -216,7 +222,14 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
             lines = LineCollection([[(i, r.low), (i, r.high)] for i, r in enumerate(mine)], colors=_colour(s), alpha=0.4, linewidths=1.0)
             axes.add_collection(lines)
             dots = axes.scatter(
-                range(len(mine)), [r.value for r in mine], s=9, color=_colour(s), linewidths=0, label=_short(run.series[s], 24), zorder=3
+                range(len(mine)),
+                [r.value for r in mine],
+                s=14,
+                marker=MARKERS[s % len(MARKERS)],
+                color=_colour(s),
+                linewidths=0,
+                label=_short(run.series[s], 24),
+                zorder=3,
             )
             dots.set_urls([_link(r.case, s) for r in mine])
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
@@ -262,31 +275,39 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
         rows += [(c, t) for t in c.result.timings]
         shown += 1
     left = len(several) - shown
-    note = "Numbers and colours are the partitions', in order of execution, as in the pictures of the graphs." + (
-        f" {counted(left, 'more case')} in the table." if left else ""
+    note = (
+        "Numbers and colours are the partitions', in order of execution, as in the pictures of the graphs; (n): n small ones together."
+        + (f" {counted(left, 'more case')} in the table." if left else "")
     )
     said = f"Median time of each partition, summed by policy, of {counted(shown, 'case')}, over the time of {run.series[0]}."
 
     def paint(axes: Axes, wide: bool) -> None:
         names, y, last = list[tuple[float, str]](), 0.0, ""
+        longest = max(sum(p.timing.median_s for p in t.partitions) / c.result.timings[0].timing.median_s for c, t in rows)
         for c, t in rows:
             y += 0.7 if last and c.key != last else 0.0
             if c.key != last:
                 names.append((y, _short(c.name, 34 if wide else 20)))
                 y += 1
             first, x = c.result.timings[0].timing.median_s, 0.0
-            for i, p in enumerate(t.partitions):
-                width = p.timing.median_s / first
-                bar = Rectangle((x, y - 0.42), width, 0.84, facecolor=f"#00aa2{i % PARTITIONS}", edgecolor="#00aa13", linewidth=0.8)
+            for piece in pieces(t):
+                width, name = piece.seconds / first, piece.name(at_most=piece.seconds / first / longest * (70 if wide else 40))
+                bar = Rectangle(
+                    (x, y - 0.42),
+                    width,
+                    0.84,
+                    facecolor=GRID if piece.id is None else f"#00aa2{piece.id % PARTITIONS}",
+                    edgecolor="#00aa13",
+                    linewidth=0.8,
+                )
                 bar.set_url(_link(c, run.series.index(t.policy)))
                 axes.add_patch(bar)
-                if width > (0.12 if wide else 0.25):
-                    axes.text(x + width / 2, y, str(p.id), ha="center", va="center", fontsize=8, color="#00aa14")
+                if name:
+                    axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=INK if piece.id is None else "#00aa14")
                 x += width
             axes.annotate(_short(t.policy, 24), (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED)
             y, last = y + 1, c.key
         axes.set_ylim(y - 0.3, -0.8)
-        longest = max(sum(p.timing.median_s for p in t.partitions) / c.result.timings[0].timing.median_s for c, t in rows)
         axes.set_xlim(0, longest * (1.18 if wide else 1.35))
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

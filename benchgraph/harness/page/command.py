@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, did_you_mean, within
+from benchgraph.core.steps import begin
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.page.page import page
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.results import ResultSet
 from benchgraph.harness.saved import parse, write
 from benchgraph.harness.words import need_output, value_of
@@ -48,8 +50,9 @@ def report(given: Sequence[str]) -> tuple[str, int]:
     """Make the page. Returns what to print and the exit code; raises UsageError for bad words, BenchgraphError for bad files."""
     request = read(given)
     need_output("report", request.output, "html")
-    runs = [_run(file) for file in request.files]
-    text = page([(file if len(runs) > 1 else "", results) for file, results in zip(request.files, runs, strict=True)])
+    with progress_line():
+        runs = [_run(file) for file in request.files]
+        text = page([(file if len(runs) > 1 else "", results) for file, results in zip(request.files, runs, strict=True)])
     if request.output == STDOUT:
         return text, 0
     write(request.output, text)
@@ -57,6 +60,7 @@ def report(given: Sequence[str]) -> tuple[str, int]:
 
 
 def _run(file: str) -> ResultSet:
+    begin(file)
     try:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as bad:

@@ -9,7 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from benchgraph.harness.cells import HEADS, visible
+from benchgraph.core.steps import begin, tell
+from benchgraph.harness.cells import HEADS, ranges, visible
 from benchgraph.harness.page.charts import charts
 from benchgraph.harness.page.store import Store
 from benchgraph.harness.page.view import ERRORS, Case, accuracy, view
@@ -25,9 +26,13 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
     views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(runs)]
     store, is_long = Store(), sum(len(run.cases) for run in views) > many
     details = dict[str, str | int]()
-    for case in (case for run in views for case in run.cases):
+    begin("the page")
+    cases = [case for run in views for case in run.cases]
+    for number, case in enumerate(cases):
+        tell("cases", number, len(cases))
         text = _details(case, store)
         details[case.key] = store.add(text) if is_long else text
+    tell("plots")
     drawn = {run.key: list(charts(run)) for run in views}
     template = _templates().get_template("page.html")
     text = template.render(runs=views, charts=drawn, details=details, is_long=is_long, packed=store.packed(), colours=PARTITIONS)
@@ -38,7 +43,9 @@ def _details(case: Case, store: Store) -> str:
     """What a case shows when it is opened."""
     pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
     template = _templates().get_template("details.html")
-    return _dense(template.render(case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros"), accuracy=accuracy))
+    return _dense(
+        template.render(case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros"), accuracy=accuracy, ranges=ranges)
+    )
 
 
 def _dense(text: str) -> str:

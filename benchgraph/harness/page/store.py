@@ -8,6 +8,7 @@ import zlib
 
 from benchgraph.harness.cells import counted
 from benchgraph.harness.page.view import Case, Cut
+from benchgraph.harness.show.fold import folded
 from benchgraph.harness.show.picture import draw
 from benchgraph.harness.show.svg import svg
 from benchgraph.harness.sketch import Sketch
@@ -44,4 +45,4 @@ class Store:
 def _drawn(graph: Sketch, ops: tuple[tuple[int, ...], ...], parts: tuple[str, ...], policy: str) -> str:
     left = tuple(op.id for op in graph.ops if not any(op.id in part for part in ops))  # End, which is never executed
     more = ((left,), ("not executed",)) if left else ((), ())
-    return svg(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy))
+    return svg(folded(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy)))

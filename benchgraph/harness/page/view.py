@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
-from benchgraph.harness.cells import RATES, Row, cells, conditions, machine, ratio, rows
+from benchgraph.harness import means
+from benchgraph.harness.cells import RATES, Row, cells, conditions, interval, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import ratio_of
 from benchgraph.harness.repro import split
@@ -29,7 +31,7 @@ class Cell:
 
     @property
     def interval(self) -> str:
-        return "" if self.low is None else f"{self.low:.2f}–{self.high:.2f}"
+        return "" if self.low is None or self.high is None else interval(self.low, self.high, ".2f", "–")
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """title: '' for a page about a single run. series: policies (or libraries and policies), the first one being what ratios are to."""
+    """title: '' for a page about a single run. series: policies (or libraries and policies), the first one being what ratios are to.
+
+    origin: host, commit and date. means: geometric means of ratios, a line for each group of cases.
+    """
 
     key: str
     title: str
     results: ResultSet
+    origin: tuple[str, ...]
+    means: tuple[str, ...]
     machine: tuple[str, ...]
     counts: tuple[tuple[Status, int], ...]
     series: tuple[str, ...]
@@ -107,7 +114,17 @@ def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
     groups = tuple(_groups(series, is_checked=is_checked))
     intervals = _intervals(results, series)
     cases = tuple(_case(c, results, f"{key}c{n}", series, intervals, is_checked=is_checked) for n, c in enumerate(results.cases))
-    return Run(key, title, results, lines, counts, series, groups, cases)
+    return Run(key, title, results, tuple(_origin(results)), tuple(means.lines(results.cases)), lines, counts, series, groups, cases)
+
+
+def _origin(results: ResultSet) -> Iterator[str]:
+    """Where and when, and of what, as far as the run knows."""
+    if results.machine and results.machine.host:
+        yield f"host {results.machine.host}"
+    if (o := results.origin) is not None:
+        if o.commit:
+            yield f"commit {o.commit[:12]}{' with changes' if o.is_dirty else ''}"
+        yield datetime.fromtimestamp(o.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _intervals(results: ResultSet, series: Sequence[str]) -> Intervals:
@@ -206,7 +223,7 @@ def _times(r: Result) -> Iterator[PartTime]:
     sums = {id(part): sum(p.timing.median_s for p in t.partitions) for t in r.timings for part in t.partitions}
     for row in rows(r):
         whole = sums.get(id(row.of))
-        yield PartTime(row, row.of.timing.median_s / whole if whole else None)
+        yield PartTime(row, row.of.timing.median_s / whole if row.of and whole else None)
 
 
 def _cuts(r: Result) -> Iterator[Cut]:
