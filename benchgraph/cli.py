@@ -18,8 +18,9 @@ from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by
 from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
+from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.help import COMMANDS, asked, overview
-from benchgraph.harness.interrupt import INTERRUPTED, interruptible
+from benchgraph.harness.interrupt import interruptible
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import kept_apart, need_folder, need_outputs
 from benchgraph.harness.screen import warn
@@ -33,12 +34,12 @@ class _Command(click.Command):
     """A command whose options are a stream that harness.argv reads, and whose help is harness.help's."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C outside of a run, which answers it itself, ends in a line too."""
+        """Ctrl-C outside of a run, which answers it itself, ends in a line too, and with its own exit code: click's would be 1."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             warn("interrupted")
-            ctx.exit(INTERRUPTED)
+            ctx.exit(ExitCode.interrupted)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()
@@ -110,7 +111,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
 def _refused(bad: BenchgraphError) -> int:
     """Say what is wrong. Returns the exit code."""
     warn(str(bad))
-    return 2 if isinstance(bad, UsageError) else 1
+    return ExitCode.refused if isinstance(bad, UsageError) else ExitCode.failed
 
 
 def _told(answer: Callable[[], str]) -> int:
@@ -120,7 +121,7 @@ def _told(answer: Callable[[], str]) -> int:
         click.echo(answer())
     except BenchgraphError as bad:
         return _refused(bad)
-    return 0
+    return ExitCode.ok
 
 
 def _need_means(line: CommandLine, given: Bench | None) -> None:
@@ -152,13 +153,13 @@ def _ops(words: tuple[str, ...]) -> int:
     kind = words[0].removeprefix("--kind=") if len(words) == 1 and words[0].startswith("--kind=") else " ".join(words[1:])
     if (words and not kind) or len(words) > 2 or (len(words) == 2 and words[0] != "--kind"):
         click.echo(f"benchgraph: ops: cannot read '{' '.join(words)}'; use `benchgraph ops` or `benchgraph ops --kind=NAME`", err=True)
-        return 2
+        return ExitCode.refused
     try:
         click.echo(in_full(kind) if kind else overview())
     except BenchgraphError as bad:
         click.echo(f"benchgraph: ops: {bad}", err=True)
-        return 1
-    return 0
+        return ExitCode.failed
+    return ExitCode.ok
 
 
 def _show(words: tuple[str, ...], bench: Bench) -> int:
@@ -186,7 +187,7 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     except BenchgraphError as bad:
         return _refused(bad)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.interrupted
 
 
 def _compile_times(words: tuple[str, ...]) -> int:
@@ -210,7 +211,7 @@ def _look_back(command: str, *words: str) -> int:
         text, code = run(list(words))
     except BenchgraphError as bad:
         warn(str(bad))
-        return 2
+        return ExitCode.refused
     click.echo(text)
     return code
 
@@ -237,7 +238,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
                 for text in shrink_all(request, line.problems, ran.failures, bench):
                     click.echo(text)
         except KeyboardInterrupt:
-            return INTERRUPTED
+            return ExitCode.interrupted
     return ran.code
 
 

@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
-from benchgraph.harness.cells import HEADS, conditions, machine, ratio, rows
+from benchgraph.harness.cells import HEADS, NOTHING, SHOWN_PARTITIONS, conditions, interval, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet
-from benchgraph.harness.terminal import grid, paper, printed
+from benchgraph.harness.terminal import columns, fitting, grid, paper, printed
+
+# What a narrow terminal goes without, the first of these first
+SPARE = tuple(HEADS.index(head) + 1 for head in ("FLOP/B", "roof", "GB/s", "compile ms", "% bw", "min ms", "GFLOP/s"))
+LABEL = 30  # columns that the first column keeps when others have to go
 
 SUFFIXES = (".txt", ".log")
 
 
 def render(results: ResultSet) -> str:
-    """The machine, a table per measured case, and the reasons not to believe a number. Plain ASCII unless the output is a terminal."""
-    out = paper()
+    """All of it, for a file: the machine, a table per measured case, and the reasons not to believe a number. Lines are not wrapped."""
+    return _rendered(results, paper(is_plain=True), None)
+
+
+def shown(results: ResultSet, *, is_verbose: bool) -> str:
+    """For stdout: as wide as the terminal, without wrapping where it is none; of many partitions the slowest, unless is_verbose."""
+    return _rendered(results, paper(columns()), None if is_verbose else SHOWN_PARTITIONS)
+
+
+def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
     if results.machine is not None:
         out.print(machine(results.machine))
     for case in results.cases:
         if case.result.timings:
             out.print()
-            out.print(case.repro)
+            out.print(case.repro, soft_wrap=True)
             out.print(conditions(case.result, results.mode))
-            out.print(table(case, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2))
-            for line in notes(case):
+            found, *more = table(case, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width, most)
+            out.print(found)
+            for line in (*more, *notes(case)):
                 out.print(line)
     if means := list(lines(results.cases)):
         out.print()
@@ -34,19 +48,26 @@ def render(results: ResultSet) -> str:
     return printed(out)
 
 
-def table(case: CaseResult, style: box.Box) -> Table:
-    """A row per policy, and under it one per partition when there are several.
+def table(case: CaseResult, style: box.Box, width: int, most: int | None) -> list[Table | str]:
+    """A row per policy, and under it one per partition when there are several; behind the table, what it leaves out.
 
     roof: the nearer one, below which work of this intensity (FLOP/B) must stay. ratio: median time over that of the first policy.
     """
-    r = case.result
+    found = rows(case.result, most)
+    heads = ("policy / partition", *HEADS)
+    texts = [(f"  {row.label}" if row.is_partition else row.label, *row.cells) for row in found]
+    kept = fitting([heads, *texts], width, SPARE, LABEL)
     t = grid(style)
-    t.add_column("policy / partition", no_wrap=True)
-    for name in HEADS:
-        t.add_column(name, justify="right", no_wrap=True)
-    for row in rows(r):
-        t.add_row(f"  {row.label}" if row.is_partition else row.label, *row.cells)
-    return t
+    for i in kept:
+        t.add_column(heads[i], justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
+    for cells in texts:
+        t.add_row(*(cells[i] for i in kept))
+    said = list[str]()
+    if any(row.of is None for row in found):
+        said.append(f"of more than {most} partitions the slowest are shown; all of them with -v, and in --report=console:FILE")
+    if left := [head for i, head in enumerate(heads) if i not in kept]:
+        said.append(f"no room for {', '.join(left)}: in a wider terminal, and in --report=console:FILE")
+    return [t, *said]
 
 
 def notes(case: CaseResult) -> list[str]:
@@ -68,9 +89,10 @@ def _asked(case: CaseResult) -> list[str]:
     for (t, _), found in zip(called, intervals, strict=True):
         adds = (t.execute_s or 0.0) * 1e6
         low, high = (0.0, 0.0) if found is None else ((side - 1) * t.timing.median_s * 1e6 for side in found)
-        said.append(f"{t.policy} {adds:.1f}" + ("" if found is None else f" ({low:.1f} to {high:.1f})"))
+        within = NOTHING if low < 0 < high else f"{low:.1f} to {high:.1f}"  # it may as well add nothing
+        said.append(f"{t.policy} {adds:.1f}" + ("" if found is None else f" ({within})"))
     return said
 
 
 def _interval(found: tuple[float, float] | None) -> str:
-    return "" if found is None else f" ({found[0]:.2f} to {found[1]:.2f})"
+    return "" if found is None else f" ({interval(*found, '.2f', ' to ')})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import counted, milliseconds
 from benchgraph.harness.markup import bullets, code, folded, machine, section, table
 from benchgraph.harness.means import mean_ratio, ratio_of
 from benchgraph.harness.repro import split
@@ -73,8 +73,8 @@ def _cells(r: Result, first: str, policy: str) -> tuple[str, ...]:
     timing = found[policy].timing
     if policy == first:
         shares = (f"{r.flops / s / r.peak:.0%}" if r.flops and r.peak else "" for s in (timing.median_s, timing.min_s))
-        return f"{timing.median_s * 1e3:.4f}", *shares
-    return f"{timing.median_s * 1e3:.4f}", f"{ratio_of(found[policy], found[first]):.2f}" if first in found else ""
+        return milliseconds(timing.median_s), *shares
+    return milliseconds(timing.median_s), f"{ratio_of(found[policy], found[first]):.2f}" if first in found else ""
 
 
 def _mean(cases: list[CaseResult], first: str, policy: str) -> str:

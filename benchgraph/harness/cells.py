@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.means import ratio_of
@@ -12,6 +14,10 @@ from benchgraph.harness.roofline import Roofline
 
 RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
 HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
+SHOWN_PARTITIONS = 12  # of a policy, where not all are asked for
+NOTHING = "\N{EN DASH}"  # in place of an interval that says nothing
+SAYS_NOTHING = 4.0  # high over low of the interval of a ratio, from which not even a factor of two either way is known
+COARSE_S = 1e-6  # below it four digits of milliseconds say one
 
 
 # What HTML and XML cannot hold, what readers cannot see, and what turns the text around it
@@ -20,34 +26,35 @@ HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\
 
 @dataclass(frozen=True)
 class Row:
-    """cells: texts, under HEADS. of: what they tell of, a policy or one of its partitions."""
+    """cells: texts, under HEADS. of: what they tell of, a policy or one of its partitions; None for several partitions in one row."""
 
     label: str
     cells: tuple[str, ...]
-    of: PolicyTiming | PartitionTiming
+    of: PolicyTiming | PartitionTiming | None
 
     @property
     def is_partition(self) -> bool:
-        return isinstance(self.of, PartitionTiming)
+        return not isinstance(self.of, PolicyTiming)
 
 
 def machine(m: Machine) -> str:
     """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
     lines = [f"{m.cpu}, {m.cores} cores, {m.isa}, {m.threads} threads; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
     for dtype, one in m.peak_flops_1_thread.items():
-        unit = f"G{_operations(dtype)}/s"
-        line = f"{dtype} peak {one / 1e9:.0f} {unit} with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
+        rate = unit(dtype)
+        line = f"{dtype} peak {one / 1e9:.0f} {rate} with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
         if dtype in m.microkernel:
             got = m.microkernel[dtype]
-            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} {unit} ({got / one:.0%})"
+            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} {rate} ({got / one:.0%})"
         lines.append(line)
     if m.memory_bandwidth:
         lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s with {m.threads}")
     return "\n".join(lines)
 
 
-def _operations(arithmetic: str) -> str:
-    return "OP" if arithmetic == "int8" else "FLOP"
+def unit(arithmetic: str) -> str:
+    """Of its rates, in billions of operations a second."""
+    return "GOP/s" if arithmetic == "int8" else "GFLOP/s"
 
 
 def conditions(r: Result, mode: Mode) -> str:
@@ -57,7 +64,7 @@ def conditions(r: Result, mode: Mode) -> str:
     if r.num_streams > 1:
         said.append(f"{r.num_streams} streams: times are per execution finished")
     if r.peak:
-        said.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} G{_operations(r.arithmetic)}/s")
+        said.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} {unit(r.arithmetic)}")
     nbytes = r.bytes * r.num_streams
     if rate := r.bandwidth(nbytes):
         what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
@@ -74,19 +81,44 @@ def size(nbytes: int) -> str:
     return f"{nbytes / 1e6:.3g} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.3g} KB"
 
 
-def rows(r: Result) -> list[Row]:
-    """A row per policy, and under it one per partition when there are several."""
+def rows(r: Result, most: int | None = None) -> list[Row]:
+    """A row per policy, and under it one per partition when there are several; of more than `most` the slowest, the others in one row."""
     found = list[Row]()
     for p in r.timings:
         said = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
         found.append(Row(f"{p.policy} ({counted(len(p.partitions), 'partition')})", said, p))
-        for part in p.partitions if len(p.partitions) > 1 else ():
-            found.append(Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part))
+        if len(p.partitions) > 1:
+            found += _partition_rows(r, p.partitions, most)
     return found
 
 
+def _partition_rows(r: Result, partitions: Sequence[PartitionTiming], most: int | None) -> Iterator[Row]:
+    """In order of execution, the others last: the sums of their times."""
+    slowest = {p.id for p in sorted(partitions, key=lambda p: -p.timing.median_s)[:most]}
+    for part in partitions:
+        if part.id in slowest:
+            yield Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part)
+    if rest := [part for part in partitions if part.id not in slowest]:
+        least, middle = (sum(times) for times in zip(*((p.timing.min_s, p.timing.median_s) for p in rest), strict=True))
+        share = middle / sum(p.timing.median_s for p in partitions) if middle else 0.0
+        said = (milliseconds(least), milliseconds(middle), *[""] * (len(RATES) - 2), milliseconds(sum(p.compile_s for p in rest), 1), "")
+        yield Row(f"{counted(len(rest), 'other')}, {share:.0%} of the time", said, None)
+
+
 def label(p: PartitionTiming) -> str:
-    return f"{p.id} {p.kind}: ops " + " ".join(str(op) for op in p.ops)
+    return f"{p.id} {p.kind}: ops {ranges(p.ops)}"
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Numbers in ascending order, three or more neighbours as a range, and how many they are where one stands for several: `0-59 (60)`."""
+    runs = list[list[int]]()
+    for id in sorted(ids):
+        if runs and id == runs[-1][-1] + 1:
+            runs[-1].append(id)
+        else:
+            runs.append([id])
+    said = [f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs]
+    return " ".join(said) + (f" ({sum(map(len, runs))})" if any(len(run) > 2 for run in runs) else "")
 
 
 def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
@@ -112,7 +144,17 @@ def compilation(p: PolicyTiming | PartitionTiming) -> str:
 
 
 def milliseconds(seconds: float, digits: int = 4) -> str:
+    """A number of milliseconds; where four digits of them say next to nothing, microseconds, which then say so: `0.104 us`."""
+    if digits >= 4 and 0 < seconds < COARSE_S:
+        return f"{seconds * 1e6:.3f} us"
     return f"{seconds * 1e3:.{digits}f}"
+
+
+def interval(low: float, high: float, form: str, between: str) -> str:
+    """The ends of the interval of a ratio; NOTHING where it has none, or one that would hold any ratio at all. form: of a number."""
+    if not (isfinite(low) and isfinite(high)) or low <= 0 or high >= SAYS_NOTHING * low:
+        return NOTHING
+    return f"{low:{form}}{between}{high:{form}}"
 
 
 def ratio(one: PolicyTiming, other: PolicyTiming) -> str:

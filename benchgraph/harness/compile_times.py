@@ -13,16 +13,20 @@ import sys
 from dataclasses import dataclass
 from statistics import median
 from tempfile import TemporaryDirectory
+from textwrap import wrap
 
 from benchgraph.core.config import environment, module_path
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.steps import begin, tell
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.run import settings_of
+from benchgraph.harness.terminal import columns
 from benchgraph.harness.words import chosen, own_options
 
 RUNS = 5
@@ -48,18 +52,29 @@ def run(given: list[str]) -> str:
         raise UsageError("only our own compiler is timed", where="compile-times: --library", fix="leave it out")
     need_isas(problems)
     times: dict[str, tuple[list[float], list[float]]] = {}
-    for problem in problems:
-        for _ in range(runs):
-            with TemporaryDirectory() as cache:
-                first, second = (_in_new_process(problem, cache) for _ in range(2))
-            for one, again in zip(first, second, strict=True):
-                if not again.is_warm:
-                    raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
-                if not one.is_warm:  # else another policy has the same partition
-                    compiled, read = times.setdefault(one.label, ([], []))
-                    compiled.append(one.seconds)
-                    read.append(again.seconds)
+    with progress_line("runs", runs * len(problems), is_measuring=True) as step:
+        for problem in problems:
+            for _ in range(runs):
+                begin(problem.description)
+                _add(problem, times)
+                step()
     return _table(times, runs)
+
+
+def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) -> None:
+    """What a case takes to compile, and to start warm, in two processes."""
+    with TemporaryDirectory() as cache:
+        found = []
+        for what in ("compile", "start warm"):
+            tell(what)
+            found.append(_in_new_process(problem, cache))
+    for one, again in zip(*found, strict=True):
+        if not again.is_warm:
+            raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
+        if not one.is_warm:  # else another policy has the same partition
+            compiled, read = times.setdefault(one.label, ([], []))
+            compiled.append(one.seconds)
+            read.append(again.seconds)
 
 
 def _read(given: list[str]) -> tuple[int, list[str]]:
@@ -107,5 +122,13 @@ def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:
     rows = [f"{'first min':>9} {'median':>7} {'warm min':>9} {'median':>7}  ms, of {runs} runs"]
     for label, (first, warm) in times.items():
         figures = [f(t) * 1e3 for t in (first, warm) for f in (min, median)]
-        rows.append("{:9.1f} {:7.1f} {:9.1f} {:7.1f}  ".format(*figures) + label)
+        numbers = "{:9.1f} {:7.1f} {:9.1f} {:7.1f}  ".format(*figures)
+        rows += wrap(
+            label,
+            max(columns(), 2 * len(numbers)),
+            initial_indent=numbers,
+            subsequent_indent=" " * (len(numbers) + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(rows)

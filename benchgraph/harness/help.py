@@ -59,7 +59,11 @@ COMMANDS: dict[str, Command] = {
     "show": Command(
         "the partitioned graph of one case, drawn",
         "--case FILE [OPTIONS]",
-        (("--format {text,dot,svg}", "text (default), Graphviz, or a picture that needs nothing installed"), _OUTPUT),
+        (
+            ("--format {text,dot,svg}", "text (default), Graphviz, or a picture that needs nothing installed"),
+            ("--unfold", "draw every one of several equal blocks; so does -v"),
+            _OUTPUT,
+        ),
         ("show --case=attention.json --policy=post_ops", "show --case=attention.json --format=svg -o attention.svg"),
         chooses=True,
     ),
@@ -111,6 +115,10 @@ COMMANDS: dict[str, Command] = {
             _THRESHOLD,
             ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
             ("--other-machine", "compare reports of different machines"),
+            (
+                "--fail-on missing|skipped|mistrusted[,...]",
+                "exit with 1 for these too: cases that B lacks, or that only B skips or mistrusts",
+            ),
             ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
         ),
         ("compare A.json B.json --threshold=5%", "compare A.json,A2.json B.json,B2.json --report=markdown:out.md"),

@@ -13,13 +13,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-INTERRUPTED = 130  # the shell's exit code for Ctrl-C
+from benchgraph.harness.exit_codes import ExitCode
+from benchgraph.harness.progress import erasing
+
 PATIENCE_S = 1.0  # after which one who waits is told how to wait no longer
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside the block, the first Ctrl-C raises KeyboardInterrupt as always, the second exits with INTERRUPTED.
+    """Inside the block, the first Ctrl-C raises KeyboardInterrupt as always, the second exits with ExitCode.interrupted.
 
     Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already.
     """
@@ -45,7 +47,7 @@ def _watch(signals: int) -> None:
     interrupts, patience = 0, None
     while True:
         if not select.select([signals], [], [], patience)[0]:
-            os.write(2, b"interrupted; waiting for the case to return. Ctrl-C again to stop at once\n")
+            os.write(2, erasing() + b"interrupted; waiting for the case to return. Ctrl-C again to stop at once\n")
             patience = None
             continue
         number = os.read(signals, 1)
@@ -54,4 +56,5 @@ def _watch(signals: int) -> None:
         if number[0] == signal.SIGINT:
             interrupts, patience = interrupts + 1, PATIENCE_S
         if interrupts > 1:
-            os._exit(INTERRUPTED)
+            os.write(2, erasing())
+            os._exit(ExitCode.interrupted)

@@ -19,6 +19,7 @@ from benchgraph.core.child import Lost
 from benchgraph.core.config import config
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.remarks import remark
+from benchgraph.core.steps import begin
 from benchgraph.core.target import current
 from benchgraph.harness.argv import CommandLine, UsageError
 from benchgraph.harness.bench import Bench
@@ -111,6 +112,7 @@ class _Crew:
                     self.refusal = bad.strerror or str(bad)
                     remark(f"no worker process can be started ({self.refusal}): cases run in {len(self.workers)} of {jobs}")
                     break
+            begin(todo[0].description)
             idle.pop().give(todo.popleft(), memory)
         return [w for w in self.workers if w.problem]
 

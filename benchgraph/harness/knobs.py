@@ -13,7 +13,20 @@ from typing import Any
 
 from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.harness import values
-from benchgraph.harness.parsers import Parse, boolean, engine, letters, natural, one_of, pattern, positive, real_between, shard, text
+from benchgraph.harness.parsers import (
+    Parse,
+    boolean,
+    engine,
+    letters,
+    natural,
+    one_of,
+    pattern,
+    positive,
+    real_between,
+    shard,
+    some_of,
+    text,
+)
 
 
 class Mode(Enum):
@@ -215,6 +228,14 @@ class Globals:
         repro=False,
     )
     fail_fast: bool = knob(False, boolean, "", "stop after the first failure", group=CHOOSE, repro=False, flag=True)
+    fail_on: tuple[str, ...] = knob(
+        (),
+        some_of("skipped", "mistrusted"),
+        "STATUS[,...]",
+        "exit with 1 when cases are skipped or mistrusted too, not only when they fail: {skipped,mistrusted}",
+        group=SAY,
+        repro=False,
+    )
     verbose: int = knob(
         0,
         natural,

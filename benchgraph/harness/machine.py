@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from benchgraph.core.config import override
+from benchgraph.core.steps import tell
 from benchgraph.core.target import cpu_name, current, host
 from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Bench, Probe
@@ -26,7 +27,7 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         versions |= {library.name: library.version} if library.version else {}
     with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
-        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores)
+        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores, host=platform.node())
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
@@ -38,7 +39,10 @@ def describe(settings: Globals, bench: Bench) -> Machine:
 
 def _best(probes: list[Probe]) -> list[float]:
     """The best sample of each, taken in turns, so that all of them see the same frequencies."""
-    rounds = [[probe.sample() for probe in probes] for _ in range(PROBES)]
+    rounds = list[list[float]]()
+    for _ in range(PROBES):
+        tell("measure", len(rounds), PROBES)
+        rounds.append([probe.sample() for probe in probes])
     return [max(samples) for samples in zip(*rounds, strict=True)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.terminal import alone, grid
+from benchgraph.harness.terminal import alone, columns, grid
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
 
@@ -11,11 +11,11 @@ def overview() -> str:
     """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples."""
     table = grid()
     for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name in ("kind", "role", "samples"), overflow="fold")
     for row in sorted(OPS.values(), key=lambda row: row.kind):
         dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
         table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
-    return alone(table) + f"\n{len(OPS)} op kinds"
+    return alone(table, columns()) + f"\n{len(OPS)} op kinds"
 
 
 def in_full(kind: str) -> str:

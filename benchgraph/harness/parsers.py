@@ -98,6 +98,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def some_of(*choices: str) -> Callable[[str], tuple[str, ...]]:
+    """Words joined by commas, in the order of the choices."""
+
+    def parse(word: str) -> tuple[str, ...]:
+        given = {one_of(*choices)(part) for part in word.split(",")}
+        return tuple(choice for choice in choices if choice in given)
+
+    return parse
+
+
 def letters(*known: str) -> Parse:
     """Some of these letters, in any order and case; kept sorted."""
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from benchgraph.core.steps import tell
+
 OTHER = "other"
 
 
@@ -54,7 +56,8 @@ def timed(clock: Callable[[], float]) -> Iterator[dict[str, float]]:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """What runs inside the block, or in the function it decorates, is this phase of the case. Nothing happens outside `timed`."""
+    """What runs inside the block, or in the function it decorates, is this phase of the case, timed inside `timed`."""
+    tell(name)
     watch = _running
     if watch is None:
         yield
@@ -65,6 +68,7 @@ def phase(name: str) -> Iterator[None]:
         yield
     finally:
         watch.switch(outer)
+        tell(outer)
 
 
 def table(cases: Iterable[Mapping[str, float]], whole_s: float) -> str:

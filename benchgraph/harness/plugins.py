@@ -15,7 +15,7 @@ from benchgraph.core.errors import InvalidArguments, did_you_mean
 
 if TYPE_CHECKING:
     from benchgraph.harness.problem import Driver
-    from benchgraph.harness.results import Report
+    from benchgraph.harness.results import Report, ResultSet
 
 
 def data_dir(name: str) -> Path:
@@ -78,3 +78,9 @@ def load_driver(name: str) -> Driver:
 def load_report(name: str) -> Report:
     """The render function in reports/<name>.py. Raises InvalidArguments, with the nearest name, when there is none."""
     return cast("Report", _load("reports", name).render)
+
+
+def shown(name: str, results: ResultSet, *, is_verbose: bool) -> str:
+    """A report as it goes to the terminal: by its function `shown`, where it has one, else as it goes to a file."""
+    module = _load("reports", name)
+    return cast("str", module.shown(results, is_verbose=is_verbose) if hasattr(module, "shown") else module.render(results))

@@ -12,6 +12,7 @@ from enum import Enum
 from statistics import median, quantiles
 from typing import TypeAlias
 
+from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.roofline import Roofline
 from benchgraph.harness.sketch import Sketch
@@ -42,6 +43,10 @@ class Status(Enum):
     @property
     def is_pass(self) -> bool:
         return self in (Status.PASSED, Status.EXECUTED, Status.INITIALIZED)
+
+
+# What --fail-on may name: no failures, and yet what a CI system may not want
+UNWANTED = {s.value.lower(): s for s in (Status.SKIPPED, Status.MISTRUSTED)}
 
 
 @dataclass(frozen=True)
@@ -295,7 +300,7 @@ class Machine:
 
     peak_flops: arithmetic -> operations/s of the units with all threads, peak_flops_1_thread with one, microkernel the single-thread
     rate of our GEMM microkernel on microkernel_shape, memory_bandwidth the bytes/s that all threads together read from memory; all
-    measured, and empty or 0 when nothing was timed.
+    measured, and empty or 0 when nothing was timed. host: its name, '' when not known.
     """
 
     cpu: str
@@ -308,6 +313,7 @@ class Machine:
     microkernel: dict[str, float] = field(default_factory=dict)
     microkernel_shape: str = "256x256x256"
     memory_bandwidth: float = 0.0
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -347,8 +353,8 @@ class ResultSet:
         return tuple(c for c in self.cases if c.result.status.is_failure)
 
     @property
-    def exit_code(self) -> int:
-        return 1 if self.failures else 0
+    def exit_code(self) -> ExitCode:
+        return ExitCode.failed if self.failures else ExitCode.ok
 
 
 def passed(n: Counter[Status]) -> int:

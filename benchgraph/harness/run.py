@@ -12,6 +12,7 @@ from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidGraph, InvalidShape, OutOfMemory
 from benchgraph.core.lines import printable_lines
 from benchgraph.core.remarks import collected
+from benchgraph.core.steps import begin
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.harness.bench import Bench
@@ -48,6 +49,7 @@ def run_all(problems: Sequence[Problem], bench: Bench, log: Log) -> Iterator[Cas
 def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
     """Run one problem; whatever goes wrong becomes its status and reason."""
     started = bench.clock()
+    begin(problem.description)
     if problem.globals.verbose:
         log(f"run: {problem.repro}")
     with timed(bench.clock) as phases:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from benchgraph.core.steps import tell
 from benchgraph.library.protocol import Chain
 
 MIN_SAMPLE_S = 20e-3  # what the policy sampled before left in the caches is then a small part of a sample, and the clock's error nothing
@@ -129,6 +130,7 @@ class Rounds:
     def __iter__(self) -> Iterator[int]:
         started, done = self.clock(), 0
         while done < self.fixed if self.fixed else done < LEAST_ROUNDS or self.clock() - started < self.budget_s:
+            tell("measure", *((done, self.fixed) if self.fixed else (self.clock() - started, self.budget_s, "s")))
             yield done
             done += 1
 

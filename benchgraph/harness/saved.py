@@ -97,6 +97,7 @@ def _machine(m: Machine) -> Json:
     one = m.peak_flops_1_thread
     shares = {name: rate / one[name] for name, rate in m.microkernel.items()}
     return {
+        "host": m.host,
         "cpu": m.cpu,
         "cores": m.cores,
         "threads": m.threads,
@@ -231,7 +232,7 @@ def _document(text: str) -> Json:
 def _read_machine(d: Json) -> Machine:
     micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
     peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
-    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0))
+    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0), d.get("host", ""))
 
 
 def _read_case(d: Json) -> CaseResult:

@@ -1,10 +1,9 @@
-"""What a run prints: cases as they finish, a progress bar, and the closing lines, all as benchdnn has them."""
+"""What a run prints: cases as they finish, and the closing lines, all as benchdnn has them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import click
@@ -12,6 +11,7 @@ import click
 from benchgraph.core.lines import printable_lines
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.results import CaseResult, Done, ResultSet
 
 FAILURES_SHOWN = 10  # benchdnn's
@@ -79,19 +79,9 @@ def _told(case: CaseResult) -> Iterator[str]:
         yield from lines(case)
 
 
-@contextmanager
-def progress(problems: Sequence[Problem]) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal when there are several cases; nothing otherwise."""
-    if len(problems) < 2 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    # lines printed meanwhile go above the bar, unless they go to a file
-    with Progress(console=Console(stderr=True), redirect_stdout=sys.stdout.isatty(), transient=True) as bar:
-        task = bar.add_task("cases", total=len(problems))
-        yield lambda: bar.advance(task)
+def progress(problems: Sequence[Problem]) -> AbstractContextManager[Callable[[], None]]:
+    """A line on a terminal: which of the cases runs, and what is done with it. Yields what to call when one is done."""
+    return progress_line("cases", len(problems), is_measuring=any(p.globals.mode.is_timed for p in problems))
 
 
 def summarise(settings: Globals, results: ResultSet, phases: str) -> None:

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.begin import Begun, begin, machine_of
-from benchgraph.harness.interrupt import INTERRUPTED
+from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT, kept_apart, save_elsewhere, write_out
 from benchgraph.harness.phases import table as phase_table
-from benchgraph.harness.plugins import load_report
+from benchgraph.harness.plugins import load_report, shown
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Done, ResultSet
+from benchgraph.harness.progress import progress_line
+from benchgraph.harness.results import UNWANTED, CaseResult, Done, ResultSet
 from benchgraph.harness.resume import STREAMED, Kept
 from benchgraph.harness.saved import unwritable, write_whole
 from benchgraph.harness.screen import Screen, progress, summarise, warn
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run came to. code: the exit code."""
+    """What a run came to."""
 
-    code: int
+    code: ExitCode
     failures: tuple[CaseResult, ...] = ()
 
 
@@ -52,26 +54,32 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
     started, screen, machine = bench.clock(), Screen(line.problems), None
     kept, begun, interrupted = Kept(warn), Begun(), False
     try:
-        machine = machine_of(line, bench)
-        begun = begin(line, machine, kept)
-        screen.take_over(begun.held, line.globals.resume)
-        with closing(_results(begun.todo, bench, jobs)) as found:
-            for done in found:
-                kept.add(done.case, bench.clock() - started)
-                screen.add(done)
-                if line.globals.fail_fast and done.case.result.status.is_failure:
-                    break
+        with progress(line.problems) as step:
+            steps.begin("the machine's peaks")
+            machine = machine_of(line, bench)
+            begun = begin(line, machine, kept)
+            screen.take_over(begun.held, line.globals.resume)
+            for _ in begun.held:
+                step()
+            with closing(_results(begun.todo, bench, jobs)) as found:
+                for done in found:
+                    kept.add(done.case, bench.clock() - started)
+                    screen.add(done)
+                    step()
+                    if line.globals.fail_fast and done.case.result.status.is_failure:
+                        break
     except KeyboardInterrupt:
         interrupted = True
     except BenchgraphError as bad:
         warn(str(bad))
-        return Ran(1)
+        return Ran(ExitCode.failed)
     finally:
         kept.close()
     screen.rest()
     results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
-    reported = _report(line.globals, results, out)
+    with progress_line():
+        reported = _report(line.globals, results, out)
     ran = {p.index for p in begun.todo}
     phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
     if len(results.cases) < len(line.problems):
@@ -79,18 +87,25 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     summarise(line.globals, results, phases)
     if interrupted:
-        return Ran(INTERRUPTED)
-    return Ran(results.exit_code if reported and recorded else 1, results.failures)
+        return Ran(ExitCode.interrupted)
+    is_good = not _has_unwanted(line.globals, results) and reported and recorded
+    return Ran(results.exit_code if is_good else ExitCode.failed, results.failures)
+
+
+def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
+    """Whether cases have a status that --fail-on names, which is then said."""
+    found = {name: results.counts[UNWANTED[name]] for name in settings.fail_on if results.counts[UNWANTED[name]]}
+    if found:
+        said = ", ".join(f"{count} {name}" for name, count in found.items())
+        warn(f"--fail-on={','.join(settings.fail_on)}: {said}; exit code {ExitCode.failed:d}")
+    return bool(found)
 
 
 def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
     """The finished cases, in the order in which they finish."""
     from benchgraph.harness.isolate import run_isolated
 
-    with progress(problems) as step:
-        for done in run_isolated(problems, bench, jobs) if jobs else _here(problems, bench):
-            yield done
-            step()
+    yield from run_isolated(problems, bench, jobs) if jobs else _here(problems, bench)
 
 
 def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
@@ -112,8 +127,9 @@ def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
     if settings.mode.is_timed and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
+        steps.begin(f"{name} report")
         with redirect_stdout(out if file == STDOUT else sys.stdout):  # which says whether a table may be coloured
-            text = load_report(name)(results)
+            text = shown(name, results, is_verbose=settings.verbose > 0) if file in ("", STDOUT) else load_report(name)(results)
         if not file:
             click.echo(text)
             continue

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-WIDE = 400  # columns where there is no terminal: nothing is cut off
+WIDE = 10_000  # columns where there is no terminal: nothing is cut off, nor wrapped
+BETWEEN = 3  # columns between two of a grid: a space, a line, a space
 
 
 def columns() -> int:
@@ -39,3 +41,17 @@ def alone(table: Table, width: int = WIDE) -> str:
 def grid(style: box.Box = box.ASCII2) -> Table:
     """A table without a frame."""
     return Table(box=style, show_edge=False, pad_edge=False)
+
+
+def fitting(rows: Sequence[Sequence[str]], width: int, spare: Sequence[int], least: int) -> list[int]:
+    """The columns of a grid, by number, that fit into so many columns of the terminal, where the first may be folded to `least` of them.
+
+    rows: all cells, the heads among them. spare: columns that may be left out, the first of them first.
+    """
+    natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    kept = list(range(len(natural)))
+    for column in spare:
+        if min(natural[0], least) + sum(natural[i] for i in kept[1:]) + BETWEEN * (len(kept) - 1) <= width:
+            break
+        kept.remove(column)
+    return kept

@@ -30,6 +30,7 @@ from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.record import is_recorded
 from benchgraph.core.remarks import remark
+from benchgraph.core.steps import tell
 from benchgraph.core.target import Target, current
 from benchgraph.core.undisturbed import undisturbed
 from benchgraph.library.compile_worker import Answer, Batch, Ready, State, Tickets, Worker
@@ -66,7 +67,8 @@ def compile_partitions(partitions: Sequence[Partition], target: Target | None = 
     distinct, given = list(dict.fromkeys(orders)), set[Order]()
     together = jobs > 1 and len(distinct) > 1
     made = _made_together(distinct, jobs) if together else {}
-    for o in orders:
+    for done, o in enumerate(orders):
+        tell("compile", done, len(partitions))
         if o not in made:
             made[o] = (None if together else o.find()) or o.make()
         yield named(made[o], o.partition, took_s=0.0 if o in given else None)
@@ -209,6 +211,7 @@ class _Shift:
     def _keep(self, ticket: int, make: Callable[[], Executable]) -> None:
         """After an error no more is begun: all that comes before has been, since tickets are drawn in order."""
         try:
+            tell("compile", len(self.made), len(self.orders))
             self.made[ticket] = make()
         except Exception:
             self.crew.tickets.withdraw()

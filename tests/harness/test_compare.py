@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.harness import results as r
 from benchgraph.harness.compare import command, markdown, table
-from benchgraph.harness.compare.differences import Comparison, compare
+from benchgraph.harness.compare.differences import Comparison, compare, interval
 from benchgraph.harness.compare.sides import Side, read
+from benchgraph.harness.compare.statistics import Judged, Verdict
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.saved import render
 from tests.reports.test_markdown import cells
@@ -303,6 +304,82 @@ def test_a_file_that_was_cut_short_counts_as_far_as_it_goes(here: Path) -> None:
     assert "its 1 whole case counts" in run("a.json", "one.json").output
 
 
+# ---- what only CI may mind -------------------------------------------------------------------------------------------
+
+MISTRUSTED = r.Result(r.Status.MISTRUSTED, "zeros")
+
+
+@pytest.mark.parametrize(
+    ("after", "bad"),
+    [
+        ({"x": OK, "y": OK, "s": SKIPPED}, set()),  # s was skipped before
+        ({"x": OK, "s": SKIPPED}, {"missing"}),
+        ({"x": SKIPPED, "y": OK, "s": SKIPPED}, {"skipped"}),
+        ({"x": OK, "y": MISTRUSTED, "s": SKIPPED}, {"mistrusted"}),
+        ({"x": OK, "y": SKIPPED}, {"missing", "skipped"}),
+    ],
+)
+def test_fail_on_makes_worse_what_is_otherwise_only_told(here: Path, after: dict[str, r.Result], bad: set[str]) -> None:
+    save(here / "a.json", {f"--graph --case={c}.json": OK if c != "s" else SKIPPED for c in "xys"}, Mode.correctness)
+    save(here / "b.json", {f"--graph --case={c}.json": found for c, found in after.items()}, Mode.correctness)
+    assert run("a.json", "b.json").exit_code == 0
+    for name in ("missing", "skipped", "mistrusted"):
+        result = run("a.json", "b.json", f"--fail-on={name}")
+        assert result.exit_code == (name in bad), name
+        assert result.output.endswith(f"; --fail-on: 1 {name}\n") == (name in bad)
+    assert run("a.json", "b.json", "--fail-on", "mistrusted,missing,skipped").exit_code == bool(bad)
+
+
+def test_what_failed_and_is_skipped_now_is_newly_skipped(here: Path) -> None:
+    found = both(here, {"--graph --case=a.json": FAILED}, {"--graph --case=a.json": SKIPPED}, Mode.correctness)
+    assert found.exit_code == 0
+    assert replace(found, fail_on=("skipped",)).exit_code == 1
+
+
+# ---- drift -----------------------------------------------------------------------------------------------------------
+
+
+def slowed(result: r.Result, factor: float) -> r.Result:
+    """The same on a machine whose clock is slower by that factor."""
+    timings = tuple(replace(t, timing=r.Timing(tuple(s * factor for s in t.timing.samples_s), 1)) for t in result.timings)
+    return replace(result, timings=timings, peak_samples=tuple(p / factor for p in result.peak_samples), flops=16 * 10**6)
+
+
+def test_a_ratio_that_is_corrected_for_drift_stands_beside_the_measured_one(here: Path) -> None:
+    save(here / "a.json", {line(i): slowed(timed(1.0 + i), 1.0) for i in range(6)})
+    save(here / "b.json", {line(i): slowed(timed(1.0 + i), 1.04) for i in range(6)})
+    result = run("a.json", "b.json")
+    assert (
+        "the machine's peak changed by -3.8% from A to B: 6 of 6 ratios are corrected for it, round by round; both are shown"
+        in result.output
+    )
+    heads, *rows = [[cell.strip() for cell in text.split("|")] for text in result.output.splitlines() if "|" in text]
+    assert heads == ["case / policy", "A ms", "B ms", "B / A", "corrected", "95 % interval", "verdict"]
+    assert rows[1][3] == "1.040"
+    assert 0.99 < float(rows[1][4]) < 1.02
+    mean = next(row for row in rows if row[0] == "geometric mean, fused")
+    assert mean[3] == "1.040"
+    assert 0.99 < float(mean[4]) < 1.02
+    assert "corrected: freed from the drift of the machine's peak" in result.output
+    row = run("a.json", "b.json", "--report=csv").output.splitlines()[1].split(",")
+    assert (row[-2], row[-1]) == ("1.04", "True")
+    assert float(row[4]) < 1.02
+    assert "(1.040 as measured, before the correction for drift)" in run("a.json", "b.json", "--report=markdown").output
+
+
+def test_a_regression_says_both_ratios_where_there_was_drift(here: Path) -> None:
+    save(here / "a.json", {line(i): slowed(timed(1.0 + i), 1.0) for i in range(8)})
+    save(here / "b.json", {line(i): slowed(timed((1.0 + i) * (1.5 if i == 3 else 1)), 1.04) for i in range(8)})
+    result = run("a.json", "b.json")
+    assert re.search(r"fused: 1\.5\d\d times as long \[.*\], 1\.560 as measured, before the correction for drift\n", result.output)
+
+
+def test_without_drift_there_is_one_ratio(here: Path) -> None:
+    save(here / "a.json", QUIET)
+    output = run("a.json", "a.json").output
+    assert "corrected" not in output
+
+
 # ---- how it looks ----------------------------------------------------------------------------------------------------
 
 LOOK = """\
@@ -315,8 +392,8 @@ case / policy                            |   A ms |   B ms | B / A | 95 % interv
 --graph --mb=1                           |        |        |       |               |
 --case=a-name-that-is-really-too-long-fo |        |        |       |               |
 r-a-hundred-columns.json                 |        |        |       |               |
-  fused                                  | 0.9980 | 8.9820 | 9.000 |             - | not enough data
-  post_ops                               | 1.9960 | 2.0958 | 1.050 |             - | not enough data
+  fused                                  | 0.9980 | 8.9820 | 9.000 |             – | not enough data
+  post_ops                               | 1.9960 | 2.0958 | 1.050 |             – | not enough data
 """
 
 
@@ -328,6 +405,21 @@ def test_the_table_at_a_hundred_columns(here: Path) -> None:
     assert text.startswith(LOOK)
     assert max(map(len, text.splitlines())) <= 100
     assert f"\n{name} " in table.render(found, 160)
+
+
+def test_at_eighty_columns_the_times_make_way(here: Path) -> None:
+    before = {line(i): slowed(timed(1.0 + i), 1.0) for i in range(4)}
+    found = both(here, before, {name: slowed(result, 1.04) for name, result in before.items()})
+    text = table.render(found, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    heads = next(line for line in text.splitlines() if "verdict" in line)
+    assert [cell.strip() for cell in heads.split("|")] == ["case / policy", "B / A", "corrected", "95 % interval", "verdict"]
+    assert "geometric mean, fused" in " ".join(text.split())
+
+
+def test_an_interval_that_says_nothing_is_a_dash(here: Path) -> None:
+    for low, high, said in ((0.5, 1.9, "0.500 .. 1.900"), (0.5, 2.0, "–"), (0.0, 1.0, "–"), (1.0, float("inf"), "–")):
+        assert interval(Judged(1.0, low, high, Verdict.unknown)) == said
 
 
 def test_markdown_shows_what_changed_and_folds_the_rest(here: Path) -> None:
@@ -349,10 +441,9 @@ def test_markdown_shows_what_changed_and_folds_the_rest(here: Path) -> None:
 def test_csv(here: Path) -> None:
     save(here / "a.json", {line(1): timed(1.0, rounds=1)})
     save(here / "b.json", {line(1): timed(2.0, rounds=1)})
-    head = "case,policy,a_ms,b_ms,ratio,low,high,verdict\n"
-    assert (
-        run("a.json", "b.json", "--report", "csv").output == head + "--graph --mb=1 --case=mlp.json,fused,0.998,1.996,2,,,not enough data\n"
-    )
+    head = "case,policy,a_ms,b_ms,ratio,low,high,verdict,raw_ratio,is_corrected\n"
+    row = "--graph --mb=1 --case=mlp.json,fused,0.998,1.996,2,,,not enough data,2,False\n"
+    assert run("a.json", "b.json", "--report", "csv").output == head + row
 
 
 def test_the_reports_are_those_of_the_help() -> None:

@@ -1,11 +1,14 @@
 """The table as plain text."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
+from benchgraph.harness.cells import milliseconds, ranges
 from benchgraph.harness.knobs import Mode
-from benchgraph.harness.plugins import load_report
+from benchgraph.harness.plugins import load_report, shown
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=2e9)
@@ -148,3 +151,119 @@ def test_the_table_fits_120_columns() -> None:
     fast = replace(RESULT, flops=10**12, bytes=10**9, peak_samples=(2e15,), bandwidth_samples={10**9: (2e12,)})
     text = render(replace(CASE, result=fast), machine=None)
     assert max(map(len, text.splitlines())) <= 120
+
+
+# ---- on a terminal ---------------------------------------------------------------------------------------------------
+
+NARROW = """\
+Test CPU, 4 cores, avx2, 2 threads; python 3.11
+f32 peak 8 GFLOP/s with 1 thread, 16 with 2; microkernel 256x256x256 6 GFLOP/s
+(75%)
+memory is read at 2.0 GB/s with 2
+
+--mode=P --graph --case=a-case-with-a-name-that-is-longer-than-the-terminal-is-wide.json
+hot caches; f32 peak 16.0 GFLOP/s; bandwidth 5.0 GB/s (reading 1 MB over and
+over)
+policy / partition             min ms   median ms   GFLOP/s   % peak   ratio
+────────────────────────────────────────────────────────────────────────────
+fused (1 partition)            0.9000      1.0000       8.0    50.0%    1.00
+one_op_each (2 partitions)     2.0000      2.0000       4.0    25.0%    2.00
+  0 single: ops 0-59 (60)    0.125 us    0.125 us         -        -
+  1 single: ops 1              1.0000      1.0000       4.0    25.0%
+no room for GB/s, % bw, FLOP/B, roof, compile ms: in a wider terminal, and in
+--report=console:FILE
+times over those of fused, with 95 % intervals within this run: one_op_each 2.00
+warning: noise"""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 80 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def screen(results: ResultSet, *, is_verbose: bool = False) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", shown("console", results, is_verbose=is_verbose))
+
+
+def test_the_whole_table_on_a_terminal_of_80_columns(terminal: None) -> None:
+    first, second = RESULT.timings
+    quick = replace(second.partitions[0], ops=tuple(range(60)), flops=0, timing=timing(0.000125))
+    result = replace(RESULT, timings=(first, replace(second, partitions=(quick, second.partitions[1]))))
+    repro = "--mode=P --graph --case=a-case-with-a-name-that-is-longer-than-the-terminal-is-wide.json"
+    results = ResultSet(Mode.performance, MACHINE, (replace(CASE, repro=repro, result=result),), 1.0)
+    assert screen(results) == NARROW
+
+
+def many(count: int) -> ResultSet:
+    """A policy of so many partitions, of which every third takes ten times as long."""
+    policy = PolicyTiming("one_op_each", timing(20.0), parts(*(1.0 if i % 3 == 0 else 0.1 for i in range(count))))
+    return ResultSet(Mode.performance, None, (replace(CASE, result=replace(RESULT, timings=(policy,))),), 1.0)
+
+
+@pytest.mark.parametrize("count", [12, 13, 30])
+def test_of_more_than_twelve_partitions_the_slowest_are_shown(count: int) -> None:
+    rows = [line.split("|") for line in screen(many(count)).splitlines() if line.startswith("  ")]
+    places = [int(cells[0].split()[0]) for cells in rows if "single" in cells[0]]
+    assert len(places) == 12
+    assert places == sorted(places)
+    slow = [i for i in range(count) if i % 3 == 0][:12]
+    assert set(slow) <= set(places)
+    others = [cells for cells in rows if "other" in cells[0]]
+    assert len(others) == (count > 12)
+    if others:
+        total = sum(p.timing.median_s for p in many(count).cases[0].result.timings[0].partitions)
+        rest = float(others[0][2]) * 1e-3
+        shown_s = sum(float(cells[2]) for cells in rows if "single" in cells[0]) * 1e-3
+        assert rest + shown_s == pytest.approx(total)
+        assert others[0][0].strip() == f"{count - 12} other{'' if count == 13 else 's'}, {rest / total:.0%} of the time"
+
+
+def test_all_partitions_are_there_with_v_and_in_a_report() -> None:
+    results = many(30)
+    for text in (screen(results, is_verbose=True), render(*results.cases)):
+        assert len([line for line in text.splitlines() if "single" in line]) == 30
+        assert "others" not in text
+    assert "all of them with -v, and in --report=console:FILE" in screen(results)
+
+
+def test_what_is_piped_is_neither_wrapped_nor_cut() -> None:
+    ops = tuple(range(0, 900, 2))
+    odd = PolicyTiming("fused", timing(1.0), tuple(replace(p, ops=ops) for p in parts(1.0, 2.0)))
+    text = screen(ResultSet(Mode.performance, MACHINE, (replace(CASE, result=replace(RESULT, timings=(odd,))),), 1.0))
+    assert f"  0 single: ops {' '.join(map(str, ops))} |" in text
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (range(60), "0-59 (60)"),
+        ((0,), "0"),
+        ((0, 1), "0 1"),
+        ((3, 1, 2), "1-3 (3)"),
+        ((0, 1, 5, 6, 7, 9), "0 1 5-7 9 (6)"),
+        ((), ""),
+    ],
+)
+def test_ops_are_said_as_ranges(ids: Iterable[int], said: str) -> None:
+    assert ranges(ids) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(1e-7, "0.100 us"), (9.9e-7, "0.990 us"), (1e-6, "0.0010"), (1.5e-3, "1.5000"), (0.0, "0.0000")],
+)
+def test_what_milliseconds_say_nothing_of_is_said_in_microseconds(seconds: float, said: str) -> None:
+    assert milliseconds(seconds) == said
+    assert milliseconds(seconds, 1).endswith(".0") or seconds > 1e-3
+
+
+def test_intervals_that_say_nothing_are_dashes() -> None:
+    wild = timing(*(1.0 * 8**i for i in range(-3, 4)))
+    noisy = replace(RESULT.timings[1], timing=wild, called=None)
+    first = replace(RESULT.timings[0], timing=timing(*[1.0, 1.1, 1.0, 1.2, 1.0, 1.1, 1.0]))
+    asked = replace(first, called=timing(*[1.1, 1.0, 1.2, 1.0, 1.1, 1.0, 1.0]))
+    text = render(replace(CASE, result=replace(RESULT, timings=(asked, noisy))))
+    assert "within this run: one_op_each 1.00 (–)\n" in text
+    assert re.search(r"in microseconds: fused 0\.0 \(–\)\n", text)

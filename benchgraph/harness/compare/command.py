@@ -9,28 +9,29 @@ from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.cells import counted
 from benchgraph.harness.compare import csv, markdown, table
-from benchgraph.harness.compare.differences import compare
+from benchgraph.harness.compare.differences import FAIL_ON, compare
 from benchgraph.harness.compare.sides import check, read
 from benchgraph.harness.compare.statistics import THRESHOLD
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.parsers import one_of, pattern, share
+from benchgraph.harness.parsers import one_of, pattern, share, some_of
 from benchgraph.harness.plugins import contradicts
 from benchgraph.harness.saved import write
 from benchgraph.harness.words import understood, value_of
 
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
 FLAGS = ("--other-machine",)
-OPTIONS = ("--threshold", "--match", "--report")
+OPTIONS = ("--threshold", "--match", "--fail-on", "--report")
 
 
 @dataclass
 class Request:
-    """sides: A and B, each one or more files joined by commas. reports: (name, file), file '' for the terminal."""
+    """sides: A and B, each one or more files joined by commas. fail_on: words of FAIL_ON. reports: (name, file), '' for the terminal."""
 
     sides: list[str] = field(default_factory=list)
     threshold: float = THRESHOLD
     match: str = ""
     other_machine: bool = False
+    fail_on: tuple[str, ...] = ()
     reports: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -60,6 +61,8 @@ def _set(request: Request, option: str, value: str) -> None:
         request.threshold = understood("compare", option, value, share)
     elif option == "--match":
         request.match = understood("compare", option, value, pattern)
+    elif option == "--fail-on":
+        request.fail_on = understood("compare", option, value, some_of(*FAIL_ON))
     else:
         request.reports.append(understood("compare", option, value, _report))
 
@@ -73,7 +76,7 @@ def _report(word: str) -> tuple[str, str]:
 
 
 def run(given: list[str]) -> tuple[str, int]:
-    """What goes to the terminal, and the exit code: 0 when nothing got worse, 1 when something did.
+    """What goes to the terminal, and the exit code: by exit_codes.py: 1 when something got worse.
 
     Raises UsageError for words, files and sides that cannot be compared, BenchgraphError for a report that cannot be written.
     """
@@ -83,7 +86,7 @@ def run(given: list[str]) -> tuple[str, int]:
             need_file(Path(file), f"compare: --report={name}:{file}")
     a, b = (read(names, request.match) for names in request.sides)
     check(a, b, other_machine=request.other_machine)
-    found = compare(a, b, request.threshold)
+    found = compare(a, b, request.threshold, request.fail_on)
     shown = [REPORTS[name](found) for name in [name for name, file in request.reports if not file] or ["console"]]
     for name, file in (r for r in request.reports if r[1]):
         write(file, REPORTS[name](found), where=f"compare: --report={name}:{file}")

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import geometric_mean, median
 
+from benchgraph.harness import cells
 from benchgraph.harness.compare.sides import Key, Side, notes
-from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, judge, moved
-from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, Status
+from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, drift, judge, moved
+from benchgraph.harness.exit_codes import ExitCode
+from benchgraph.harness.results import UNWANTED, Accuracy, CaseResult, PolicyTiming, Result, Status
 
+MISSING = "missing"
+FAIL_ON = (MISSING, *UNWANTED)  # what --fail-on may name
 ACCURACY = 2.0  # times further from right, or nearer: a bit of the mantissa
 COMPILE, COMPILE_S = 1.5, 10e-3  # times and seconds from which a compile time is told: a run compiles once, so that it is one sample
 
@@ -25,15 +29,21 @@ class Row:
     b_s: float
     judged: Judged
 
+    @property
+    def raw(self) -> float:
+        """B over A as measured."""
+        return self.b_s / self.a_s
+
 
 @dataclass(frozen=True)
 class Change:
-    """Something of a case that was before and is after; what: '' for its status."""
+    """Something of a case that was before and is after; what: '' for its status, which it then became."""
 
     key: Key
     what: str
     before: str
     after: str
+    became: Status | None = None
 
     def __str__(self) -> str:
         return f"{self.key}: " + (f"{self.what}: " if self.what else "") + f"{self.before} -> {self.after}"
@@ -43,7 +53,7 @@ class Change:
 class Comparison:
     """broken: cases that fail now and did not; mended: the other way round; statuses: other changes of status. missing: cases, or their
     policies, that only A has; added: that only B has. threshold: the relative change from which one is told. a, b: what was compared.
-    notes: what to know before believing it.
+    notes: what to know before believing it. fail_on: what else makes the exit code 1, in the words of FAIL_ON.
     """
 
     a: Side
@@ -58,10 +68,24 @@ class Comparison:
     added: tuple[str, ...]
     threshold: float
     notes: tuple[str, ...]
+    fail_on: tuple[str, ...] = ()
 
     @property
-    def exit_code(self) -> int:
-        return 1 if self.broken or self.of(Verdict.regressed) else 0
+    def exit_code(self) -> ExitCode:
+        is_worse = self.broken or self.of(Verdict.regressed) or any(self.unwanted[name] for name in self.fail_on)
+        return ExitCode.failed if is_worse else ExitCode.ok
+
+    @property
+    def unwanted(self) -> dict[str, tuple[str, ...]]:
+        """What fails a comparison only where it is asked for: FAIL_ON -> the cases. A status counts where A did not have it yet."""
+        changed = (*self.statuses, *self.mended)
+        newly = {name: tuple(str(c.key) for c in changed if c.became is status) for name, status in UNWANTED.items()}
+        return {MISSING: self.missing, **newly}
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether some ratio is not that of the times as they were measured."""
+        return any(r.judged.is_corrected for r in self.rows)
 
     def of(self, verdict: Verdict) -> tuple[Row, ...]:
         return tuple(r for r in self.rows if r.judged.verdict is verdict)
@@ -69,15 +93,27 @@ class Comparison:
     @property
     def means(self) -> dict[str, float]:
         """Policy -> geometric mean of its ratios that have an interval."""
-        known = [r for r in self.rows if isfinite(r.judged.low)]
-        policies = dict.fromkeys(r.policy for r in known)
-        return {policy: geometric_mean(r.judged.ratio for r in known if r.policy == policy) for policy in policies}
+        return {policy: geometric_mean(r.judged.ratio for r in rows) for policy, rows in self._known.items()}
+
+    @property
+    def raw_means(self) -> dict[str, float]:
+        """The same of the times as they were measured."""
+        return {policy: geometric_mean(r.raw for r in rows) for policy, rows in self._known.items()}
+
+    @property
+    def _known(self) -> dict[str, list[Row]]:
+        found = dict[str, list[Row]]()
+        for row in self.rows:
+            if isfinite(row.judged.low):
+                found.setdefault(row.policy, []).append(row)
+        return found
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
         """Title -> lines, without those that have none; the gravest last, as a terminal shows the end."""
         regressed = tuple(
-            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]" for r in self.of(Verdict.regressed)
+            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]{_as_measured(r)}"
+            for r in self.of(Verdict.regressed)
         )
         changes = {
             "Compile times": self.compile,
@@ -99,9 +135,15 @@ class Comparison:
         """What the columns of times mean; '' when there are none."""
         if not self.rows:
             return ""
+        verdicts = (
+            f"same: within {self.threshold:.0%} either way; regressed, improved: beyond, with at most {ALPHA:.0%} chance of any false one "
+            "among these"
+        )
+        if not self.is_corrected:
+            return f"B / A: times as long, with its 95 % interval; {verdicts}"
         return (
-            f"B / A: times as long, freed from the drift of the machine's peak, with its 95 % interval; same: within {self.threshold:.0%} "
-            f"either way; regressed, improved: beyond, with at most {ALPHA:.0%} chance of any false one among these"
+            f"B / A: times as long, as measured; corrected: freed from the drift of the machine's peak, with its 95 % interval, which the "
+            f"verdict goes by ({cells.NOTHING}: not corrected); {verdicts}"
         )
 
     @property
@@ -111,11 +153,13 @@ class Comparison:
         counts += [("newly failing", len(self.broken)), ("mended", len(self.mended)), ("missing", len(self.missing))]
         counts += [("added", len(self.added))]
         always = (Verdict.regressed.value, "newly failing")
-        return ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
+        said = ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
+        bad = [f"{len(self.unwanted[name])} {name}" for name in self.fail_on if self.unwanted[name]]
+        return said + (f"; --fail-on: {', '.join(bad)}" if bad else "")
 
 
-def compare(a: Side, b: Side, threshold: float) -> Comparison:
-    """Everything that changed from a to b, in a's order of cases."""
+def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -> Comparison:
+    """Everything that changed from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
     both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
     timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.meaning, before, after)]
     judged = judge([pair for _, _, pair in timed], threshold)
@@ -128,6 +172,10 @@ def compare(a: Side, b: Side, threshold: float) -> Comparison:
 
     busy = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
     told = [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, busy))}"] if busy else []
+    corrected = [pair for (_, _, pair), j in zip(timed, judged, strict=True) if j.is_corrected]
+    if corrected:
+        what = f"the machine's peak changed by {drift(corrected) - 1:+.1%} from A to B"
+        told.append(f"{what}: {len(corrected)} of {len(rows)} ratios are corrected for it, round by round; both are shown")
     least = [j.found for j in judged if isfinite(j.found)]
     if least and len(a.files) == len(b.files) == 1:
         what = f"half of these cases must take {median(least) - 1:.0%} longer, or more, to be found regressed in {POWER:.0%} of comparisons"
@@ -145,6 +193,7 @@ def compare(a: Side, b: Side, threshold: float) -> Comparison:
         added=tuple(_lacking(b, a)),
         threshold=threshold,
         notes=(*notes(a, b), *told),
+        fail_on=fail_on,
     )
 
 
@@ -198,7 +247,7 @@ def _worst(cases: Sequence[CaseResult]) -> Status:
 def _status(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Change:
     was, now = _worst(before), _worst(after)
     reason = next((f" ({c.result.reason})" for c in after if c.result.status is now and c.result.reason), "")
-    return Change(key, "", was.value, now.value + (reason if was is not now else ""))
+    return Change(key, "", was.value, now.value + (reason if was is not now else ""), now)
 
 
 def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
@@ -258,5 +307,14 @@ def _names(side: Side) -> str:
 
 
 def interval(j: Judged) -> str:
-    """As text: '0.98 .. 1.03', or '-'."""
-    return f"{j.low:.3f} .. {j.high:.3f}" if isfinite(j.low) else "-"
+    """As text: '0.98 .. 1.03', or NOTHING."""
+    return cells.interval(j.low, j.high, ".3f", " .. ")
+
+
+def corrected(j: Judged) -> str:
+    """The ratio without drift; NOTHING where there was none to be freed from."""
+    return f"{j.ratio:.3f}" if j.is_corrected else cells.NOTHING
+
+
+def _as_measured(row: Row) -> str:
+    return f", {row.raw:.3f} as measured, before the correction for drift" if row.judged.is_corrected else ""

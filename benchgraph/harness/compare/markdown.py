@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from benchgraph.harness.compare.differences import Comparison, Row
 from benchgraph.harness.compare.statistics import Verdict
-from benchgraph.harness.compare.table import cells
+from benchgraph.harness.compare.table import cells, heads
 from benchgraph.harness.markup import bullets, code, folded, machine, section, table
-
-HEADER = ("case", "policy", "verdict", "A ms", "B ms", "B / A", "95 % interval")
 
 
 def render(c: Comparison) -> str:
@@ -18,13 +16,13 @@ def render(c: Comparison) -> str:
     parts += [bullets([code(note) for note in c.notes])] if c.notes else []
     for verdict in (Verdict.regressed, Verdict.improved):
         if rows := c.of(verdict):
-            parts.append(section(verdict.value.capitalize(), _table(rows), len(rows)))
+            parts.append(section(verdict.value.capitalize(), _table(c, rows), len(rows)))
     parts += [section(title, bullets([code(x) for x in lines]), len(lines)) for title, lines in _lists(c)]
     for verdict in (Verdict.unknown, Verdict.same):
         if rows := c.of(verdict):
-            parts.append(folded(f"{verdict.value.capitalize()} ({len(rows)})", _table(rows)))
+            parts.append(folded(f"{verdict.value.capitalize()} ({len(rows)})", _table(c, rows)))
     if c.means:
-        parts.append("Geometric mean of B / A: " + ", ".join(f"{policy} **{mean:.3f}**" for policy, mean in c.means.items()))
+        parts.append("Geometric mean of B / A: " + ", ".join(_mean(c, policy) for policy in c.means))
     if c.rows:
         parts.append(c.legend)
     if (m := c.b.machine) is not None:
@@ -32,14 +30,20 @@ def render(c: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _mean(c: Comparison, policy: str) -> str:
+    raw = f" ({c.raw_means[policy]:.3f} as measured, before the correction for drift)" if c.is_corrected else ""
+    return f"{policy} **{c.means[policy]:.3f}**{raw}"
+
+
 def _lists(c: Comparison) -> list[tuple[str, tuple[str, ...]]]:
     """The gravest first; those with a table of their own left out."""
     return [(title, lines) for title, lines in reversed(c.sections.items()) if title != "Regressed"]
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(c: Comparison, rows: Sequence[Row]) -> str:
+    *names, verdict = heads(c)
     found = []
     for row in rows:
-        *numbers, verdict = cells(row)
-        found.append((code(str(row.key)), code(row.policy), verdict, *numbers))
-    return table(HEADER, found, left=3)
+        *numbers, said = cells(c, row)
+        found.append((code(str(row.key)), code(row.policy), said, *numbers))
+    return table(("case", "policy", verdict, *names), found, left=3)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -83,6 +83,7 @@ class Pair:
 class Judged:
     """ratio: time of B over that of A, without drift. low, high: its interval; both ends nan when it has none.
 
+    is_corrected: whether the peaks of the rounds are known and differ, so that the ratio is not that of the times as they were measured.
     found: the ratio from which a change of this case, and of no other, is told in POWER of such comparisons; inf when it has no interval.
     """
 
@@ -91,6 +92,7 @@ class Judged:
     high: float
     verdict: Verdict
     found: float = math.inf
+    is_corrected: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,10 @@ def judge(pairs: Sequence[Pair], threshold: float) -> list[Judged]:
     errors = [_error(e, between, between_df, prior_df) for e in known]
     ratios, scale, df = np.array([(e.log_ratio, *error) for e, error in zip(known, errors, strict=True)]).T
     judged = iter(_verdicts(ratios, scale, df, float(np.log1p(threshold))))
-    return [_unjudged(p) if e is None else next(judged) for p, e in zip(pairs, found, strict=True)]
+    return [
+        _unjudged(p) if s is None or e is None else replace(next(judged), is_corrected=s.is_corrected)
+        for p, s, e in zip(pairs, series, found, strict=True)
+    ]
 
 
 def _unjudged(pair: Pair) -> Judged:
@@ -172,6 +177,17 @@ def _unjudged(pair: Pair) -> Judged:
         return Judged(1.0, 1.0, 1.0, Verdict.same)
     a, b = (float(np.mean([np.log(np.median(r.times)) for r in runs])) if runs else np.nan for runs in (pair.a, pair.b))
     return Judged(float(np.exp(b - a)), np.nan, np.nan, Verdict.unknown)
+
+
+def drift(pairs: Sequence[Pair]) -> float:
+    """How the machine's peak changed from A to B: the ratio of its medians, mean over the pairs; nan where it is not known."""
+    sides = [(p.a, p.b) for p in pairs if all(r.peaks for r in (*p.a, *p.b))]
+    logs = [
+        float(np.mean([np.log(np.median(r.peaks)) for r in side])) * sign
+        for pair in sides
+        for side, sign in zip(pair, (-1, 1), strict=True)
+    ]
+    return math.exp(2 * float(np.mean(logs))) if logs else math.nan
 
 
 def moved(pair: Pair) -> bool:
@@ -185,11 +201,15 @@ def moved(pair: Pair) -> bool:
 
 @dataclass(frozen=True)
 class _Series:
-    """Logarithms of the times of a pair's runs, freed from drift as far as is known. drift: variance of what is not known of it."""
+    """Logarithms of the times of a pair's runs, freed from drift as far as is known. drift: variance of what is not known of it.
+
+    is_corrected: whether there was any, so that they are not the times as they were measured.
+    """
 
     a: tuple[Array, ...]
     b: tuple[Array, ...]
     drift: float
+    is_corrected: bool
 
 
 def _series(pair: Pair) -> _Series | None:
@@ -198,12 +218,12 @@ def _series(pair: Pair) -> _Series | None:
     if not pair.a or not pair.b or min(len(r.times) for r in runs) < LEAST_ROUNDS or moved(pair):
         return None
     if any(len(r.peaks) != len(r.times) for r in runs):
-        return _Series(tuple(np.log(r.times) for r in pair.a), tuple(np.log(r.times) for r in pair.b), 0.0)
+        return _Series(tuple(np.log(r.times) for r in pair.a), tuple(np.log(r.times) for r in pair.b), 0.0, is_corrected=False)
     peak_a, peak_b = (float(np.mean([np.log(np.median(r.peaks)) for r in side])) for side in (pair.a, pair.b))
     least = float(np.mean([min(1.0, pair.flops / (np.median(r.times) * np.median(r.peaks))) for r in runs]))
     slope, width = (1 + least) / 2, (1 - least) / 12**0.5  # of a uniform distribution between least and 1
     a, b = (tuple(np.log(r.times) + slope * np.log(r.peaks) for r in side) for side in (pair.a, pair.b))
-    return _Series(a, b, (width * (peak_b - peak_a)) ** 2)
+    return _Series(a, b, (width * (peak_b - peak_a)) ** 2, is_corrected=len({peak for r in runs for peak in r.peaks}) > 1)
 
 
 @dataclass(frozen=True)

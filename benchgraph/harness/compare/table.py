@@ -5,11 +5,15 @@ from __future__ import annotations
 from rich import box
 from rich.table import Table
 
-from benchgraph.harness.compare.differences import Comparison, Row, interval
+from benchgraph.harness.cells import milliseconds
+from benchgraph.harness.compare.differences import Comparison, Row, corrected, interval
 from benchgraph.harness.compare.statistics import Verdict
-from benchgraph.harness.terminal import columns, grid, paper, printed
+from benchgraph.harness.terminal import columns, fitting, grid, paper, printed
 
 STYLES = {Verdict.regressed: "bold red", Verdict.improved: "green", Verdict.same: "", Verdict.unknown: "yellow"}
+
+LABEL = 24  # columns that the names of cases have at least
+SPARE = (1, 2)  # columns that a narrow terminal goes without: the times, of which the ratio says what there is to know
 
 
 def render(c: Comparison, width: int = 0) -> str:
@@ -20,7 +24,7 @@ def render(c: Comparison, width: int = 0) -> str:
         out.print(f"note: {note}")
     if c.rows:
         out.print()
-        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2))
+        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width))
         out.print(c.legend)
     for title, lines in c.sections.items():
         out.print()
@@ -32,25 +36,33 @@ def render(c: Comparison, width: int = 0) -> str:
     return printed(out)
 
 
-def _table(c: Comparison, style: box.Box) -> Table:
-    """A line per case, and under it one per policy; the geometric means last."""
+def _table(c: Comparison, style: box.Box, width: int) -> Table:
+    """A line per case, and under it one per policy; the geometric means last. What is too wide goes without the times."""
+    names = heads(c)
+    found = [(row, cells(c, row)) for row in c.rows]
+    kept = fitting([("case / policy".ljust(LABEL), *names), *(("", *texts) for _, texts in found)], width, SPARE, LABEL)
     t = grid(style)
-    t.add_column("case / policy", overflow="fold", min_width=24)
-    for name in ("A ms", "B ms", "B / A", "95 % interval"):
-        t.add_column(name, justify="right", no_wrap=True)
-    t.add_column("verdict", no_wrap=True)
+    t.add_column("case / policy", overflow="fold", min_width=LABEL)
+    for i in kept[1:]:
+        t.add_column(names[i - 1], justify="left" if names[i - 1] == "verdict" else "right", no_wrap=True)
     last = None
-    for row in c.rows:
+    for row, texts in found:
         if row.key != last:
             t.add_row(str(row.key))
         last = row.key
-        t.add_row(f"  {row.policy}", *cells(row), style=STYLES[row.judged.verdict])
+        t.add_row(f"  {row.policy}", *(texts[i - 1] for i in kept[1:]), style=STYLES[row.judged.verdict])
     t.add_section()
     for policy, mean in c.means.items():
-        t.add_row(f"geometric mean, {policy}", "", "", f"{mean:.3f}")
+        said = ("", "", f"{c.raw_means[policy]:.3f}", f"{mean:.3f}") if c.is_corrected else ("", "", f"{mean:.3f}")
+        t.add_row(f"geometric mean, {policy}", *(said[i - 1] for i in kept[1:] if i <= len(said)))
     return t
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A ms, B ms, their ratio, its interval, the verdict."""
-    return f"{row.a_s * 1e3:.4f}", f"{row.b_s * 1e3:.4f}", f"{row.judged.ratio:.3f}", interval(row.judged), row.judged.verdict.value
+def heads(c: Comparison) -> tuple[str, ...]:
+    """Of what `cells` gives: with the ratio without drift beside the measured one, where there was drift."""
+    return "A ms", "B ms", "B / A", *(("corrected",) if c.is_corrected else ()), "95 % interval", "verdict"
+
+
+def cells(c: Comparison, row: Row) -> tuple[str, ...]:
+    times = milliseconds(row.a_s), milliseconds(row.b_s), f"{row.raw:.3f}"
+    return *times, *((corrected(row.judged),) if c.is_corrected else ()), interval(row.judged), row.judged.verdict.value

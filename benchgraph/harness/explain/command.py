@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchgraph.core.steps import begin, tell
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
@@ -15,6 +16,7 @@ from benchgraph.harness.explain.text import text
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
 from benchgraph.harness.words import chosen, need_output, value_of
@@ -71,7 +73,11 @@ def run(given: list[str], bench: Bench) -> str:
         raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
     need_isas(problems)
     need_tuning(problems)
-    found = [each for p in problems for each in _explained(p, bench)]
+    found = list[Explained]()
+    with progress_line("cases", len(problems)) as step:
+        for problem in problems:
+            found += _explained(problem, bench)
+            step()
     said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
     if request.output in ("", STDOUT):
         return said
@@ -80,11 +86,16 @@ def run(given: list[str], bench: Bench) -> str:
 
 
 def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
+    begin(problem.description)
     with settings_of(problem):
         graph = problem.graph()
         for side in problem.globals.sides:
             partitions = cut(problem, graph, bench.library(side.library), side)
-            yield Explained(problem.repro, side.policy, tuple(map(explain, partitions)))
+            told = list[Explanation]()
+            for partition in partitions:
+                tell("compile", len(told), len(partitions))
+                told.append(explain(partition))
+            yield Explained(problem.repro, side.policy, tuple(told))
 
 
 def _text(found: Explained) -> str:

@@ -1,4 +1,4 @@
-"""An explanation for terminals, in 100 columns."""
+"""An explanation for terminals, in 100 columns, or in as many as there are."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rich.table import Table
 
 from benchgraph.explain import Arenas, Explanation, Nest, PassStep, Section
 from benchgraph.harness.cells import counted
-from benchgraph.harness.terminal import alone, grid, paper, printed
+from benchgraph.harness.terminal import alone, columns, grid, paper, printed
 
-WIDE = 100
+MOST = 100  # columns, which is as long as lines are easily read
 NBSP = "\N{NO-BREAK SPACE}"
 WHEN = {"init": "once, by init", "main": "at every execution"}
 
 
 def text(repro: str, policy: str, partitions: Sequence[Explanation]) -> str:
     """Headings are bold on a terminal."""
-    out = paper(WIDE)
+    out = paper(min(columns(), MOST))
     _say(out, repro)
     out.print(f"policy {policy}: {counted(len(partitions), 'partition')}")
     for number, e in enumerate(partitions):
@@ -136,10 +136,10 @@ def _bytes(n: int) -> str:
 def _say(out: Console, line: str, indent: str = "") -> None:
     """One paragraph; what follows its first line is indented by two more."""
     kept = line.replace(": ", f":{NBSP}")  # a value and its type stay on one line
-    for part in wrap(kept, WIDE, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False):
+    for part in wrap(kept, out.width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False):
         out.print(part.replace(NBSP, " "), soft_wrap=True)
 
 
 def _indented(out: Console, table: Table) -> None:
-    for line in alone(table, WIDE - 4).splitlines():
+    for line in alone(table, out.width - 4).splitlines():
         out.print("    " + line, soft_wrap=True)

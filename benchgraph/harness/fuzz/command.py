@@ -6,7 +6,7 @@ benchgraph fuzz --seed 1 --count 2 --jobs=2     ->     benchgraph --fuzz --jobs=
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from benchgraph.harness.isolate import run_isolated, share_of_threads
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.parsers import Parse, natural, positive
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
 from benchgraph.harness.words import own_options, understood
@@ -106,9 +107,10 @@ def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence
 def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench: Bench) -> str:
     """Write the smallest graph that fails as this problem did. Returns the lines that say so and how to run it alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    trial = _Trial(_as_it_ran(problem), failure, path, bench)
-    found = shrink(problem.graph(), trial.fails, tries)
-    case = trial.run(found.graph)
+    with progress_line("tries to shrink it", tries) as step:
+        trial = _Trial(_as_it_ran(problem), failure, path, bench, step)
+        found = shrink(problem.graph(), trial.fails, tries)
+        case = trial.run(found.graph)
     return f"shrunk in {found.tries} tries to {counted(len(found.graph.ops), 'op')}: {case.line}"
 
 
@@ -121,16 +123,18 @@ def _as_it_ran(problem: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Runs candidates as the failed problem ran, from a file as everybody else would run them."""
+    """Runs candidates as the failed problem ran, from a file as everybody else would run them. step: told of each that was tried."""
 
     problem: Problem
     failure: CaseResult
     path: Path
     bench: Bench
+    step: Callable[[], None]
 
     def fails(self, graph: Graph) -> bool:
         """Whether a graph fails in the same way. One that is only wrong must be one that can be right (fair.py)."""
         same = _way(self.run(graph)) == _way(self.failure)
+        self.step()
         return same and not (self.failure.result.errors and unfair(graph, domain(graph, self.problem.globals.seed), str(self.path.name)))
 
     def run(self, graph: Graph) -> CaseResult:

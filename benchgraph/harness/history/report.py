@@ -6,7 +6,7 @@ import hashlib
 
 from rich.table import Table
 
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import counted, milliseconds
 from benchgraph.harness.history.changes import LEAST_RUNS, LEAST_SIDE, Change
 from benchgraph.harness.history.chart import chart
 from benchgraph.harness.history.order import date, name, short
@@ -62,7 +62,7 @@ def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key],
     t = _table("run", "date", "commit", *(f"{policy} ms" for policy in lines), "change")
     for i in sorted({i for line in lines.values() for i in line}):
         r = h.runs[i]
-        cells = [f"{line[i]:.4f}" if i in line else "" for line in lines.values()]
+        cells = [milliseconds(line[i] * 1e-3) if i in line else "" for line in lines.values()]
         found = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
         t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(found))
     return _text(t) + "\n"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 from benchgraph.candidates import candidates
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, Unimplemented, within
 from benchgraph.core.options import Forced
+from benchgraph.core.steps import begin
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
 from benchgraph.harness.argv import UsageError
@@ -20,12 +22,15 @@ from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import cut, flops
+from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.progress import progress_line
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
+from benchgraph.harness.terminal import WIDE, columns
 from benchgraph.harness.tune.search import Searcher
 from benchgraph.harness.tune.text import Outcome, heading, line, summary
 from benchgraph.harness.words import chosen, need_output, own_options, understood
@@ -74,29 +79,34 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     _check(request, problems)
     said = list[str]()
 
-    def tell(text: str) -> None:
-        said.append(text)
-        say(text)
+    def tell(text: Callable[[int], str]) -> None:
+        """text: by the width that there is, which a file does not limit."""
+        said.append(text(WIDE))
+        say(text(columns()))
 
     outcomes = list[Outcome]()
-    for problem in problems:
-        with settings_of(problem), override(tuning="", disk_cache_capacity=0):
-            try:
-                outcome = tune(problem, request, bench)
-            except BenchgraphError as bad:
-                complain(str(bad))
-                continue
-            if request.store:
-                store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-        if not outcomes:
-            tell(heading(outcome.machine))
-        outcomes.append(outcome)
-        tell(line(outcome))
+    with progress_line("cases", len(problems), is_measuring=True) as step:
+        for problem in problems:
+            begin(problem.description)
+            with settings_of(problem), override(tuning="", disk_cache_capacity=0):
+                try:
+                    outcome = tune(problem, request, bench)
+                except BenchgraphError as bad:
+                    complain(str(bad))
+                    step()
+                    continue
+                if request.store:
+                    store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
+            if not outcomes:
+                tell(partial(heading, outcome.machine))
+            outcomes.append(outcome)
+            tell(partial(line, outcome))
+            step()
     if outcomes:
-        tell(summary(outcomes))
+        tell(lambda width: summary(outcomes))
     if request.output not in ("", STDOUT):
         write(request.output, "\n".join(said) + "\n")
-    return int(len(outcomes) < len(problems))
+    return ExitCode.failed if len(outcomes) < len(problems) else ExitCode.ok
 
 
 def _check(request: Request, problems: tuple[Problem, ...]) -> None:

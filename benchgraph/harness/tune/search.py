@@ -8,13 +8,14 @@ the final alone.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
 from typing import TypeVar
 
 from benchgraph.core.options import Forced
+from benchgraph.core.steps import tell
 from benchgraph.harness.sampling import Rounds, interleave, seconds
 from benchgraph.library.protocol import Chain
 
@@ -76,22 +77,26 @@ class Searcher:
         others = [c for c in legal if c != chosen]
         self.rng.shuffle(others)
         scores = dict[Forced, float]()
-        for heat in _chunks(others, HEAT):
-            scores |= self._heat(chosen, heat)
+        heats = list(_chunks(others, HEAT))
+        for number, heat in enumerate(heats, 1):
+            scores |= self._heat(chosen, heat, f"heat {number} of {len(heats)}")
         finalists = sorted(scores, key=lambda c: scores[c])[:FINALISTS]
-        *measured, peaks = self._samples([chosen, *finalists], FINAL_SAMPLE_S, self.rounds, [self.peak])
+        *measured, peaks = self._samples([chosen, *finalists], FINAL_SAMPLE_S, self.rounds, "the final", [self.peak])
         found = [Measured(c, s) for c, s in zip([chosen, *finalists], measured, strict=True)]
         return Found(found[0], min(found, key=lambda m: m.min_s), len(others) + 1, peaks)
 
-    def _heat(self, chosen: Forced, heat: Sequence[Forced]) -> dict[Forced, float]:
+    def _heat(self, chosen: Forced, heat: Sequence[Forced], name: str) -> dict[Forced, float]:
         """Minima over that of the schedule's choice."""
-        own, *rest = self._samples([chosen, *heat], HEAT_SAMPLE_S, HEAT_ROUNDS)
+        own, *rest = self._samples([chosen, *heat], HEAT_SAMPLE_S, HEAT_ROUNDS, name)
         return {c: min(samples) / min(own) for c, samples in zip(heat, rest, strict=True)}
 
     def _samples(
-        self, choices: Iterable[Forced], lasting_s: float, rounds: int, more: Sequence[Callable[[], float]] = ()
+        self, choices: Sequence[Forced], lasting_s: float, rounds: int, name: str, more: Sequence[Callable[[], float]] = ()
     ) -> list[tuple[float, ...]]:
-        sources = [self._source(self.chain(c), lasting_s) for c in choices]
+        sources = list[Callable[[], float]]()
+        for c in choices:
+            sources.append(self._source(self.chain(c), lasting_s))
+            tell(f"{name}, compile", len(sources), len(choices))
         return interleave([*sources, *more], Rounds(0.0, rounds, self.clock), self.rng)
 
     def _source(self, chain: Chain, lasting_s: float) -> Callable[[], float]:

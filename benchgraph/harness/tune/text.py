@@ -8,12 +8,22 @@ from statistics import geometric_mean, median
 
 from benchgraph.core.options import Forced
 from benchgraph.harness.cells import counted
+from benchgraph.harness.terminal import BETWEEN, fitting
 from benchgraph.harness.tune.search import Found
 
 GOAL = 1.10  # what the schedule's choice may cost beside the best
 
-_COLUMNS = ("chosen", "best", "ratio", "median", "GFLOP/s", "% peak", "tried")
-_FORM = "{:<15} | {:<15} | {:>5} | {:>6} | {:>7} | {:>6} | {:>9} | {}"
+_FORMS = {
+    "chosen": "{:<15}",
+    "best": "{:<15}",
+    "ratio": "{:>5}",
+    "median": "{:>6}",
+    "GFLOP/s": "{:>7}",
+    "% peak": "{:>6}",
+    "tried": "{:>9}",
+}  # head -> how its cells stand; the case comes last, as long as it is
+_SPARE = ("median", "GFLOP/s", "tried", "% peak")  # what a narrow terminal goes without, the first of these first
+_CASE = 24  # columns that are left for the case
 
 
 @dataclass(frozen=True)
@@ -27,19 +37,28 @@ class Outcome:
     flops: int
 
 
-def heading(machine: str) -> str:
+def heading(machine: str, width: int) -> str:
     """What the columns are: parameters of the choice of the schedule and of the best one, the first one's time over the second one's."""
-    return f"{machine}\nratio: minimum time of the schedule's choice over that of the best one\n\n" + _FORM.format(*_COLUMNS, "case")
+    heads = _row(dict(zip(_FORMS, _FORMS, strict=True)), "case", width)
+    return f"{machine}\nratio: minimum time of the schedule's choice over that of the best one\n\n{heads}"
 
 
-def line(o: Outcome) -> str:
+def line(o: Outcome, width: int) -> str:
+    """width: of the terminal; a case that is longer than what is left goes on in its next line."""
     found, tried = o.found, f"{o.found.tried}" if o.found.tried >= o.legal else f"{o.found.tried}/{o.legal}"
     rate = o.flops / found.chosen.min_s
     share = f"{rate / median(found.peaks):.0%}" if found.peaks else ""
     times = f"{found.ratio:.3f}", f"{found.median_ratio:.3f}"
-    return _FORM.format(
-        _parameters(found.chosen.choice), _parameters(found.best.choice), *times, f"{rate / 1e9:.1f}", share, tried, o.repro
-    )
+    choices = _parameters(found.chosen.choice), _parameters(found.best.choice)
+    return _row(dict(zip(_FORMS, (*choices, *times, f"{rate / 1e9:.1f}", share, tried), strict=True)), o.repro, width)
+
+
+def _row(cells: dict[str, str], case: str, width: int) -> str:
+    """cells: by head."""
+    said = {head: form.format(cells[head]) for head, form in _FORMS.items()}
+    heads = list(said)
+    kept = fitting([list(said.values())], width - _CASE - BETWEEN, [heads.index(head) for head in _SPARE], len(said["chosen"]))
+    return " | ".join([*(said[heads[i]] for i in kept), case])
 
 
 def _parameters(c: Forced) -> str:

@@ -1,0 +1,49 @@
+"""What benchgraph's exit codes mean, command by command. docs/exit-codes.md has the same table, and a test holds it to this one."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """refused: nothing was answered, because the question could not be; interrupted: the shell's code for Ctrl-C."""
+
+    ok = 0
+    failed = 1
+    refused = 2
+    interrupted = 130
+
+
+RUN = "DRIVER"  # a command line without a command: cases are run
+ERROR = "something the command needs cannot be read, compiled or written"
+WORDS = "the words cannot be understood"
+CTRL_C = "Ctrl-C"
+
+
+def _meanings(ok: str, failed: str, refused: str = WORDS, interrupted: str = CTRL_C) -> dict[ExitCode, str]:
+    return dict(zip(ExitCode, (ok, failed, refused, interrupted), strict=True))
+
+
+MEANINGS: dict[str, dict[ExitCode, str]] = {
+    RUN: _meanings(
+        "no case failed",
+        "a case failed, or is of a status that --fail-on names; or a report or the history could not be written",
+        f"{WORDS}, or a library, instruction set or tuning file they name is not there; no case was run",
+        f"{CTRL_C}; what was done by then is reported",
+    ),
+    "list": _meanings("printed", "never"),
+    "ops": _meanings("printed", "there is no such kind"),
+    "show": _meanings("drawn", ERROR),
+    "explain": _meanings("explained", ERROR),
+    "compile-times": _meanings("measured", ERROR),
+    "tune": _meanings("all cases were tuned", "a case could not be tuned; the others were", interrupted=f"{CTRL_C}; findings are stored"),
+    "fuzz": _meanings("no graph failed", "a graph failed, or is of a status that --fail-on names"),
+    "compare": _meanings(
+        "nothing got worse",
+        "a case regressed or fails newly, or there is what --fail-on names",
+        f"{WORDS}, or files cannot be read, compared or written",
+    ),
+    "history": _meanings("printed, or added", "never", f"{WORDS}, or the database or a file cannot be used"),
+    "regressions": _meanings("nothing got slower for good", "something did", f"{WORDS}, or the database cannot be used"),
+    "report": _meanings("written", "never", f"{WORDS}, or files cannot be read or written"),
+}

@@ -1,0 +1,78 @@
+"""Tables of commands on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.core.options import Forced
+from benchgraph.harness.compile_times import _table
+from benchgraph.harness.ops_table import overview
+from benchgraph.harness.terminal import WIDE, fitting
+from benchgraph.harness.tune.search import Found, Measured
+from benchgraph.harness.tune.text import Outcome, heading, line
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 80 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def widest(text: str) -> int:
+    return max(map(len, re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()))
+
+
+def outcome() -> Outcome:
+    choice = Forced("p", 32, 64)
+    return Outcome("--matmul 128x479:479x1024", "machine", Found(*(Measured(choice, (s,)) for s in (2e-3, 1e-3)), 4, (1e9,)), 40, 10**6)
+
+
+TUNED = """\
+chosen          | best            | ratio | % peak | case
+32 x 64         | 32 x 64         | 2.000 |    50% | --matmul 128x479:479x1024"""
+WHOLE = """\
+chosen          | best            | ratio | median | GFLOP/s | % peak |     tried | case
+32 x 64         | 32 x 64         | 2.000 |  2.000 |     0.5 |    50% |      4/40 | --matmul 128x479:479x1024"""
+
+
+@pytest.mark.parametrize(("width", "text"), [(80, TUNED), (WIDE, WHOLE)])
+def test_tune_leaves_columns_out_for_the_case(width: int, text: str) -> None:
+    assert f"{heading('machine', width).splitlines()[-1]}\n{line(outcome(), width)}" == text
+
+
+TIMES = {"--graph --case=mlp.json fused 0: MatMul Add ReLU MatMul Add ReLU MatMul Add": ([0.2, 0.1], [0.001, 0.002])}
+NARROW = """\
+first min  median  warm min  median  ms, of 2 runs
+    100.0   150.0       1.0     1.5  --graph --case=mlp.json fused 0: MatMul Add
+                                       ReLU MatMul Add ReLU MatMul Add"""
+
+
+def test_compile_times_hang_what_is_too_long(terminal: None) -> None:
+    assert _table(TIMES, 2) == NARROW
+
+
+def test_compile_times_are_one_line_each_where_there_is_no_terminal() -> None:
+    assert _table(TIMES, 2).splitlines()[1] == "    100.0   150.0       1.0     1.5  " + next(iter(TIMES))
+
+
+def test_the_op_table_is_as_wide_as_the_terminal(terminal: None) -> None:
+    assert widest(overview()) <= 80
+
+
+@pytest.mark.parametrize("command", ["show", "explain"])
+def test_a_graph_is_told_in_80_columns(terminal: None, command: str) -> None:
+    result = CliRunner().invoke(main, [command, "--case=attention.json", "--policy=post_ops"], color=True)
+    assert result.exit_code == 0, result.output
+    assert widest(result.output) <= 80
+
+
+def test_columns_make_way_in_their_order() -> None:
+    rows = [("x" * 40, "a" * 10, "b" * 10, "c" * 10), ("", "", "", "")]
+    assert fitting(rows, 79, (2, 1), 20) == [0, 1, 2, 3]
+    assert fitting(rows, 58, (2, 1), 20) == [0, 1, 3]
+    assert fitting(rows, 40, (2, 1), 20) == [0, 3]

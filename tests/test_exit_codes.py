@@ -1,0 +1,96 @@
+"""Exit codes: one table, which the docs repeat and every command follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.harness.exit_codes import MEANINGS, RUN, ExitCode
+from benchgraph.harness.help import COMMANDS
+
+DOCS = (Path(__file__).parents[1] / "docs" / "exit-codes.md").read_text()
+
+
+def table(columns: int) -> list[list[str]]:
+    """The rows of the table of the docs with so many columns, without its head."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOCS.splitlines() if line.startswith("|")]
+    return [row for row in rows if len(row) == columns and not set(row[0]) <= {"-"}][1:]
+
+
+def test_the_docs_have_the_codes() -> None:
+    assert [(int(code), name) for code, name, _ in table(3)] == [(int(code), code.name) for code in ExitCode]
+
+
+def test_the_docs_say_what_the_code_says_of_every_command() -> None:
+    said = {row[0].strip("`").partition(" ")[0].removeprefix("--"): dict(zip(ExitCode, row[1:], strict=True)) for row in table(5)}
+    assert said == MEANINGS
+
+
+def test_every_command_of_the_help_is_in_the_table() -> None:
+    assert set(COMMANDS) == set(MEANINGS) - {RUN}
+
+
+CASE = "--case=mlp.json"
+FOLLOWED = {
+    RUN: ({0: ["--graph", CASE], 1: ["--graph", "--case=absent.json"], 2: ["--graph", "--cas=mlp.json"]}),
+    "list": {0: ["policies"], 2: ["nothing"]},
+    "ops": {0: [], 1: ["--kind=Mish2"], 2: ["--kid=Mish"]},
+    "show": {0: [CASE], 1: ["--case=absent.json"], 2: ["--format=png", CASE]},
+    "explain": {0: [CASE], 1: ["--case=absent.json"], 2: ["-o"]},
+    "compile-times": {1: ["--case=absent.json"], 2: []},
+    "tune": {1: [CASE, "--rounds=1"], 2: []},
+    "fuzz": {0: ["--seed=1", "--count=1", "--ops=1"], 1: ["--count=1", "--memory-kind=buffer", "--fail-on=skipped"], 2: ["--count=x"]},
+    "compare": {0: ["a.json", "a.json"], 1: ["a.json", "less.json", "--fail-on=missing"], 2: ["a.json"]},
+    "history": {0: ["--history=h.db"], 2: ["--case"]},
+    "regressions": {0: ["--history=h.db"], 2: ["--history"]},
+    "report": {0: ["a.json"], 2: ["absent.json"]},
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with reports of one case, and of another one."""
+    monkeypatch.chdir(tmp_path)
+    for name, words in (("a.json", [CASE, "--mb=2", CASE]), ("less.json", [CASE])):
+        assert CliRunner().invoke(main, ["--mode=L", "--graph", f"--report=json:{name}", *words]).exit_code == 0
+    assert CliRunner().invoke(main, ["--mode=L", "--graph", "--history=h.db", CASE]).exit_code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", MEANINGS)
+def test_every_command_follows_the_table(here: Path, command: str) -> None:
+    for code, words in FOLLOWED[command].items():
+        result = CliRunner().invoke(main, [*([] if command == RUN else [command]), *words])
+        assert result.exit_code == code, (words, result.output)
+
+
+@pytest.mark.parametrize("command", [c for c in MEANINGS if c != RUN])
+def test_ctrl_c_ends_every_command_with_its_code(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it strikes before anything is done."""
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchgraph.cli.use_one_thread", strike)
+    result = CliRunner().invoke(main, [command])
+    assert (result.exit_code, "Aborted" in result.output) == (ExitCode.interrupted, False)
+
+
+@pytest.mark.parametrize("words", [["--graph", CASE], ["fuzz", "--seed=1", "--count=1", "--ops=1", "--mode=C"]])
+def test_a_status_that_fail_on_names_is_exit_code_1(words: list[str]) -> None:
+    skip = ["--memory-kind=buffer"]
+    for given, code in (([], 0), (["--fail-on=mistrusted"], 0), (["--fail-on=skipped"], 1), (["--fail-on=mistrusted,skipped"], 1)):
+        place = 1 if words[0] == "fuzz" else 0
+        result = CliRunner().invoke(main, [*words[:place], *skip, *given, *words[place:]])
+        assert result.exit_code == code, (given, result.output)
+        assert ("exit code 1" in result.stderr) == (code == 1)
+    assert result.stderr == "benchgraph: --fail-on=skipped,mistrusted: 1 skipped; exit code 1\n"
+
+
+def test_a_status_that_cannot_be_named_is_refused() -> None:
+    result = CliRunner().invoke(main, ["--graph", "--fail-on=missing", CASE])
+    assert result.exit_code == ExitCode.refused
+    assert "choose one of skipped, mistrusted" in result.stderr
