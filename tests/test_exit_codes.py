@@ -36,6 +36,7 @@ def test_every_command_of_the_help_is_in_the_table() -> None:
 CASE = "--case=mlp.json"
 FOLLOWED = {
     RUN: ({0: ["--graph", CASE], 1: ["--graph", "--case=absent.json"], 2: ["--graph", "--cas=mlp.json"]}),
+    "help": {0: ["show"], 2: ["nothing"]},
     "list": {0: ["policies"], 2: ["nothing"]},
     "ops": {0: [], 1: ["--kind=Mish2"], 2: ["--kid=Mish"]},
     "show": {0: [CASE], 1: ["--case=absent.json"], 2: ["--format=png", CASE]},
@@ -67,7 +68,7 @@ def test_every_command_follows_the_table(here: Path, command: str) -> None:
         assert result.exit_code == code, (words, result.output)
 
 
-@pytest.mark.parametrize("command", [c for c in MEANINGS if c != RUN])
+@pytest.mark.parametrize("command", [c for c in MEANINGS if c not in (RUN, "help")])
 def test_ctrl_c_ends_every_command_with_its_code(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it strikes before anything is done."""
 

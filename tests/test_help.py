@@ -48,6 +48,7 @@ VALUES = {
     "P[,P...]": "fused",
     "console|markdown|csv[:FILE]": "csv",
     "REF": "HEAD",
+    "STATUS[,...]": "skipped",
 }
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"], "tune": ["--matmul", "4x8:8x6"],

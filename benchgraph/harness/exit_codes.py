@@ -31,6 +31,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         f"{WORDS}, or a library, instruction set or tuning file they name is not there; no case was run",
         f"{CTRL_C}; what was done by then is reported",
     ),
+    "help": _meanings("printed", "never"),
     "list": _meanings("printed", "never"),
     "ops": _meanings("printed", "there is no such kind"),
     "show": _meanings("drawn", ERROR),
