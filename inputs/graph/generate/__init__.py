@@ -6,7 +6,8 @@ Every family of cases is a module; its graphs go to JSON files, and how they are
     harness_graph_<family>_ci      the plain line of every case, some other dtypes      test_graph_ci
     harness_graph_<family>_all     all dtypes, shapes, layouts and attributes           test_graph_all
 
-perf.py has the batch files for mode P, paper.py the workloads of the Graph Compiler paper.
+perf.py has the batch files for mode P, paper.py the workloads of the Graph Compiler paper. model.py has whole networks, in batches of their
+own: harness_graph_model_ci, small ones, takes a minute, harness_graph_model_all, with those of their papers' sizes, some more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from benchgraph.graph import save
 
-from . import gradient, matmul, movement, network, paper, pattern, perf, pointwise, quantisation, rows, window
+from . import gradient, matmul, model, movement, network, paper, pattern, perf, pointwise, quantisation, rows, window
 from .case import CASES
 
 FAMILIES = tuple(
@@ -52,12 +53,13 @@ def batches() -> Iterator[tuple[str, str]]:
     for level in LEVELS:
         yield from ((f"harness_graph_{family}_{level}", harness(family, level)) for family in FAMILIES)
         yield f"test_graph_{level}", batch(level)
+    yield from ((f"harness_graph_model_{level}", _text("Whole networks", model.harness(level))) for level in ("ci", "all"))
     yield from ((name, _text(about, list(lines))) for name, (about, lines) in {**perf.BATCHES, **paper.BATCHES}.items())
 
 
 def write(folder: Path) -> None:
     """All graphs and batch files; running it twice changes nothing."""
-    for path, graph in [*((c.path, c.graph()) for c in CASES), *paper.graphs()]:
+    for path, graph in [*((c.path, c.graph()) for c in CASES), *paper.graphs(), *model.graphs()]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         save(graph, folder / path)
     for name, text in batches():
