@@ -79,6 +79,15 @@ class Graph:
         return {id: tuple(ops) for id, ops in found.items()}
 
     @cached_property
+    def places(self) -> dict[int, int]:
+        """Op id -> its place in `order`."""
+        return {op.id: place for place, op in enumerate(self.order)}
+
+    def first_reader(self, tensor: int, counts: Callable[[Op], bool]) -> Op | None:
+        """Of the ops that read a tensor and count, the first one in topological order; None when there is none."""
+        return min(filter(counts, self.consumers.get(tensor, ())), key=lambda op: self.places[op.id], default=None)
+
+    @cached_property
     def tensors(self) -> dict[int, LogicalTensor]:
         """Tensor id -> logical tensor, the producer's description first, else the first consumer's."""
         found = {t.id: t for op in self.ops for t in op.outputs}

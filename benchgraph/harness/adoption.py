@@ -28,7 +28,7 @@ from benchgraph.harness.results import Result, Status
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Policy
-from benchgraph.reference import evaluate
+from benchgraph.reference import differ_in_kind, evaluate
 
 OWN = "benchgraph"
 
@@ -128,8 +128,10 @@ def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dic
     unequal = [t.id for t in graph.outputs if elements(direct[t.id], t).tobytes() != outputs[t.id].tobytes()]
     if not unequal:
         return "equal to the library used directly, to the bit"
-    largest = max(_distance(elements(direct[t.id], t), outputs[t.id]) for t in graph.outputs)
-    return f"off from the library used directly by up to {largest:.3g}, in tensors {', '.join(map(str, unequal))}"
+    pairs = [(elements(direct[t.id], t), outputs[t.id]) for t in graph.outputs]
+    largest, strange = max(_distance(*pair) for pair in pairs), sum(int(differ_in_kind(*pair).sum()) for pair in pairs)
+    kind = f"in NaN or infinity at {strange} values, elsewhere " if strange else ""
+    return f"off from the library used directly {kind}by up to {largest:.3g}, in tensors {', '.join(map(str, unequal))}"
 
 
 def _distance(a: Array, b: Array) -> float:

@@ -26,7 +26,21 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Accuracy, Result, Status
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
-from benchgraph.reference import Comparison, compare_output, domain, evaluate, fill, masked, tolerance, zero_limit
+from benchgraph.reference import (
+    REMEDY,
+    Comparison,
+    beyond_range,
+    compare_output,
+    domain,
+    evaluate,
+    fill,
+    is_deep,
+    is_lost,
+    is_saturated,
+    masked,
+    tolerance,
+    zero_limit,
+)
 from benchgraph.runtime.memory import mapped
 
 
@@ -106,7 +120,8 @@ def _with_verdict(result: Result, contender: Contender, verdict: Verdict) -> Res
 class Verdict:
     """errors and total: sums over tensors. reason is set for a wrong tensor, and, with no errors, for one that is not to be trusted.
 
-    outputs: of the graph, as far as they were computed.
+    outputs: of the graph, as far as they were computed. is_beyond: what was computed hangs on numbers beyond the range of their types, so
+    that what is computed of it is no more to be trusted.
     """
 
     errors: int = 0
@@ -114,6 +129,7 @@ class Verdict:
     reason: str = ""
     accuracy: tuple[Accuracy, ...] = ()
     outputs: dict[int, Array] = field(default_factory=dict)
+    is_beyond: bool = False
 
     @property
     def status(self) -> Status | None:
@@ -146,7 +162,7 @@ def _execute(
             with phase("reference"):
                 given = _elements(partition.inputs, live)
                 want = evaluate(partition.graph, given)
-            verdict = judge(partition.graph, given, live, want, where, verdict)
+            verdict = judge(partition.graph, given, live, want, where, verdict, whole=graph)
         elif mode is Mode.bitwise:
             verdict = _repeat(run, where, verdict)
         if verdict.errors:
@@ -226,27 +242,57 @@ def judge(
     where: str,
     verdict: Verdict,
     stored: frozenset[int] = frozenset(),
+    whole: Graph | None = None,
 ) -> Verdict:
     """The verdict with the outputs of a graph or partition added; stops at the first wrong one. given: the elements of its inputs; stored:
-    tensors that went from partition to partition."""
-    rtol = tolerance(graph)
+    tensors that went from partition to partition; whole: the graph that a partition is a part of."""
+    rtol, own = tolerance(graph), {t.id for t in (whole or graph).inputs}
     for t in graph.outputs:
-        c = compare_output(graph, given, t, elements(got[t.id], t), want[t.id], rtol, stored)
+        array = elements(got[t.id], t)
+        c = compare_output(graph, given, t, array, want[t.id], rtol, stored)
+        if excuse := _beyond(graph, given, t, want[t.id], c, own, verdict):
+            with np.errstate(over="ignore", invalid="ignore"):
+                right = np.where(excuse.hangs, want[t.id].astype(t.dtype.numpy), array)
+            kept = compare_output(graph, given, t, right, want[t.id], rtol, stored)
+            if kept.ok:
+                c = kept
+                reason = verdict.reason or f"{where}: tensor {t.id}: {excuse.reason}; {REMEDY}"
+                verdict = replace(verdict, reason=reason, is_beyond=True)
         limit = zero_limit(graph, t.id)
         if c.is_mistrusted(limit):
-            limit = zero_limit(graph, t.id, masked(given.values()))
+            limit = zero_limit(graph, t.id, masked(given.values()), whole)
         sizes = c.max_abs, c.max_rel, c.max_ulp, c.l2_rel, c.zero_share
-        found = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, *sizes, rtol=rtol, zero_limit=limit)
+        found = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, *sizes, rtol=rtol, zero_limit=limit, nonfinite=c.nonfinite)
         verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, found))
         if not c.ok:
-            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {_describe(c)}")
-        if c.is_mistrusted(limit):
+            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}")
+        if c.is_mistrusted(limit) and not verdict.is_beyond:
             share = f"{c.zero_share:.0%} zeros prove little"
             verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}; at most {limit:.0%} are trusted")
+        if not verdict.reason and is_saturated(want[t.id], t.dtype) and is_deep(whole or graph):
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: nearly all values are at the ends of {t.dtype.value}; {REMEDY}")
     return verdict
 
 
-def _describe(c: Comparison) -> str:
-    first = c.points[0]
-    sizes = f"by up to {c.max_abs:.3g} ({c.max_rel:.3g} relative)"
-    return f"{c.errors} of {c.total} values differ, {sizes}; first at {list(first.index)}: want {first.want:.6g}, got {first.got:.6g}"
+@dataclass(frozen=True)
+class _Excuse:
+    """Why points of an output prove nothing: those that hang on numbers beyond the range of their types."""
+
+    hangs: NDArray[np.bool_]
+    reason: str
+
+
+def _beyond(
+    graph: Graph, given: dict[int, Array], t: LogicalTensor, want: Array, c: Comparison, own: set[int], verdict: Verdict
+) -> _Excuse | None:
+    """The excuse of an output that is wrong, or infinite, because numbers left their range; None where it needs none, or has none."""
+    if c.ok and (want.dtype.kind != "f" or np.isfinite(want).all()):
+        return None
+    if verdict.is_beyond:
+        return None if c.ok else _Excuse(np.ones(want.shape, np.bool_), verdict.reason)
+    found = beyond_range(graph, given, own)
+    if found is None or (c.ok and not is_lost(want, found.hangs[t.id])):
+        return None
+    hangs, op = found.hangs[t.id], found.op
+    what = f"{np.mean(hangs):.0%} of the values hang on numbers beyond the range of {found.dtype.value}, which {op.label} makes first"
+    return _Excuse(hangs, what)

@@ -27,13 +27,14 @@ def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, 
             values = {label: float(array[index]) for label, array in arrays.items()}
             errors = {label: c.errors for label, c in held.items()}
             offs = {label: c.max_abs for label, c in held.items()}
-            found.append(Difference(t.id, t.dtype.value, t.type.elements, errors, offs, index, float(want[t.id][index]), values))
+            strange = {label: c.nonfinite for label, c in held.items() if c.nonfinite}
+            found.append(Difference(t.id, t.dtype.value, t.type.elements, errors, offs, index, float(want[t.id][index]), values, strange))
     return tuple(found)
 
 
 def _worst(held: dict[str, Comparison]) -> tuple[int, ...]:
-    """The first wrong point of who has most of them."""
-    return max(held.values(), key=lambda c: c.errors).points[0].index
+    """The first wrong point of who has most of them, and of those with a NaN or an infinity in the wrong place if anybody has."""
+    return max(held.values(), key=lambda c: (c.nonfinite, c.errors)).points[0].index
 
 
 def lines(case: CaseResult) -> Iterator[str]:

@@ -129,6 +129,7 @@ class Accuracy:
     where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: largest difference, largest one as a
     share of the right value, and the norm of all differences as a share of the norm of the right values. max_ulp: in units in the last
     place of the dtype. zero_share: how much of the output was 0. rtol, zero_limit: the relative error and the share of zeros allowed.
+    nonfinite: wrong points with a NaN or an infinity on one side, which no distance tells of.
     """
 
     where: str
@@ -144,6 +145,7 @@ class Accuracy:
     policy: str = ""
     rtol: float = 0.0
     zero_limit: float = 1.0
+    nonfinite: int = 0
 
     @property
     def configuration(self) -> str:
@@ -151,7 +153,8 @@ class Accuracy:
         return f"{self.where}: tensor {self.tensor} {self.dtype}: rtol {self.rtol:.3g}, at most {self.zero_limit:.0%} zeros"
 
     def __str__(self) -> str:
-        sizes = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
+        wrong = f"{self.nonfinite} wrong in NaN or infinity, " if self.nonfinite else ""
+        sizes = f"{wrong}max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
         return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {self.total} values, {sizes}, {self.zero_share:.0%} zeros"
 
 
@@ -169,7 +172,7 @@ class Difference:
     """An output of the graph that a library gets wrong by the reference, where several were run on the same data.
 
     errors: wrong points of total, max_abs: the largest difference from the reference, values: at one wrong point, `index`, where the
-    reference has `want`; each by contender.
+    reference has `want`; nonfinite: wrong points with a NaN or an infinity on one side; each by contender.
     """
 
     tensor: int
@@ -180,6 +183,7 @@ class Difference:
     index: tuple[int, ...]
     want: float
     values: dict[str, float]
+    nonfinite: dict[str, int] = field(default_factory=dict)
 
     @property
     def right(self) -> tuple[str, ...]:
@@ -187,10 +191,15 @@ class Difference:
         return tuple(label for label, errors in self.errors.items() if not errors)
 
     def __str__(self) -> str:
-        wrong = [f"{n} off at {e} of {self.total} by up to {self.max_abs[n]:.3g}" for n, e in self.errors.items() if e]
+        wrong = [self._wrong(n) for n, e in self.errors.items() if e]
         said = ", ".join([*(f"{name} is right" for name in self.right), *wrong])
         values = ", ".join(f"{name} {value:.9g}" for name, value in self.values.items())
         return f"tensor {self.tensor} {self.dtype}: {said}; at {list(self.index)} reference {self.want:.9g}, {values}"
+
+    def _wrong(self, label: str) -> str:
+        strange = self.nonfinite.get(label, 0)
+        kind = f" ({strange} in NaN or infinity)" if strange else ""
+        return f"{label} off at {self.errors[label]} of {self.total}{kind} by up to {self.max_abs[label]:.3g}"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Array
+from benchgraph.ops.spec import Array, Reduction, Role
 from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
@@ -65,7 +65,7 @@ class Comparison:
 
     errors: failing points. off_by_one: integer points that are, whether forgiven or not. max_abs, max_rel, l2_rel,
     max_ulp: over points where both are finite; max_rel over those with want != 0; max_ulp in steps of the dtype at want. zero_share: of
-    got. points: the first failing ones.
+    got. nonfinite: failing points at which got and want are not both numbers. points: the first failing ones, these before all others.
     """
 
     dtype: DType
@@ -78,10 +78,21 @@ class Comparison:
     max_ulp: float
     zero_share: float
     points: tuple[Point, ...] = ()
+    nonfinite: int = 0
 
     @property
     def ok(self) -> bool:
         return self.errors == 0
+
+    def __str__(self) -> str:
+        """What is wrong, in one line. No distance says what a NaN or an infinity in the wrong place is, so these come first."""
+        first = self.points[0]
+        where = f"first at {list(first.index)}: want {first.want:.6g}, got {first.got:.6g}"
+        sizes = f"by up to {self.max_abs:.3g} ({self.max_rel:.3g} relative)"
+        if not self.nonfinite:
+            return f"{self.errors} of {self.total} values differ, {sizes}; {where}"
+        others = "" if self.nonfinite == self.errors else f"; the others {sizes}"
+        return f"{self.errors} of {self.total} values differ, {self.nonfinite} of them in NaN or infinity, {where}{others}"
 
     def is_mistrusted(self, zero_limit: float) -> bool:
         """True when it passes, but with a larger share of zeros than this."""
@@ -94,23 +105,31 @@ def masked(arrays: Iterable[Array]) -> float:
     return max((float(np.mean(a == np.array(-np.inf, a.dtype))) for a in floats), default=0.0)
 
 
-def zero_limit(graph: Graph, tensor: int, sure: float = 0.0) -> float:
+def zero_limit(graph: Graph, tensor: int, sure: float = 0.0, whole: Graph | None = None) -> float:
     """The largest share of zeros to be trusted in an output of a shape-inferred graph: what the row of the op that makes it says.
 
     It holds for what is not 0 for sure. sure: the share of the output that is; more than that when an op of the graph is sure of more.
+    whole: a graph that this one is a part of, which knows more of what made the tensors that come in.
     """
     sure = max((sure, *(spec(op.kind).sure_zeros(call_of(op)) for op in graph.ops)))
-    return sure + (1 - sure) * _own_limit(graph, tensor)
+    return sure + (1 - sure) * max(_own_limit(graph, tensor), 0.0 if whole is None else _own_limit(whole, tensor))
 
 
 def _own_limit(graph: Graph, tensor: int) -> float:
-    """A product is 0 where an operand is, and a quotient where its dividend is, so they may be 0 as often as those may."""
-    maker = graph.producers.get(tensor)
-    if maker is None:
+    """A product is 0 where an operand is, a quotient where its dividend is, what is moved where it was before, and a fold where all that
+    it folds is, as of a channel that a rectifier made 0, so they may be 0 as often as those may."""
+    if tensor not in graph.producers:
         return 1.0
-    row = spec(maker.kind)
-    operands = maker.inputs if row.is_product else maker.inputs[:1] if row.factors else ()
-    return max((row.zero_limit(call_of(maker)), *(_own_limit(graph, t.id) for t in operands if t.id in graph.producers)))
+    limit, seen, left = 0.0, {tensor}, [tensor]
+    while left:
+        maker = graph.producers[left.pop()]
+        row = spec(maker.kind)
+        limit = max(limit, row.zero_limit(call_of(maker)))
+        carries_all = row.is_product or row.role is Role.movement or isinstance(row.lower, Reduction)
+        operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.factors else ())}
+        left += (new := [id for id in operands if id in graph.producers and id not in seen])
+        seen.update(new)
+    return limit
 
 
 def tolerance(graph: Graph) -> float:
@@ -156,6 +175,7 @@ class _Sums:
     max_ulp: float = 0.0
     square_error: float = 0.0
     zeros: int = 0
+    nonfinite: int = 0
 
 
 def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
@@ -166,7 +186,7 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     if got.shape != want.shape:
         raise ValueError(f"got has shape {got.shape}, want {want.shape}")
     square, scale = _sizes(want, dtype)
-    sums, misses, near = _Sums(), list[Point](), list[Point]()
+    sums, misses, near, apart = _Sums(), list[Point](), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
         with np.errstate(invalid="ignore", over="ignore"):
             diff, bad = _failing(g, w, dtype, rtol, scale)
@@ -176,11 +196,15 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
         _add(sums, g, w, diff, bad, close, dtype)
+        if bad.any() and (strange := bad & differ_in_kind(g, w)).any():
+            sums.nonfinite += int(np.count_nonzero(strange))
+            _keep(apart, start, got.shape, g, w, strange)
+            bad &= ~strange
         _keep(misses, start, got.shape, g, w, bad)
         _keep(near, start, got.shape, g, w, close)
     forgiven = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
     errors = sums.errors + (0 if forgiven else sums.off_by_one)
-    shown = misses if forgiven else misses + near
+    shown = sorted(misses if forgiven else misses + near, key=lambda point: point.index)
     return Comparison(
         dtype=dtype,
         total=got.size,
@@ -191,8 +215,15 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         l2_rel=sqrt(sums.square_error / square) if square else sqrt(sums.square_error),
         max_ulp=sums.max_ulp,
         zero_share=sums.zeros / got.size if got.size else 0.0,
-        points=tuple(sorted(shown, key=lambda point: point.index)[:SHOWN]),
+        points=tuple([*apart, *shown][:SHOWN]),
+        nonfinite=sums.nonfinite,
     )
+
+
+def differ_in_kind(got: Array, want: Array) -> NDArray[np.bool_]:
+    """Where one of two arrays has a NaN or an infinity, and the other has something else: no distance tells of these points."""
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    return np.asarray(~(np.isfinite(g) & np.isfinite(w)) & (g != w) & ~(np.isnan(g) & np.isnan(w)))
 
 
 def _square(values: NDArray[np.float64]) -> float:

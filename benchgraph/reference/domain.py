@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchgraph.core.tensor import TensorType
 from benchgraph.graph.ir import Graph
+from benchgraph.ops.fills import reals
 from benchgraph.ops.spec import Array
-from benchgraph.reference.fill import in_layout
+from benchgraph.ops.strategies.noise import Noise
+from benchgraph.reference.depth import Dial, dials, is_deep
+from benchgraph.reference.fill import in_layout, settled
 from benchgraph.reference.real_values import real_values
 
 
 def domain(graph: Graph, seed: int) -> dict[int, Array]:
     """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
 
-    Each tensor depends on the seed and its id alone. Elements between the strides are 0.
+    Each tensor depends on the seed and its id alone, but for the sizes of weights in a deep graph. Elements between the strides are 0.
     """
-    return {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
+    made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
+    return made | settled(graph, dials(graph, ()), made, _of_either_sign, seed) if is_deep(graph) else made
+
+
+def _of_either_sign(dial: Dial, t: TensorType, noise: Noise) -> Array:
+    return reals(-1.0, 1.0, t.shape, noise.chunk(0)).astype(t.dtype.numpy)

@@ -7,6 +7,7 @@ every Quantize further down into saturation, where hardly any mistake shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -42,11 +43,16 @@ def real_values(graph: Graph, t: LogicalTensor, rng: np.random.Generator) -> Arr
     values = _wanted(path[-1], t, rng)
     if path[-1].port == 0 and spec(path[-1].op.kind).role is Role.anchor and _feeds_quantised_rows(graph, path[-1].op):
         values = values.astype(np.float64) * SHARPNESS
-    for use in reversed(path[:-1]):
-        into = use.op.inputs[0]
+    return standing_for(values, [use.op for use in path[:-1]], t, rng)
+
+
+def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.random.Generator) -> Array:
+    """What a tensor holds where these are wanted behind the ops that move or convert it; the first of them reads it."""
+    for op in reversed(path):
+        into = op.inputs[0]
         values = np.resize(values, into.known_shape)
-        if spec(use.op.kind).converts and not is_wide_float(into):
-            values = _quantised(use.op, values, rng)
+        if spec(op.kind).converts and not is_wide_float(into):
+            values = _quantised(op, values, rng)
     return np.resize(values, t.known_shape)
 
 

@@ -79,6 +79,26 @@ def bias_dropped(g: Graph) -> Graph:
     return without(g, only(g, "Add"))
 
 
+@in_graph("model/perceptron_48.json", after=DECOMPOSED)
+def bias_dropped_in_one_of_many_layers(g: Graph) -> Graph:
+    return without(g, only(g, "Add", 39))
+
+
+@in_graph("model/perceptron_48.json", after=DECOMPOSED)
+def bias_dropped_in_an_early_layer_of_many(g: Graph) -> Graph:
+    return without(g, only(g, "Add", 2))
+
+
+@in_graph("model/perceptron_48.json", after="")
+def weights_transposed_in_one_of_many_layers(g: Graph) -> Graph:
+    return with_attrs(g, only(g, "MatMul", 39), transpose_b=True)
+
+
+@in_graph("model/perceptron_48.json", after=DECOMPOSED)
+def rectifier_missing_in_one_of_many_layers(g: Graph) -> Graph:
+    return without(g, only(g, "ReLU", 39))
+
+
 @in_graph("complex_fusion/attention_causal_mask.json", after=DECOMPOSED)
 def mask_dropped(g: Graph) -> Graph:
     return without(g, only(g, "Select"), operand=1)

@@ -104,6 +104,19 @@ def test_a_wrong_result_fails(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "FAILED (fused: framework: tensor 8: 1 of 256 values differ" in got.output
 
 
+def test_a_nan_is_told_where_the_library_used_directly_has_a_number(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Output.commit
+
+    def mistaken(o: Output) -> None:
+        honest(o)
+        o.array.chunk.current.buffer[:4] = 0xFF
+
+    monkeypatch.setattr(Output, "commit", mistaken)
+    told = ran("-v", case).output
+    assert "tensor 8: 1 of 256 values differ, 1 of them in NaN or infinity, first at [0, 0]: want " in told
+    assert "off from the library used directly in NaN or infinity at 1 values, elsewhere by up to 0, in tensors 8" in told
+
+
 def test_weights_that_are_converted_again_fail(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is right but not as cheap as it should be."""
     monkeypatch.setattr(Chunk, "lend", lambda c, where: (c.to_default(where), c.store(where))[1])

@@ -217,6 +217,17 @@ def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> Non
         assert len(found.accuracy) == count, (before, after)
 
 
+def test_values_wrong_in_nan_or_infinity_are_told_where_no_distance_changes(here: Path) -> None:
+    def off(*nonfinite: int) -> r.Result:
+        accuracy = (r.Accuracy("whole graph", 5, "f32", 64, n, 0.5, 0.25, 2.0, 1e-7, 0.0, "fused", nonfinite=n) for n in nonfinite)
+        return replace(FAILED, accuracy=tuple(accuracy))
+
+    found = both(here, {"--graph --case=a": off(0)}, {"--graph --case=a": off(3, 0)}, Mode.correctness)
+    where = "--graph --case=a: fused: whole graph: tensor 5 f32"
+    assert [str(c) for c in found.accuracy] == [f"{where}: L2 1e-07, 2 ulp -> 3 wrong in NaN or infinity, L2 1e-07, 2 ulp"]
+    assert not both(here, {"--graph --case=a": off(3)}, {"--graph --case=a": off(3)}, Mode.correctness).accuracy
+
+
 def test_versions_that_differ_are_told(here: Path) -> None:
     save(here / "a.json", QUIET)
     save(here / "b.json", QUIET, machine=replace(MACHINE, versions={"python": "3.12", "numpy": "2"}))

@@ -1,5 +1,6 @@
 """Several libraries on the same data: who is right where they differ, and that witnesses cannot fail a case."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,11 @@ def off(by: float, where: int = 0) -> FakeLibrary:
         return a + by * (np.arange(a.size).reshape(a.shape) == where) if kind == "ReLU" else a
 
     return FakeLibrary(Clock(), spoil=spoil)
+
+
+def spoilt(relu: Callable[[np.ndarray], np.ndarray]) -> FakeLibrary:
+    """A library that makes something else of the results of ReLU."""
+    return FakeLibrary(Clock(), spoil=lambda kind, a: relu(a).astype(a.dtype) if kind == "ReLU" else a)
 
 
 def right() -> FakeLibrary:
@@ -95,6 +101,19 @@ def test_when_the_library_under_test_is_wrong_the_case_fails_and_the_witness_is_
     assert (result.status, result.errors, result.right) == (Status.FAILED, 1, (THEIRS,))
     assert told(result) == {OURS: Status.FAILED, THEIRS: Status.PASSED}
     assert result.reason.startswith(f"{OURS}: partition 0 (fake): tensor 3: 1 of 64 values differ")
+
+
+def test_a_nan_in_the_wrong_place_is_told_before_more_and_smaller_errors() -> None:
+    result = run(spoilt(lambda a: a + 1), spoilt(lambda a: np.where(np.arange(a.size).reshape(a.shape) == 21, np.nan, a)))
+    assert result.reason.startswith(f"{OURS}: partition 0 (fake): tensor 3: 64 of 64 values differ, by up to 1 (")
+    (d,) = result.differences
+    assert (d.index, d.nonfinite) == ((1, 5), {THEIRS: 1})
+    assert f"{THEIRS} off at 1 of 64 (1 in NaN or infinity) by up to 0; at [1, 5] reference " in str(d)
+    assert np.isnan(d.values[THEIRS])
+    result = run(spoilt(lambda a: np.where(np.arange(a.size).reshape(a.shape) == 21, -np.inf, a + 0.5)), right())
+    assert ": 64 of 64 values differ, 1 of them in NaN or infinity, first at [1, 5]: want " in result.reason
+    assert ", got -inf; the others by up to 0.5 (" in result.reason
+    assert "64 values, 1 wrong in NaN or infinity, max abs 0.5, " in str(result.accuracy[0])
 
 
 def test_nobody_may_be_right() -> None:

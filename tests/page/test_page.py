@@ -17,11 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
+from benchgraph.harness.knobs import Mode
 from benchgraph.harness.page.page import page
+from benchgraph.harness.page.view import accuracy
 from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import ResultSet
+from benchgraph.harness.results import ResultSet, Status
 from benchgraph.harness.saved import render
-from tests.page.runs import CHECKED, EMPTY, GRAPH, STRANGE, TIMED, made, timed
+from tests.page.runs import CHECKED, EMPTY, GRAPH, STRANGE, TIMED, checked, far, made, timed
 
 ROOT = Path(__file__).parents[2]
 CSS = (ROOT / "benchgraph/harness/page/page.css").read_text()
@@ -128,6 +130,15 @@ def test_a_long_page_holds_details_packed() -> None:
     long, short = page([("", CHECKED)], many=4), page([("", CHECKED)], many=5)
     assert "Copy</button>" not in long
     assert sum("Copy</button>" in text for text in store(long)) == short.count("Copy</button>") == 5
+
+
+def test_values_wrong_in_nan_or_infinity_are_told_beside_distances() -> None:
+    wrong = replace(far("whole graph", 1.0, 5), nonfinite=2)
+    assert accuracy(wrong)[0] == "5 of 16 (2 in NaN or infinity)"
+    case = checked(0, Status.FAILED, "wrong", 1.0)
+    case = replace(case, result=replace(case.result, accuracy=(wrong,)))
+    text = page([("", ResultSet(Mode.correctness, None, (case,), 1.0))])
+    assert "5 (2 in NaN or infinity)" in text + "".join(store(text))
 
 
 def test_what_says_nothing_is_not_drawn() -> None:

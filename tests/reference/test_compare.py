@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.graph import parse_graph, validate
+from benchgraph.graph import GraphBuilder, parse_graph, validate
 from benchgraph.reference import compare, domain, evaluate, masked, tolerance, zero_limit
+from benchgraph.reference.compare import CHUNK
 from benchgraph.reference.evaluate import Array
 
 MLP = """
@@ -197,6 +199,44 @@ def test_no_elements_and_rank_zero_compare() -> None:
     assert compare(np.float32(2.5).reshape(()), np.array(2.0), DType.f32, 1e-6).points[0].index == ()
 
 
+INFINITE = [DType.f32, DType.bf16, DType.f16, DType.f8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", [*INFINITE, DType.f8_e4m3])
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_nan_in_the_wrong_place_is_the_headline_whatever_else_is_wrong(dtype: DType, is_wanted: bool) -> None:
+    """It comes after more small errors than are kept, and in another chunk."""
+    right = np.linspace(1, 2, CHUNK + 40).astype(dtype.numpy)
+    wrong, at = right.copy(), CHUNK + 13
+    wrong[:99] += np.array(0.25, dtype.numpy)
+    (right if is_wanted else wrong)[at] = np.nan
+    c = compare(wrong, right.astype(np.float64), dtype, 1e-6)
+    value = f"{float((wrong if is_wanted else right)[at]):.6g}"
+    want, got = ("nan", value) if is_wanted else (value, "nan")
+    assert (c.errors, c.nonfinite, c.points[0].index, c.max_abs) == (100, 1, (at,), 0.25)
+    headline = f"100 of {right.size} values differ, 1 of them in NaN or infinity, first at [{at}]: want {want}, got {got}; "
+    assert str(c).startswith(f"{headline}the others by up to 0.25 (")
+
+
+@pytest.mark.parametrize("dtype", INFINITE)
+def test_infinities_of_either_sign_numbers_and_nan_are_told_from_each_other(dtype: DType) -> None:
+    kinds = np.array([np.inf, -np.inf, np.nan, 1.0])
+    want, got = (a.ravel() for a in np.meshgrid(kinds, kinds))
+    c = compare(got.astype(dtype.numpy), want, dtype, 1e-6)
+    assert (c.errors, c.nonfinite, c.max_abs) == (12, 12, 0)
+    assert "the others" not in str(c)
+
+
+def test_a_nan_wanted_of_integers_is_the_headline() -> None:
+    want = np.array([3.0, 4.0, np.nan])
+    c = compare(np.array([5, 6, 0], np.int8), want, DType.s8, 1e-6)
+    assert (c.errors, c.nonfinite) == (3, 1)
+    assert (
+        str(c)
+        == "3 of 3 values differ, 1 of them in NaN or infinity, first at [2]: want nan, got 0; the others by up to 2 (0.667 relative)"
+    )
+
+
 def test_a_point_reads_as_a_sentence() -> None:
     c = compare(np.array([[1.5, 2.0]], np.float32), np.array([[1.0, 2.0]]), DType.f32, 1e-6)
     assert str(c.points[0]) == "[0:0] want 1, got 1.5"
@@ -329,3 +369,27 @@ def test_one_large_element_does_not_speak_for_its_row() -> None:
     got = want.astype(np.float32)
     got[7, 5] += np.float32(1.0)
     assert compare(got, want, DType.f32, 1e-2).errors == 1
+
+
+def test_what_is_concatenated_or_folded_may_be_zero_as_often_as_what_made_it() -> None:
+    text = """
+graph engine=cpu fpmath=strict {
+  %1: f32[4,8] = ReLU#0(%0: f32[4,8])
+  %3: f32[4,16] = Concat#1(%1, %2: f32[4,8]) {axis=1}
+  %4: f32[4,1] = ReduceMean#2(%1) {axes=[1], keep_dims=true}
+}
+"""
+    whole = validate(parse_graph(text))
+    relu, parts = zero_limit(whole, 1), {op.outputs[0].id: replace(whole, ops=(op,)) for op in whole.ops}
+    assert zero_limit(whole, 3) == zero_limit(whole, 4) == relu == 0.65
+    for id in (3, 4):
+        assert zero_limit(parts[id], id) == 0.30
+        assert zero_limit(parts[id], id, whole=whole) == relu
+
+
+def test_a_chain_of_squares_by_multiplication_asks_every_op_once() -> None:
+    b = GraphBuilder()
+    x = b.input((4,))
+    for _ in range(2000):
+        x = b.op("Multiply", x, x)
+    assert zero_limit(b.graph(), x.id) == 0.30

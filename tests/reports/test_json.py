@@ -88,6 +88,7 @@ def test_a_measured_case() -> None:
                 "zero_share": 0.0,
                 "rtol": 0.0,
                 "zero_limit": 1.0,
+                "nonfinite": 0,
                 "policy": "fused",
             },
         ],

@@ -254,18 +254,28 @@ def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult
     """Outputs whose distance from right, in the L2 norm, changed by ACCURACY or more; the worst run of each side counts."""
     a, b = _distances(before), _distances(after)
     for place in a:
-        if place in b and (was := a[place]).l2 != (now := b[place]).l2:
+        if place in b and _errors(was := a[place]) != _errors(now := b[place]):
             small, large = sorted((was.l2, now.l2))
-            if not large < ACCURACY * small:  # nan is a change too
+            if was.nonfinite != now.nonfinite or not large < ACCURACY * small:  # nan is a change too
                 where = f"{was.policy}: {was.where}: tensor {was.tensor} {was.dtype}"
-                yield Change(key, where, f"L2 {was.l2:.3g}, {was.max_ulp:.3g} ulp", f"L2 {now.l2:.3g}, {now.max_ulp:.3g} ulp")
+                yield Change(key, where, _said(was), _said(now))
+
+
+def _errors(a: Accuracy) -> tuple[float, int]:
+    return a.l2, a.nonfinite
+
+
+def _said(a: Accuracy) -> str:
+    """NaN and infinities in the wrong place, of which no distance tells, come first."""
+    strange = f"{a.nonfinite} wrong in NaN or infinity, " if a.nonfinite else ""
+    return f"{strange}L2 {a.l2:.3g}, {a.max_ulp:.3g} ulp"
 
 
 def _distances(cases: Sequence[CaseResult]) -> dict[tuple[str, str, int, str], Accuracy]:
     found = dict[tuple[str, str, int, str], Accuracy]()
     for x in (x for c in cases for x in c.result.accuracy):
         place = (x.policy, x.where, x.tensor, x.dtype)
-        if place not in found or not x.l2 <= found[place].l2:
+        if place not in found or x.nonfinite > found[place].nonfinite or not x.l2 <= found[place].l2:
             found[place] = x
     return found
 

@@ -203,7 +203,7 @@ def _timed(c: CaseResult, series: Sequence[str], intervals: Intervals) -> Iterat
 def _checked(r: Result) -> Iterator[Cell]:
     """Of all outputs that were compared, the worst of each."""
     total = max(r.total, sum(a.total for a in r.accuracy))
-    yield Cell(f"{r.errors}" if total else "", r.errors if total else None)
+    yield Cell(f"{r.errors}{_in_kind(sum(a.nonfinite for a in r.accuracy))}" if total else "", r.errors if total else None)
     for name in ("max_abs", "max_rel", "max_ulp", "l2"):
         worst = max((getattr(a, name) for a in r.accuracy), default=None)
         yield Cell("" if worst is None else size(worst), worst)
@@ -214,9 +214,18 @@ def size(value: float) -> str:
     return f"{value:.3g}"
 
 
+def _in_kind(nonfinite: int) -> str:
+    """What the distances of wrong values leave out."""
+    return f" ({nonfinite} in NaN or infinity)" if nonfinite else ""
+
+
 def accuracy(a: Accuracy) -> tuple[str, ...]:
     """The cells of one output's row, under wrong, max abs, max rel, max ulp, L2, zeros."""
-    return f"{a.errors} of {a.total}", *(size(v) for v in (a.max_abs, a.max_rel, a.max_ulp, a.l2)), f"{a.zero_share:.0%}"
+    return (
+        f"{a.errors} of {a.total}{_in_kind(a.nonfinite)}",
+        *(size(v) for v in (a.max_abs, a.max_rel, a.max_ulp, a.l2)),
+        f"{a.zero_share:.0%}",
+    )
 
 
 def _times(r: Result) -> Iterator[PartTime]:

@@ -73,8 +73,7 @@ def computing(graph: Graph, what: Computes) -> Iterator[Op]:
 
 def first_consumer(graph: Graph, op: Op) -> Op | None:
     """Of the first output, in topological order; None when nobody computes with it."""
-    readers = {o.id for o in graph.consumers.get(op.outputs[0].id, ())} if op.outputs else set()
-    return next((o for o in graph.order if o.id in readers and not spec(o.kind).unsupported), None)
+    return graph.first_reader(op.outputs[0].id, lambda reader: not spec(reader.kind).unsupported) if op.outputs else None
 
 
 def downstream(graph: Graph, op: Op) -> Iterator[Op]:

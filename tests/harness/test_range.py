@@ -1,0 +1,78 @@
+"""Graphs whose numbers leave the range of their types: mistrusted, with the remedy; what hangs on none of them may still fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.core.dtypes import DType
+from benchgraph.graph import Graph, GraphBuilder, save
+from benchgraph.harness.check import Verdict, judge
+from benchgraph.harness.results import Status
+from benchgraph.reference import evaluate
+from benchgraph.reference.range import beyond_range, is_saturated
+
+
+def squares(count: int, dtype: DType = DType.f32) -> Graph:
+    b = GraphBuilder()
+    x = b.input((4, 16), dtype)
+    for _ in range(count):
+        x = b.op("Square", x)
+    return b.graph()
+
+
+def judged(graph: Graph, x: np.ndarray, spoil: dict[int, float]) -> Verdict:
+    """The verdict on a result that is right but at these positions."""
+    (given,), (out,) = graph.inputs, graph.outputs
+    want = evaluate(graph, {given.id: x})
+    with np.errstate(over="ignore"):
+        got = want[out.id].astype(out.dtype.numpy)
+    for at, value in spoil.items():
+        got.flat[at] = value
+    return judge(graph, {given.id: x}, {given.id: x, out.id: got}, want, "whole graph", Verdict())
+
+
+@pytest.mark.parametrize("policy", ["fused", "one_op_each"])
+@pytest.mark.parametrize("graph", [squares(10), squares(6, DType.f16)], ids=["f32", "f16"])
+def test_a_graph_that_leaves_its_range_is_mistrusted_and_told_what_to_do(graph: Graph, policy: str, tmp_path: Path) -> None:
+    save(graph, tmp_path / "case.json")
+    result = CliRunner().invoke(main, [f"--policy={policy}", "--graph", f"--case={tmp_path / 'case.json'}"])
+    dtype = graph.outputs[0].dtype.value
+    assert "0:MISTRUSTED (" in result.output, result.output
+    assert f" of the values hang on numbers beyond the range of {dtype}, which op " in result.output
+    assert "; try --fill=reals, a wider type by --dt, or a shallower graph)" in result.output
+    assert result.exit_code == 0
+
+
+def test_what_is_wrong_because_of_numbers_beyond_the_range_is_not_failed_and_all_else_is() -> None:
+    x = np.full((4, 16), 1.5)
+    x[0, 0] = 1e6  # its fourth power is within the range, its square's square's square not
+    graph = squares(3)
+    assert judged(graph, x, {}).status is None, "one value of many is beyond"
+    verdict = judged(graph, x, {0: 3.0})
+    assert (verdict.status, verdict.errors) == (Status.MISTRUSTED, 0)
+    assert "2% of the values hang on numbers beyond the range of f32, which op 2: Square makes first" in verdict.reason
+    assert judged(graph, x, {1: 3.0}).status is Status.FAILED
+    assert judged(graph, x, {0: 3.0, 1: 3.0}).status is Status.FAILED
+
+
+def test_what_an_op_makes_of_the_graphs_own_numbers_is_judged_as_ever() -> None:
+    b = GraphBuilder()
+    b.op("Exp", b.input((4, 16)))
+    graph = b.graph()
+    x = np.full((4, 16), 100.0)
+    assert beyond_range(graph, {graph.inputs[0].id: x}, [graph.inputs[0].id]) is None
+    assert judged(graph, x, {}).status is None
+    assert judged(graph, x, {3: 1.0}).status is Status.FAILED
+
+
+def test_saturation_is_of_nearly_all_values_at_an_end_other_than_0() -> None:
+    assert is_saturated(np.full(100, 255, np.uint8), DType.u8)
+    assert is_saturated(np.where(np.arange(100) % 2, 127, -128).astype(np.int8), DType.s8)
+    assert not is_saturated(np.zeros(100, np.uint8), DType.u8)
+    assert not is_saturated(np.arange(100, dtype=np.uint8), DType.u8)
+    assert not is_saturated(np.full(100, 255.0), DType.f32)
