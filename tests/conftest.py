@@ -45,6 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """The whole suite runs on all processors; a worker keeps to its part of the files, so what a module makes once is made once."""
+    if hasattr(config, "workerinput"):  # it is one of them
+        return
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("numprocesses", 0) is None:
         config.option.numprocesses = "auto"
     if config.getoption("numprocesses", None) and config.getoption("dist", "") == "no":
