@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,36 @@ def test_llvm_compiles_while_another_thread_has_llvmlites_lock() -> None:
         made = pool.submit(unlocked.emit_object, target_machine, module).result(60)
     assert "shl" in str(module)
     assert made == target_machine.emit_object(module)
+
+
+OWNED = {  # what makes something of LLVM's, and what frees it
+    "LLVMPY_ContextCreate": "LLVMPY_ContextDispose",
+    "LLVMPY_CreateNewModulePassManager": "LLVMPY_DisposeNewModulePassManger",
+    "LLVMPY_CreatePassBuilder": "LLVMPY_DisposePassBuilder",
+    "LLVMPY_CreatePipelineTuningOptions": "LLVMPY_DisposePipelineTuningOptions",
+    "LLVMPY_ParseAssembly": "LLVMPY_DisposeModule",
+    "LLVMPY_CreateMCJITCompiler": "LLVMPY_DisposeExecutionEngine",
+}
+
+
+def test_all_that_a_compilation_makes_of_llvms_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that compiles for days would else grow by it. The target machine that links goes with the engine."""
+    count = Counter[str]()
+    for name in [*OWNED, *OWNED.values()]:
+        really = getattr(llvm.ffi.lib, name)
+
+        def counted(*args: object, name: str = name, really: Callable[..., object] = really) -> object:
+            count[name] += 1
+            return really(*args)
+
+        monkeypatch.setitem(llvm.ffi.lib._fntab, name, counted)
+    for text in (CALLEE, "define void @f() { %x = add i64 %y, 1 \n ret void }"):
+        with override(cache_dir="off"), suppress(RuntimeError):
+            linked = link((kept(text, host().isa),), host().isa, {})
+            linked.optimized_ir()
+            del linked
+    assert all(count[made] for made in OWNED)
+    assert {made: count[freed] for made, freed in OWNED.items()} == {made: count[made] for made in OWNED}
 
 
 def locked() -> AbstractContextManager[None]:
