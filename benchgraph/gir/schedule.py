@@ -12,6 +12,7 @@ from itertools import accumulate
 from math import ceil, prod
 from operator import mul
 
+from benchgraph.core.divide import block_sizes, divisors
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
@@ -166,9 +167,9 @@ def columns_held(p: Product, nb: int, target: Target) -> int:
     """
     panels = ceil(p.columns / nb)
     most = max(int(HELD_TOGETHER * target.l2_bytes) // max(p.call.ins[1].dtype.nbytes(prod(p.reduced) * nb), 1), 1)
-    widths = [ceil(panels / groups) for groups in range(ceil(panels / most), panels + 1)]
-    entries = prod(p.call.outs[0].shape[:-2])
-    return nb * next((w for w in widths if idle_of_groups(entries, panels, w, target.cores) <= IDLE), widths[0])
+    entries, least = prod(p.call.outs[0].shape[:-2]), ceil(panels / most)
+    even = (w for w in block_sizes(panels, least) if idle_of_groups(entries, panels, w, target.cores) <= IDLE)
+    return nb * next(even, ceil(panels / least))
 
 
 def held_columns(p: Product, target: Target) -> int:
@@ -200,7 +201,7 @@ def parts_held(p: Product, nb: int, target: Target) -> Parts | None:
     least = ceil(wei.dtype.nbytes(prod(p.reduced) * nb) / (HELD * target.l2_bytes))
     unit = LINE_BYTES * 8 // src.dtype.bits  # parts of src are whole lines
     most = k // max(unit, LEAST_TERMS_OF_PART)
-    count = next((c for c in range(max(least, 2), most + 1) if k % (c * unit) == 0), None)
+    count = next((c for c in divisors(k // unit) if max(least, 2) <= c <= most), None) if k % unit == 0 else None
     groups = next((g for g in accumulate(batch, mul, initial=1) if idle(panels * g, target.cores) <= IDLE), None)
     if count is None or groups is None:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+from benchgraph.core.divide import block_sizes
 from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 
@@ -18,7 +19,7 @@ def row_blocks(m: int) -> tuple[int, ...]:
     >>> row_blocks(10)
     (10, 5, 4, 3, 2, 1)
     """
-    return tuple(_block_sizes(m))
+    return tuple(block_sizes(m))
 
 
 def panel_widths(n: int, target: Target) -> tuple[int, ...]:
@@ -28,16 +29,7 @@ def panel_widths(n: int, target: Target) -> tuple[int, ...]:
     (40, 32, 16)
     """
     lanes = target.lanes
-    return tuple(dict.fromkeys(min(n, vectors * lanes) for vectors in _block_sizes(ceil(n / lanes))))
-
-
-def _block_sizes(total: int) -> Iterator[int]:
-    """ceil(total / blocks) for 1, 2, ... total blocks, each once, largest first: no more than twice the root of total."""
-    blocks = 1
-    while blocks <= total:
-        size = -(-total // blocks)
-        yield size
-        blocks = total + 1 if size == 1 else (total - 1) // (size - 1) + 1  # the first with smaller ones
+    return tuple(dict.fromkeys(min(n, vectors * lanes) for vectors in block_sizes(ceil(n / lanes))))
 
 
 def legal(problem: str, m: int, n: int, target: Target, *, may_split: bool) -> Iterator[Forced]:

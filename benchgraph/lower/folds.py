@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from benchgraph.core.divide import divisor_from
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Fused
@@ -76,7 +77,7 @@ def cut(domain: Domain, inner: int, merged: Merged, *, is_shared: bool = False) 
     if is_shared:
         each = min(each, max(SHARED_ELEMENTS // columns, SHARED_ROWS))
     least = max(-(-FEWEST_ELEMENTS // columns), each, FEWEST_ROWS if kept else 1)
-    each = next((each for each in range(least, 2 * least) if rows % each == 0), least)
+    each = divisor_from(rows, least) or least
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 
 

@@ -21,6 +21,7 @@ from math import prod
 
 import numpy as np
 
+from benchgraph.core.divide import divisors
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.conv_depthwise import in_block, positions
 from benchgraph.ops.conv_problem import Problem, by_weights, channel
@@ -63,9 +64,8 @@ def blocks(p: Problem) -> Shape:
 def _nested(whole: Shape) -> Iterator[Shape]:
     """Blocks of growing size: all of the inner dims, a divisor of one, 1 of the outer ones."""
     for axis in range(len(whole) - 1, -1, -1):
-        for size in range(1, whole[axis] + 1):
-            if whole[axis] % size == 0:
-                yield (*(1,) * axis, size, *whole[axis + 1 :])
+        for size in divisors(whole[axis]):
+            yield (*(1,) * axis, size, *whole[axis + 1 :])
 
 
 def counts(p: Problem, sizes: Shape) -> Shape:

@@ -1,0 +1,39 @@
+"""Whole numbers cut into even parts. Dims go up to 2**31 and beyond, so none is counted through one by one: roots of them are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+
+def block_sizes(total: int, blocks: int = 1) -> Iterator[int]:
+    """ceil(total / n) for n = blocks, blocks + 1, ... total, each once, largest first: no more than twice the root of total.
+
+    >>> list(block_sizes(10)), list(block_sizes(10, 3))
+    ([10, 5, 4, 3, 2, 1], [4, 3, 2, 1])
+    """
+    while blocks <= total:
+        size = -(-total // blocks)
+        yield size
+        blocks = total + 1 if size == 1 else (total - 1) // (size - 1) + 1  # the first with smaller ones
+
+
+def divisors(n: int) -> list[int]:
+    """Of a positive number, the least first.
+
+    >>> divisors(12), divisors(7)
+    ([1, 2, 3, 4, 6, 12], [1, 7])
+    """
+    few = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return few + [n // d for d in reversed(few) if d * d != n]
+
+
+def divisor_from(n: int, least: int) -> int | None:
+    """The first divisor of n from `least` on and below twice that, if there is one; asks no more numbers than the root of n.
+
+    >>> divisor_from(12, 3), divisor_from(100, 30), divisor_from(7, 2)
+    (3, 50, None)
+    """
+    if least <= n // least:
+        return next((d for d in range(least, 2 * least) if n % d == 0), None)
+    return next((n // parts for parts in range(n // least, n // (2 * least), -1) if n % parts == 0), None)
