@@ -24,6 +24,7 @@ from benchgraph.gir import domain
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph
+from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.space import row_blocks
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.compile_jobs import compile_partitions
@@ -36,9 +37,12 @@ from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Alloc, Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.make_private import make_private
+from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from tests.tir.programs import before
+
+propagate_layout_module = sys.modules[propagate_layout.__module__]
 
 
 def fused(length: int, kinds: tuple[str, str] = ("ReLU", "Tanh")) -> Graph:
@@ -96,8 +100,18 @@ def perceptron(b: GraphBuilder, layers: int) -> None:
         x = b.op("ReLU", b.op("MatMul", x, b.constant((32, 32)), b.constant((32,))))
 
 
+def residual(b: GraphBuilder, layers: int) -> None:
+    x = b.input((8, 32))
+    for _ in range(layers):
+        x = b.op("Add", x, b.op("ReLU", b.op("MatMul", x, b.constant((32, 32)))))
+
+
 def through_graph_ir(b: GraphBuilder) -> Graph:
     (p,) = partitions(b.graph(), Policy.fused)
+    return from_partition_through(p)
+
+
+def from_partition_through(p: Partition) -> Graph:
     g = from_partition(p)
     for each in gir_passes.PIPELINE:
         g = each.fn(g, host())
@@ -116,6 +130,36 @@ def test_a_deep_network_costs_graph_ir_what_its_layers_do(network: Callable[[Gra
     asked(1)  # what is looked up once in a process
     short, long = asked(12), asked(24)
     assert long <= 2.4 * short
+
+
+def test_a_residual_chain_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many products reach it, each value is asked once who reads it."""
+
+    def asked(layers: int) -> int:
+        b = GraphBuilder()
+        residual(b, layers)
+        return counted(monkeypatch, propagate_layout_module, "thin", lambda: through_graph_ir(b))
+
+    short, long = asked(8), asked(16)
+    assert short >= 8
+    assert long <= 2.2 * short
+
+
+def test_merging_loops_reads_what_is_new_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that grows merge by merge would else be read again each time."""
+
+    def asked(statements: int) -> int:
+        i, j = Var("i"), Var("j")
+        held = [tensor(f"y{n}", DType.f32, (64, 64), Scope.param) for n in range(statements + 1)]
+        body = [
+            For(i, Const(64), For(j, Const(64), Store(dst, (i, j), Load(src, (i, j)))), LoopKind.parallel) for src, dst in pairwise(held)
+        ]
+        f = Func("f", tuple(held), Seq(tuple(body)))
+        return counted(monkeypatch, regions, "Access", lambda: merge_parallel(f, host()))
+
+    short, long = asked(20), asked(40)
+    assert short >= 20
+    assert long <= 2.2 * short
 
 
 def test_a_chain_is_cut_however_long_it_is() -> None:
@@ -137,6 +181,15 @@ def test_rows_are_not_counted_one_by_one() -> None:
 
     asked(64)
     assert asked(1 << 13) <= 1.5 * asked(1 << 9)
+
+
+@pytest.mark.parametrize("columns", [1 << 26, (1 << 30) - 35])
+def test_columns_are_not_counted_panel_by_panel(columns: int) -> None:
+    b = GraphBuilder()
+    b.op("MatMul", b.input((16, 16)), b.constant((16, columns)))
+    b.op("SoftMax", b.input((columns, 16)), axis=0)
+    asked = calls(lambda: [lower(g) for g in map(from_partition_through, partitions(b.graph(), Policy.fused))])
+    assert asked < 200_000
 
 
 def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,6 +246,11 @@ class Graph:
                 found[v].append(node)
         return {v: tuple(nodes) for v, nodes in found.items()}
 
+    @cached_property
+    def viewed(self) -> frozenset[int]:
+        """The values that others are views of."""
+        return frozenset(v.view.base for v in self.values if v.view is not None)
+
     def comes_of_constants(self, id: int) -> bool:
         """Whether a value needs no input that varies, before mark-runtime-constants says so."""
         maker = self.producer.get(id)

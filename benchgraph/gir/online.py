@@ -134,8 +134,7 @@ def _stays_inside(g: Graph, node: Fused, domain: Domain | None, o: Online) -> bo
     readers = {v: [op for op in node.ops if v in op.ins] for v in per_element}
     tile_ops = {*o.early, o.maximum, o.difference, o.exp, o.total, *o.weights, o.values.ops[0]}
     plain = all(g.value(v).view is None and g.value(v).layout.is_plain for v in per_element)
-    viewed = {v.view.base for v in g.values if v.view is not None}
-    return plain and not per_element & ({*node.outs, *g.outs} | viewed) and all(op in tile_ops for ops in readers.values() for op in ops)
+    return plain and not per_element & {*node.outs, *g.outs, *g.viewed} and all(op in tile_ops for ops in readers.values() for op in ops)
 
 
 def _can_be_cut(g: Graph, values: Stage) -> bool:

@@ -280,6 +280,13 @@ def tensor_names(s: Stmt) -> frozenset[str]:
 
 
 @remembered
+def declared_names(s: Stmt) -> frozenset[str]:
+    """Names of the tensors that s declares."""
+    own = frozenset([s.tensor.name]) if isinstance(s, Alloc) else frozenset[str]()
+    return own.union(*map(declared_names, children(s)))
+
+
+@remembered
 def users(s: Seq) -> Mapping[str, tuple[int, ...]]:
     """By a tensor's name the places in a block, in order, of the statements that declare or access it."""
     found = defaultdict[str, list[int]](list)
@@ -333,6 +340,8 @@ def substitute_all(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
 
 def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
     """s with tensors exchanged by name wherever they are declared or accessed; indices stay."""
+    if tensor_names(s).isdisjoint(new):
+        return s
 
     def expr(e: Expr) -> Expr:
         if not reads_memory(e):

@@ -18,7 +18,8 @@ dot products take several elements of k at a time: those then lie together, [N/6
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from benchgraph.core.attrs import Attrs
@@ -152,8 +153,7 @@ def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     """A weight that is made by a conversion, for this product alone: what converts it can pack it too."""
     maker = g.producer.get(wei)
     is_conversion = isinstance(maker, Op) and spec(maker.kind).converts and spec(maker.kind).is_elementwise
-    viewed = any(v.view is not None and v.view.base == wei for v in g.values)
-    return is_conversion and g.value(wei).view is None and not viewed and g.consumers[wei] == (op,) and wei not in g.outs
+    return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
 def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None) -> int:
@@ -221,8 +221,7 @@ def _through_views(values: dict[int, Value], id: int, base: int) -> int:
 
 def _block_activations(g: Graph, target: Target) -> Graph:
     """Column-block every result of a MatMul that reaches the next one's src through pointwise ops only."""
-    viewed = {v.view.base for v in g.values if v.view is not None}
-    changed: dict[int, Value] = {}
+    flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
     for op in g.nodes:
         if not isinstance(op, Op) or not spec(op.kind).is_contraction or rows_in_turn(g, op, target):
             continue
@@ -230,34 +229,70 @@ def _block_activations(g: Graph, target: Target) -> Graph:
         if not block:
             continue
         layout = column_blocked(len(g.value(op.outs[0]).shape), block)
-        chain = _pointwise_chain(g, op.outs[0], viewed, layout, target)
-        if chain is not None:
-            changed |= {v: replace(g.value(v), layout=layout) for v in chain}
-    return g.changed(changed)
+        if flow.feeds(op.outs[0], layout):
+            blocked.append((op.outs[0], layout))
+    return g.changed(flow.laid_out(blocked))
 
 
-def _pointwise_chain(g: Graph, start: int, viewed: set[int], layout: Layout, target: Target) -> tuple[int, ...] | None:
-    """The values from a MatMul's result to the src of others, or to outputs of this layout, if each of them is free to take it."""
-    chain, work, feeds_one = dict[int, None](), [start], False
-    while work:
-        id = work.pop()
-        v = g.value(id)
-        is_wanted = id in g.outs and v.layout == layout
-        if (id in g.outs and not is_wanted) or id in viewed or v.view is not None or v.is_constant:
-            return None
-        chain[id] = None
-        feeds_one |= is_wanted
-        for user in g.consumers[id]:
-            assert isinstance(user, Op)
-            if spec(user.kind).is_contraction:
-                if user.ins[1] == id or product(g, user).operands[0][-1] != K or thin(g, user) is Thin.folded:
-                    return None
-                if target.in_tiles(v.dtype) or rows_in_turn(g, user, target):
-                    return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
-                feeds_one = True
-            elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
-                if user.outs[0] not in chain:
-                    work.append(user.outs[0])
+@dataclass(frozen=True)
+class _Flow:
+    """Where results of products go through pointwise ops. A value is looked at once, however many products reach it (residual networks)."""
+
+    g: Graph
+    target: Target
+    steps: dict[int, tuple[tuple[int, ...], bool] | None] = field(default_factory=dict)  # what `_step` of a value said
+    known: dict[Layout, dict[int, bool | None]] = field(default_factory=dict)  # what `feeds` said, by layout and value
+
+    def feeds(self, start: int, layout: Layout) -> bool | None:
+        """Whether a value reaches the src of products, or outputs of this layout; None where something on the way cannot have it."""
+        known, left = self.known.setdefault(layout, {}), [start]
+        while left:
+            id = left[-1]
+            step, is_out = self._step(id), id in self.g.outs
+            if step is None or (is_out and self.g.value(id).layout != layout):
+                known[left.pop()] = None
+            elif ahead := [v for v in step[0] if v not in known]:
+                left += ahead
             else:
+                found = [known[v] for v in step[0]]
+                known[left.pop()] = None if None in found else is_out or step[1] or any(found)
+        return known[start]
+
+    def laid_out(self, starts: Sequence[tuple[int, Layout]]) -> dict[int, Value]:
+        """What values become that are reached from results of products in these layouts: of two layouts the later product's."""
+        changed = dict[int, Value]()
+        for start, layout in reversed(starts):
+            left = [start]
+            while left:
+                id = left.pop()
+                step = self._step(id)
+                if id not in changed and step is not None:  # what a changed one reaches has changed as well
+                    changed[id] = replace(self.g.value(id), layout=layout)
+                    left += step[0]
+        return changed
+
+    def _step(self, id: int) -> tuple[tuple[int, ...], bool] | None:
+        """The results of pointwise ops that read a value, and whether products do; None where it cannot lie in blocks for its readers."""
+        if id not in self.steps:
+            self.steps[id] = _readers(self.g, id, self.target)
+        return self.steps[id]
+
+
+def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] | None:
+    """What `_Flow._step` says."""
+    v, onwards, feeds_product = g.value(id), dict[int, None](), False
+    if id in g.viewed or v.view is not None or v.is_constant:
+        return None
+    for user in g.consumers[id]:
+        assert isinstance(user, Op)
+        if spec(user.kind).is_contraction:
+            if user.ins[1] == id or product(g, user).operands[0][-1] != K or thin(g, user) is Thin.folded:
                 return None
-    return tuple(chain) if feeds_one else None
+            if target.in_tiles(v.dtype) or rows_in_turn(g, user, target):
+                return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
+            feeds_product = True
+        elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
+            onwards[user.outs[0]] = None
+        else:
+            return None
+    return tuple(onwards), feeds_product

@@ -13,65 +13,92 @@ iteration of the second needs nothing from other iterations of the first; and on
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from operator import is_
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, For, Func, Seq, Stmt, Var
-from benchgraph.tir.regions import by_tensor, is_partitioned
+from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
+from benchgraph.tir.regions import accesses_of, is_partitioned
 from benchgraph.tir.tasks import is_parallel
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all, walk
+from benchgraph.tir.visit import block, bound_names, declared_names, fresh, map_children, substitute_all, tensor_names, written
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
-    body = _siblings(f.body, {}, target.cores)
+    body = _Merging(target.cores).siblings(f.body, {})
     return f if body == f.body else replace(f, body=body)
 
 
-def _siblings(s: Stmt, ranges: Ranges, cores: int) -> Stmt:
-    """Merge neighbouring parallel loops, outermost first: only then are the loops inside them neighbours."""
-    if isinstance(s, For):
-        return map_children(s, lambda c: _siblings(c, inside(s, ranges), cores))
-    if not isinstance(s, Seq):
-        return map_children(s, lambda c: _siblings(c, ranges, cores))
-    merged: list[Stmt] = []
-    for c in s.stmts:
-        pair = _merged(merged[-1], c, ranges, cores) if merged else None
-        if pair is None:
-            merged.append(c)
-        else:
-            merged[-1] = pair
-    new = [_siblings(c, ranges, cores) for c in merged]
-    return s if all(a is b for a, b in zip(s.stmts, new, strict=False)) and len(new) == len(s.stmts) else block(*new)
+@dataclass(frozen=True)
+class _Merging:
+    """What was found to stay as it is: a loop that grows merge by merge asks what it holds again each time.
+
+    Both are by id of statements, which are kept so that no others get theirs. Ranges are no part of the question: those of the loops
+    around a statement are the same as long as it is the same object, or of variables that it does not read.
+    """
+
+    cores: int
+    settled: dict[int, Stmt] = field(default_factory=dict)  # in which nothing merges
+    refused: dict[tuple[int, int], tuple[Stmt, Stmt]] = field(default_factory=dict)  # pairs that do not
+
+    def siblings(self, s: Stmt, ranges: Ranges) -> Stmt:
+        """Merge neighbouring parallel loops, outermost first: only then are the loops inside them neighbours."""
+        if id(s) in self.settled:
+            return s
+        found = self._siblings(s, ranges)
+        if found is s:
+            self.settled[id(s)] = s
+        return found
+
+    def _siblings(self, s: Stmt, ranges: Ranges) -> Stmt:
+        if isinstance(s, For):
+            return map_children(s, lambda c: self.siblings(c, inside(s, ranges)))
+        if not isinstance(s, Seq):
+            return map_children(s, lambda c: self.siblings(c, ranges))
+        merged: list[Stmt] = []
+        for c in s.stmts:
+            pair = self._pair(merged[-1], c, ranges) if merged else None
+            if pair is None:
+                merged.append(c)
+            else:
+                merged[-1] = pair
+        new = [self.siblings(c, ranges) for c in merged]
+        return s if len(new) == len(s.stmts) and all(map(is_, s.stmts, new)) else block(*new)
+
+    def _pair(self, a: Stmt, b: Stmt, ranges: Ranges) -> Stmt | None:
+        if not (is_parallel(a) and is_parallel(b)) or (id(a), id(b)) in self.refused:
+            return None
+        found = self._merged(a, b, ranges)
+        if found is None:
+            self.refused[id(a), id(b)] = a, b
+        return found
+
+    def _merged(self, a: For, b: For, ranges: Ranges) -> Stmt | None:
+        if constant(a.extent) is None or a.extent != b.extent:
+            return None
+        taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
+        var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
+        first, second = _over(a, var), _over(b, var)
+        if not is_independent(first, second, ranges):
+            return None
+        both = replace(first, body=block(first.body, second.body))
+        done = self.siblings(both, ranges)
+        return done if _width(done) >= min(_width(a), _width(b), self.cores) else None
 
 
-def _merged(a: Stmt, b: Stmt, ranges: Ranges, cores: int) -> Stmt | None:
-    if not (is_parallel(a) and is_parallel(b)):
-        return None
-    if constant(a.extent) is None or a.extent != b.extent:
-        return None
-    taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
-    var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
-    first = replace(a, var=var, body=substitute_all(a.body, {a.var.name: var}))
-    second = replace(b, var=var, body=substitute_all(b.body, {b.var.name: var}))
-    if not is_independent(first, second, ranges):
-        return None
-    both = replace(first, body=block(first.body, second.body))
-    done = _siblings(both, ranges, cores)
-    return done if _width(done) >= min(_width(a), _width(b), cores) else None
+def _over(loop: For, var: Var) -> For:
+    """The loop with this variable; the same object if it has it."""
+    return loop if loop.var == var else replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
 
 
 def is_independent(a: For, b: For, ranges: Ranges) -> bool:
     """No iteration of either loop touches what another iteration of the other one writes. Both have the same variable."""
     inner = bound_names(a.body) | bound_names(b.body)
-    own = {c.tensor.name for s in (a, b) for c in walk(s) if isinstance(c, Alloc)}
-    in_a, in_b = by_tensor(a, ranges), by_tensor(b, ranges)
-    for name in in_a.keys() & in_b.keys():
-        found = in_a[name] + in_b[name]
-        if name in own or not any(x.is_store for x in found):
-            continue
-        if not is_partitioned(found, a.var.name, inner):
+    shared = (tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)
+    for name in shared & {t.name for t in written(a) | written(b)}:
+        in_a, in_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
+        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a prefetch is no access
             return False
     return True
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
+from operator import is_
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
@@ -89,55 +90,64 @@ class _Place:
 
 def _replaced(s: Stmt, name: str, place: _Place) -> Stmt:
     """s with the declaration of this tensor taken out and put back where it belongs."""
+    if isinstance(s, Seq):  # a new one for each tensor: its statements know their names, it does not
+        return _replaced_in_block(s, name, place)
     if name not in tensor_names(s):
         return s
     match s:
         case For():
             return map_children(s, lambda c: _replaced(c, name, place.within(s)))
-        case Seq():
-            return _replaced_in_block(s, name, place)
         case Alloc() if s.tensor.name == name:
             return Seq(())
     return map_children(s, lambda c: _replaced(c, name, place))
 
 
 def _replaced_in_block(s: Seq, name: str, place: _Place) -> Stmt:
-    at = next((k for k, c in enumerate(s.stmts) if isinstance(c, Alloc) and c.tensor.name == name), None)
-    if at is None:
-        return map_children(s, lambda c: _replaced(c, name, place))
-    declared = s.stmts[at]
-    assert isinstance(declared, Alloc)
-    rest = Seq(s.stmts[at + 1 :])
-    placed = _declare(declared.tensor, rest, place)
-    after = statements(placed)
+    users = _users(s.stmts, name)
+    declared = next((k for k in users if isinstance(s.stmts[k], Alloc)), None)
+    stmts = list(s.stmts)
     # The name may be declared again in another block inside this one's earlier statements.
-    before = tuple(_replaced(c, name, place) for c in s.stmts[:at])
-    return Seq(before + after)
+    for k in users if declared is None else users[: users.index(declared)]:
+        stmts[k] = _replaced(stmts[k], name, place)
+    if declared is None:
+        return s if all(map(is_, s.stmts, stmts)) else Seq(tuple(stmts))
+    own = s.stmts[declared]
+    assert isinstance(own, Alloc)
+    later = [k - declared - 1 for k in users if k > declared]
+    placed = _declare(own.tensor, Seq(s.stmts[declared + 1 :]), place, users=later)
+    return Seq((*stmts[:declared], *statements(placed)))
+
+
+def _users(stmts: Sequence[Stmt], name: str) -> list[int]:
+    """The places of the statements that declare or access a tensor."""
+    return [k for k, names in enumerate(map(tensor_names, stmts)) if name in names]
 
 
 def _uses(s: Stmt, t: Tensor) -> bool:
     return t.name in tensor_names(s)
 
 
-def _declare(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access] = ()) -> Stmt:
-    """s, which holds all uses of t, with t declared in the innermost block that does. found: these, if they are known."""
+def _declare(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access] = (), users: Sequence[int] | None = None) -> Stmt:
+    """s, which holds all uses of t, with t declared in the innermost block that does. found: these, users: places, if they are known."""
     stmts = statements(s)
-    users = [k for k, c in enumerate(stmts) if _uses(c, t)]
+    users = _users(stmts, t.name) if users is None else users
     if not users:
         return s
-    first = users[0]
-    found = found or list(accesses_of(t.name, s, place.ranges))
+    first, uses = users[0], tuple(stmts[k] for k in users)  # of a long block few statements, and only those are looked at
+    found = found or list(accesses_of(t.name, Seq(uses), place.ranges))
     if len(users) > 1:
-        again = next((k for k in users[1:] if stores_first(t, stmts[k:], place.ranges)), None)
+        again = next((k for n, k in enumerate(users) if n and stores_first(t, uses[n:], place.ranges)), None)
         if again is not None:
             return _split(t, stmts, again, place)
     else:
         deeper = _descend(t, stmts[first], place, found)
         if deeper is not None:
             return Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
-    shrunk, shift = _shrunk(t, Seq(stmts[first:]), place, found)
-    moved = tuple(_shifted(c, t.name, shrunk, shift, place.ranges) for c in stmts[first:])
-    return Seq((*stmts[:first], Alloc(shrunk), *moved))
+    shrunk, shift = _shrunk(t, Seq(uses), place, found)
+    moved = list(stmts)
+    for k in users:
+        moved[k] = _shifted(stmts[k], t.name, shrunk, shift, place.ranges)
+    return Seq((*moved[:first], Alloc(shrunk), *moved[first:]))
 
 
 def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:
