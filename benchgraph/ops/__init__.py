@@ -34,7 +34,8 @@
 Shared by them: spec (what a row is), schema (a row's checks), ranges (of attributes), broadcast (shapes), axis (the attribute, and shapes
 along axes), spatial (data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement
 steps along), formulas (f32 expressions), steps (of decompositions), rescaling (steps on the way to 8 bits as one), heads (of attention in
-one axis), normalize (what the norms share), overflow (what f32 gives for numbers beyond it).
+one axis), normalize (what the norms share), overflow (what f32 gives for numbers beyond it), sums
+(of products, some not finite), conv_padding (zeros that convolutions may multiply).
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize
+from benchgraph.ops import fills, normalize, overflow
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
@@ -72,9 +73,11 @@ def _infer_inference(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, 
     return (ins[0].shape,)
 
 
-def _reference_inference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _inferred(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
+    """gamma over the deviation first, as libraries find it per channel."""
     gamma, beta, mean, variance = _spread(call, ins[1:])
-    return (gamma * (real(ins[0]) - mean) / np.sqrt(variance + call.attrs.real("epsilon")) + beta,)
+    scale = a.step(gamma / np.sqrt(variance + call.attrs.real("epsilon")))
+    return (a.step(a.step(real(ins[0]) - mean) * scale) + beta,)
 
 
 def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -109,7 +112,14 @@ def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _training_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    return tuple(_trained(call, ins, *found) for found in normalize.moments_in_f32(real(ins[0]), _axes(call)))
+    """As the norms have it; and running statistics that start from an infinite one are NaN, if by steps from one to the other."""
+    others = [_trained(call, ins, *found) for found in normalize.moments_in_f32(real(ins[0]), _axes(call))]
+    for outs in (_reference_training(call, ins), *others[:1]):
+        dst, *running, mean, variance = outs
+        olds = zip(running, ins[1:3], (mean, variance), strict=True)
+        stepped = (np.where(np.isfinite(real(old)) & np.isfinite(overflow.held(real(new))), r, np.nan) for r, old, new in olds)
+        others.append((dst, *stepped, mean, variance))
+    return tuple(others)
 
 
 def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -> tuple[Array, ...]:
@@ -118,8 +128,11 @@ def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -
     for operate, operand in zip((np.multiply, np.add), _spread(call, ins[3:]), strict=False):
         dst = operate(dst, operand)
     mean, variance = mean.ravel(), variance.ravel()
-    running = (batch + m * (real(old) - batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
-    return dst, *running, mean, variance
+    shares = (
+        [share * stat for share, stat in ((m, real(old)), (1 - m, new)) if share]
+        for old, new in zip(ins[1:3], (mean, variance), strict=True)
+    )
+    return dst, *(np.asarray(sum(parts)) for parts in shares), mean, variance
 
 
 def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -173,20 +186,19 @@ def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, .
     return ins[0].shape, channels, channels
 
 
-def _parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:
+def _parts(call: Call, ins: tuple[Array, ...], a: Arithmetic = overflow.EXACT) -> tuple[Reals, Reals, Reals]:
     """src normalised, gamma over the deviation, the deviation."""
     mean, variance = _spread(call, ins[2:4])
     dev = np.sqrt(variance + call.attrs.real("epsilon"))
     gamma = _spread(call, ins[4:])
-    return (real(ins[0]) - mean) / dev, (gamma[0] if gamma else 1.0) / dev, dev
+    return a.step(a.step(real(ins[0]) - mean) / dev), (gamma[0] if gamma else 1.0) / dev, dev
 
 
-def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
     axes, diff_dst = _axes(call), real(ins[1])
-    x, scale, _ = _parts(call, ins)
-    diff_gamma, diff_beta = (diff_dst * x).sum(axis=axes), diff_dst.sum(axis=axes)
-    along, shift = _spread(call, (diff_gamma / _norm(call).folded, diff_beta / _norm(call).folded))
-    return (scale * (diff_dst - shift - x * along), diff_gamma, diff_beta)[: len(call.outs)]
+    x, scale, _ = _parts(call, ins, a)
+    diff_gamma, diff_beta = a.sum(diff_dst * x, axes), a.sum(diff_dst, axes)
+    return (scale * normalize.gradient_formula(x, diff_dst, axes, a), diff_gamma, diff_beta)[: len(call.outs)]
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -260,7 +272,8 @@ SPECS = (
         types={"T1": F, "T2": STATS},
         attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
         infer=_infer_inference,
-        reference=_reference_inference,
+        reference=overflow.in_float64(_inferred),
+        in_f32=overflow.in_f32(_inferred),
         flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
         fill=per_port(norms.paired(_norm), norms.scale, norms.shift, norms.mean, norms.variance),
@@ -312,7 +325,8 @@ SPECS = (
         num_inputs=(4, 5),
         num_outputs=(1, 2, 3),
         infer=_infer_backward,
-        reference=_reference_backward,
+        reference=overflow.in_float64(_backward),
+        in_f32=overflow.in_f32(_backward),
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
         fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),

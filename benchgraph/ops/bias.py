@@ -13,7 +13,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis, channels_of
 from benchgraph.ops.spec import Array, Call, Decomposer, Law, OpSpec, Port, Role, Sample
@@ -55,6 +55,10 @@ def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, .
 
 def _summed_axes(call: Call) -> tuple[int, ...]:
     return all_but_channel(call.attrs, len(call.ins[0].shape))
+
+
+def _backward(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
+    return (a.sum(real(ins[0]), _summed_axes(call)),)
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,7 +111,8 @@ SPECS = (
         outputs=(Port("diff_bias"),),
         attrs={"data_format": DATA_FORMAT},
         infer=_infer_backward,
-        reference=lambda call, ins: (real(np.sum(real(ins[0]), axis=_summed_axes(call))),),
+        reference=overflow.in_float64(_backward),
+        in_f32=overflow.in_f32(_backward),
         flops=lambda call: call.ins[0].elements,
         threshold=_threshold_backward,
         fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),

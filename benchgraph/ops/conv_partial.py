@@ -104,7 +104,7 @@ def unturned(src: Reals) -> Reals:
 
 
 def parts(p: Problem, sizes: Shape, src: Reals, dst: Reals) -> Reals:
-    """The reference: by weights, with a dst that is 0 outside of a block."""
+    """The reference: by weights, with a dst that is 0 outside of a block. Both are finite."""
     found = np.zeros(parts_shape(p, sizes))
     for at in np.ndindex(*counts(p, sizes)):
         block = tuple(slice(i * size, (i + 1) * size) for i, size in zip(at, sizes, strict=True))

@@ -13,7 +13,7 @@ OIX: (kernel, OC/groups, IC), in oneDNN's code and its inputs. (Its documentatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -25,7 +25,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spatial import Windows, data_shape, spatial_axes, spatial_dims, windows
-from benchgraph.ops.spec import Array, Call
+from benchgraph.ops.spec import Call
 from benchgraph.tir.build import add, floordiv, mul
 from benchgraph.tir.ir import Expr
 
@@ -276,25 +276,6 @@ def _seen(p: Problem, padded: Reals, block: tuple[slice, slice]) -> Reals:
 def _as_matrix(p: Problem, wei: Reals) -> Reals:
     """groups x (kernel * channels of a group) x outputs of a group."""
     return _groups(p, wei).reshape(p.groups, prod(p.kernel) * p.group_in, p.group_out)
-
-
-def of_products(sum_of: Callable[[Reals, Reals], Reals], a: Reals, b: Reals) -> Reals:
-    """sum_of(a, b), a sum of products of elements of both, where nothing that is no element of either counts: 0 * inf in the padding is no
-    product. What is not finite is counted apart: how many products are inf, -inf and NaN."""
-    if np.isfinite(a).all() and np.isfinite(b).all():
-        return sum_of(a, b)
-
-    def count(*pairs: tuple[Array, Array]) -> NDArray[np.bool_]:
-        return np.asarray(sum(sum_of(x.astype(np.float64), y.astype(np.float64)) for x, y in pairs) > 0, np.bool_)
-
-    up_a, down_a, up_b, down_b = (x == sign * np.inf for x in (a, b) for sign in (1, -1))
-    wrong_a, wrong_b, every_a, every_b = np.isnan(a), np.isnan(b), np.ones(a.shape), np.ones(b.shape)
-    ups = count((up_a, b > 0), (down_a, b < 0), (a > 0, up_b), (a < 0, down_b))
-    downs = count((up_a, b < 0), (down_a, b > 0), (a < 0, up_b), (a > 0, down_b))
-    wrong = count((wrong_a, every_b), (every_a, wrong_b), (np.isinf(a), b == 0), (a == 0, np.isinf(b)))
-    found = sum_of(np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0))
-    found = np.where(ups, np.inf, np.where(downs, -np.inf, found))
-    return np.asarray(np.where(wrong | (ups & downs), np.nan, found))
 
 
 def forward(p: Problem, src: Reals, wei: Reals) -> Reals:

@@ -20,7 +20,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_depthwise, conv_partial, conv_phases, conv_problem, fills
+from benchgraph.ops import conv_decompose, conv_depthwise, conv_padding, conv_partial, conv_phases, conv_problem, fills, overflow, sums
 from benchgraph.ops.conv_depthwise import ProblemOf
 from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.conv_samples import (
@@ -107,35 +107,34 @@ class _Kind:
         src, wei, dst = (given[side] for side in (self.sides.src, self.sides.wei, self.sides.dst))
         return _data(call.attrs, src), _weights(call.attrs, wei), _data(call.attrs, dst)
 
-    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
+        """What the output is a sum of products of: sum_of(a, b), a and b, in the problem's own order."""
         p, (src, wei, dst) = self.problem(call), self.arrays(call, ins, None)
         if self.sides.wei == OUT:
-            found = conv_problem.of_products(partial(conv_problem.by_weights, p), src, dst)
-            return (np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found,)
+            return partial(conv_problem.by_weights, p), src, dst
         if self.sides.dst == OUT:
-            found = conv_problem.of_products(partial(conv_problem.forward, p), src, wei)
-        else:
-            found = conv_problem.of_products(partial(conv_problem.by_data, p), dst, wei)
-        if self.has_bias(ins):
-            found = found + real(ins[2])
-        return (np.moveaxis(found, -1, channel_axis(call.attrs, found.ndim)),)
+            return partial(conv_problem.forward, p), src, wei
+        return partial(conv_problem.by_data, p), dst, wei
+
+    def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
+        """What the op makes of the sums: with its bias, in the formats of its attributes."""
+        if self.sides.wei == OUT:
+            return np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found
+        return np.moveaxis(found + real(ins[2]) if self.has_bias(ins) else found, -1, channel_axis(call.attrs, found.ndim))
+
+    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        return (self.finished(call, ins, sums.of_products(*self.product(call, ins))),)
 
     def in_f32(self, call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-        """Zeros that are padding, or stand between elements, may be multiplied like others: NaN, if by what is not finite.
+        """Zeros that are no elements may be multiplied like others, and products and their sums may be beyond f32 on the way."""
+        sum_of, a, b = self.product(call, ins)
+        right, beyond = sums.of_products(sum_of, a, b), sums.may_overflow(sum_of, a, b)
+        padded = np.where(self.meets_zeros(call, ~np.isfinite(a), ~np.isfinite(b)), np.nan, right)
+        return tuple((self.finished(call, ins, found),) for (found,) in (*overflow.overflowed((right,), (beyond,)), (padded,)))
 
-        That may be at any element of an image where src or diff_dst is such, and of all images where weights are.
-        """
-        w = self.problem(call).windows
-        if max(*w.strides, *w.dilations) == 1 and not any((*w.pads_begin, *w.pads_end)):
-            return ()
-        (right,), is_odd = self.reference(call, ins), [~np.isfinite(real(x)) for x in ins[:2]]
-        data = [is_odd[side] for side in (self.sides.src, self.sides.dst) if side != OUT]
-        met = np.zeros(right.shape, bool)
-        if self.sides.wei == OUT or is_odd[self.sides.wei].any():
-            met |= any(odd.any() for odd in is_odd)
-        else:
-            met |= data[0].any(axis=tuple(range(1, right.ndim)), keepdims=True)
-        return ((np.where(met, np.nan, right),),) if met.any() else ()
+    def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
+        """Where a sum may have a product of what is not finite, here of both operands, with a zero that is no element."""
+        return conv_padding.met(self.problem(call), self.sides, a, b)
 
     def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
         p, sides = self.problem(call), self.sides
@@ -286,9 +285,12 @@ class _Partial(_Kind):
         p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, whole),)))
         return (conv_partial.parts_shape(p, attrs.integers("blocks")),)
 
-    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
         src, _, dst = self.arrays(call, ins, None)
-        return (conv_partial.parts(self.problem(call), call.attrs.integers("blocks"), src, dst),)
+        return partial(conv_partial.parts, self.problem(call), call.attrs.integers("blocks")), src, dst
+
+    def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
+        return found
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
         p = self.problem(call)
@@ -339,6 +341,15 @@ class _Phased(_Kind):
     def domain(self, call: Call, port: int, rng: np.random.Generator) -> Array:
         data = super().domain(call, port, rng)
         return data if port == 0 else self._met(call, data)
+
+    def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Zeros of the weights that no phase meets are no elements."""
+        sum_of, src, wei = self.product(call, ins)
+        is_element = np.asarray(conv_phases.is_met(self.problem(call), call.attrs))
+        return (sums.of_products(lambda weights, data: sum_of(data, weights), wei, src, is_element=is_element),)
+
+    def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
+        return sums.meet(self.product(call, (a, b))[0], (a, np.ones(b.shape)))  # channels of other phases may be multiplied along
 
     def _met(self, call: Call, wei: Array) -> Array:
         return np.where(conv_phases.is_met(self.problem(call), call.attrs), wei, wei.dtype.type(0))

@@ -17,12 +17,13 @@ from functools import partial, reduce
 from math import floor, prod, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow, sums
 from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
@@ -111,22 +112,43 @@ def _matrix(call: Call, size: int, count: int) -> Reals:
     return weights
 
 
-def _along(matrix: Reals, a: Reals, axis: int) -> Reals:
-    return real(np.moveaxis(np.tensordot(matrix, a, (1, axis)), 0, axis))
+def _idle(call: Call, size: int, count: int) -> NDArray[np.bool_]:
+    """The elements behind x of every output along one spatial dim, where x is an element, so that their weight is 0."""
+    found = np.zeros((count, size), np.bool_)
+    for o, x in enumerate(_places(call, size, count)):
+        found[o, min(floor(x) + 1, size - 1)] = x == floor(x) and not is_nearest(call)
+    return found
+
+
+def _interpolated(call: Call, data: Reals, *, backward: bool = False, idle_count: bool = False) -> Reals:
+    """Dim by dim. A weight of 0 multiplies nothing, unless idle_count: then it makes NaN of what is not finite."""
+    for axis, size, count in sizes_of(call):
+        matrix, idle = _matrix(call, size, count), _idle(call, size, count)
+        if backward:
+            matrix, idle = matrix.T, idle.T
+
+        def along(weights: Reals, a: Reals, axis: int = axis) -> Reals:
+            return real(np.moveaxis(np.tensordot(weights, a, (1, axis)), 0, axis))
+
+        found = sums.of_products(along, matrix, data, is_element=matrix != 0)
+        data = np.where(sums.meet(along, (idle, ~np.isfinite(data))), np.nan, found) if idle_count else found
+    return data
 
 
 def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    dst = real(ins[0])
-    for axis, size, count in sizes_of(call):
-        dst = _along(_matrix(call, size, count), dst, axis)
-    return (dst,)
+    return (_interpolated(call, real(ins[0])),)
 
 
 def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    diff_src = real(ins[1])
-    for axis, size, count in sizes_of(call):
-        diff_src = _along(_matrix(call, size, count).T, diff_src, axis)
-    return (diff_src,)
+    return (_interpolated(call, real(ins[1]), backward=True),)
+
+
+def _in_f32(call: Call, ins: tuple[Array, ...], *, backward: bool = False) -> tuple[tuple[Array, ...], ...]:
+    """A weight of 0, where x is an element, may be multiplied by what is behind it."""
+    data = real(ins[int(backward)])
+    right, sizes = (_interpolated(call, x, backward=backward) for x in (data, np.where(np.isfinite(data), np.abs(data), 0.0)))
+    others = overflow.overflowed((right,), (overflow.is_beyond(sizes),))
+    return others if np.isfinite(data).all() else (*others, (_interpolated(call, data, backward=backward, idle_count=True),))
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
@@ -299,6 +321,7 @@ SPECS = (
         reference=_reference,
         flops=lambda call: 0 if is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
         threshold=_threshold,
+        in_f32=_in_f32,
         fill=pointwise.interpolate,
         zero_limit=lambda call: 0.99,
         domain=fills.PLAIN,
@@ -321,6 +344,7 @@ SPECS = (
         reference=_reference_backward,
         flops=lambda call: 2 * (1 if is_nearest(call) else 2 ** len(lines_of(call))) * call.ins[1].elements,
         threshold=_threshold_backward,
+        in_f32=partial(_in_f32, backward=True),
         fill=pointwise.interpolate,
         zero_limit=lambda call: 0.99,
         domain=fills.MEAN_ONE,

@@ -12,11 +12,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize
+from benchgraph.ops import fills, normalize, overflow
 from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
+from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import norms
@@ -80,27 +81,26 @@ def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
     return normalize.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types(attrs, ins, out_dtypes)
 
 
-def _backward_parts(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals, Reals]:
+def _backward_parts(call: Call, ins: tuple[Array, ...], a: Arithmetic = overflow.EXACT) -> tuple[Reals, Reals, Reals]:
     """src normalised, diff_dst times gamma, and the deviation."""
     mean, variance = (real(s).reshape(_kept(call)) for s in ins[2:4])
     dev = np.sqrt(variance + call.attrs.real("epsilon"))
-    g = real(ins[1]) * (real(ins[4]) if len(ins) > 4 else 1.0)
-    return (real(ins[0]) - mean) / dev, g, dev
+    g = a.step(real(ins[1]) * (real(ins[4]) if len(ins) > 4 else 1.0))
+    return a.step(a.step(real(ins[0]) - mean) / dev), g, dev
 
 
-def _sum_to(values: Reals, shape: Shape) -> Reals:
+def _sum_to(values: Reals, shape: Shape, a: Arithmetic) -> Reals:
     lead = values.ndim - len(shape)
     axes = tuple(i for i in range(values.ndim) if i < lead or shape[i - lead] == 1)
-    return np.asarray(values.sum(axis=axes)).reshape(shape)
+    return a.sum(values, axes).reshape(shape)
 
 
-def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    axes = row_axes(call)
-    x, g, dev = _backward_parts(call, ins)
-    diff_src = (g - g.mean(axis=axes, keepdims=True) - x * (g * x).mean(axis=axes, keepdims=True)) / dev
+def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
+    x, g, dev = _backward_parts(call, ins, a)
+    diff_src = normalize.gradient_formula(x, g, row_axes(call), a) / dev
     if len(call.outs) == 1:
         return (diff_src,)
-    return diff_src, _sum_to(real(ins[1]) * x, call.outs[1].shape), _sum_to(real(ins[1]), call.outs[2].shape)
+    return diff_src, _sum_to(real(ins[1]) * x, call.outs[1].shape, a), _sum_to(real(ins[1]), call.outs[2].shape, a)
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -202,7 +202,8 @@ SPECS = (
         num_inputs=(4, 5, 6),
         num_outputs=(1, 3),
         infer=_infer_backward,
-        reference=_reference_backward,
+        reference=overflow.in_float64(_backward),
+        in_f32=overflow.in_f32(_backward),
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: normalize.gradient_walk(max(norm(call).folded, call.ins[0].elements // max(norm(call).folded, 1))),
         fill=per_port(

@@ -13,9 +13,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import fills, softmax_backward
+from benchgraph.ops import fills, overflow, softmax_backward
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold
 from benchgraph.ops.strategies import filling, rows
@@ -55,9 +56,9 @@ def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
 # ---- LogSoftmaxBackward ----------------------------------------------------------------------------------------------
 
 
-def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
     diff_dst, dst = real(ins[0]), real(ins[1])
-    return (diff_dst - np.exp(dst) * diff_dst.sum(axis=axis_of_call(call), keepdims=True),)
+    return (diff_dst - a.step(a.step(np.exp(dst)) * a.step(a.sum(diff_dst, axis_of_call(call), keepdims=True))),)
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -144,7 +145,8 @@ SPECS = (
         outputs=(Port("diff_src"),),
         attrs={"axis": AXIS},
         infer=softmax_backward.infer,
-        reference=_reference_backward,
+        reference=overflow.in_float64(_backward),
+        in_f32=overflow.in_f32(_backward),
         flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
         threshold=lambda call: 8 + softmax_backward.threshold(call),
         fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),

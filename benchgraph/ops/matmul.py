@@ -20,7 +20,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow, sums
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
@@ -78,10 +78,24 @@ def flops(call: Call) -> int:
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    operands = [real(a) for a in ins[:2]]
-    a, b = (m.swapaxes(-1, -2) if _is_transposed(call.attrs, port, m.ndim) else m for port, m in enumerate(operands))
-    dst = np.asarray(np.matmul(a, b), dtype=np.float64)
+    dst = _product(*_matrices(call, ins))
     return (dst + real(ins[2]) if len(ins) > 2 else dst,)
+
+
+def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    """A product, or a sum of some of them, may be beyond f32 where the sum of all is not."""
+    bias = real(ins[2]) if len(ins) > 2 else np.zeros(())
+    found = overflow.overflowed((_product(*_matrices(call, ins)),), (sums.may_overflow(_product, *_matrices(call, ins)),))
+    return tuple((real(dst) + bias,) for (dst,) in found)
+
+
+def _product(a: Reals, b: Reals) -> Reals:
+    return np.asarray(np.matmul(a, b), dtype=np.float64)
+
+
+def _matrices(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals]:
+    src, wei = (real(x).swapaxes(-1, -2) if _is_transposed(call.attrs, port, x.ndim) else real(x) for port, x in enumerate(ins[:2]))
+    return src, wei
 
 
 def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -221,6 +235,7 @@ SPECS = (
         num_inputs=(2, 3),
         infer=infer,
         reference=reference,
+        in_f32=_in_f32,
         flops=flops,
         threshold=lambda call: 2 * sqrt(inner_size(call)) + 4,
         fill=_numbers,

@@ -93,6 +93,13 @@ def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
         return mean, np.square(src - mean).sum(axis=axes, keepdims=True) / count
 
 
+def gradient_formula(x: Reals, g: Reals, axes: tuple[int, ...], a: overflow.Arithmetic) -> Reals:
+    """g - mean(g) - x * mean(g * x), as `gradient` has it."""
+    count = np.float64(prod(x.shape[axis] for axis in axes))
+    mean, along = (a.step(a.sum(terms, axes, keepdims=True)) / count for terms in (g, g * x))
+    return a.step(a.step(g - mean) - a.step(x * along))
+
+
 def moments_in_f32(src: Reals, axes: tuple[int, ...]) -> tuple[tuple[Reals, Reals], ...]:
     """Mean and variance as f32 may have them where its range or its digits do not do: () where they do.
 

@@ -1,22 +1,25 @@
 """What f32 arithmetic gives where numbers on the way are beyond its range: rows say so in `OpSpec.in_f32`.
 
 A sum that overflows on the way is infinite, or NaN where it did so both ways; which of them depends on its order. Numbers that f32 holds
-are as exact as float64 has them here: how far they may be off is the row's threshold.
+are as exact as float64 has them here: how far they may be off is the row's threshold. Formulas of several steps are written once, in an
+`Arithmetic`: the reference is what they give in EXACT, and `in_f32` what they give in the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf, nan
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Array
+from benchgraph.ops.spec import Array, Call
 
 MOST = DType.f32.range[1]
-ANY = (inf, -inf, nan)  # what a sum that overflows may be
+_HUGE = 1e300  # times whatever f32 holds that is not 0, it stays beyond f32
+ANY = (nan, inf, -inf)  # what a sum that overflows may be
 
 
 def held(values: Reals) -> Reals:
@@ -31,7 +34,60 @@ def is_beyond(sizes: Reals) -> Array:
 
 
 def overflowed(right: Sequence[Array], beyond: Sequence[Array]) -> tuple[tuple[Array, ...], ...]:
-    """The right outputs with each of ANY where they are beyond, nothing if they nowhere are."""
-    if not any(b.any() for b in beyond):
+    """The right outputs with each of ANY where they are beyond, nothing if that changes none of them."""
+    if not any((b & ~np.isnan(r)).any() for r, b in zip(right, beyond, strict=True)):
         return ()
-    return tuple(tuple(np.where(b, value, r) for r, b in zip(right, beyond, strict=True)) for value in ANY)
+    return tuple(tuple(_lost(r, b, value) for r, b in zip(right, beyond, strict=True)) for value in ANY)
+
+
+def _lost(right: Reals, beyond: Array, value: float) -> Array:
+    """A sum that overflows as this value; with an infinity in it that one remains, or becomes NaN."""
+    return np.where(beyond & (np.isfinite(right) | np.isnan(value)), value, right)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """lost: what a sum is that may overflow on the way. Steps beyond f32 are no numbers with it, or so large that what they are summed up
+    in overflows as well. None: float64, in which nothing is lost."""
+
+    lost: float | None = None
+
+    def step(self, values: Reals) -> Reals:
+        """An intermediate result."""
+        if self.lost is None:
+            return values
+        return np.where(is_beyond(np.abs(values)), nan if np.isnan(self.lost) else np.copysign(_HUGE, values), values)
+
+    def result(self, values: Array) -> Array:
+        """What comes out."""
+        return values if self.lost is None else np.where(is_beyond(np.abs(values)), np.copysign(inf, values), values)
+
+    def total(self, sum_of: Callable[[Reals], Reals], terms: Reals) -> Reals:
+        """sum_of(terms): sums of some of them each."""
+        right = sum_of(terms)
+        if self.lost is None:
+            return right
+        return np.asarray(_lost(right, is_beyond(sum_of(np.where(np.isfinite(terms), np.abs(terms), 0.0))), self.lost))
+
+    def sum(self, terms: Reals, axis: int | tuple[int, ...], *, keepdims: bool = False) -> Reals:
+        """The sum of terms over these axes."""
+        return self.total(lambda values: np.asarray(values.sum(axis=axis, keepdims=keepdims)), terms)
+
+
+EXACT = Arithmetic()
+Formula = Callable[[Call, tuple[Array, ...], Arithmetic], tuple[Array, ...]]
+
+
+def in_float64(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]:
+    """The reference of a row."""
+    return lambda call, ins: formula(call, ins, EXACT)
+
+
+def in_f32(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]]:
+    """`OpSpec.in_f32` of a row."""
+
+    def others(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        ways = (Arithmetic(lost) for lost in ANY)
+        return tuple(tuple(a.result(out) for out in formula(call, ins, a)) for a in ways)
+
+    return others

@@ -17,7 +17,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import SIZES, STEPS
 from benchgraph.ops.spatial import (
@@ -118,10 +118,10 @@ def divisors(attrs: Attrs, w: Windows, spatial: Shape, count: Shape) -> Reals:
     return np.maximum(folded(w, np.ones((1, 1, *spatial)), count, 0.0, np.add), 1)
 
 
-def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _averaged(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     w, src = pool_windows(call.attrs, ins[0].shape), real(channels_second(call, ins[0]))
     count = spatial_dims(call.attrs, call.outs[0].shape)
-    total = folded(w, src, count, 0.0, np.add)
+    total = a.total(lambda terms: folded(w, terms, count, 0.0, np.add), src)
     return (channels_back(call, total / divisors(call.attrs, w, src.shape[2:], count)),)
 
 
@@ -298,7 +298,8 @@ SPECS = (
         outputs=(Port("dst"),),
         attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
         infer=infer,
-        reference=_reference_avg,
+        reference=overflow.in_float64(_averaged),
+        in_f32=overflow.in_f32(_averaged),
         flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
         threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
         fill=pointwise.pool(signed=False),

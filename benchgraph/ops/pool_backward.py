@@ -14,7 +14,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
-from benchgraph.ops import fills, pool
+from benchgraph.ops import fills, overflow, pool
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
@@ -65,18 +65,21 @@ def _cropped(call: Call, w: Windows, wide: Reals) -> Array:
     return channels_back(call, wide[(slice(None), slice(None), *inner)])
 
 
-def _reference_avg(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _averaged(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     shape = call.outs[0].shape
     w, spatial, diff_dst = pool_windows(call.attrs, shape), spatial_dims(call.attrs, shape), real(channels_second(call, ins[0]))
     count = diff_dst.shape[2:]
-    wide = pool.padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
-    share = diff_dst / pool.divisors(call.attrs, w, spatial, count)
-    for at in tap_slices(w, count):
-        wide[at] += share
-    return (_cropped(call, w, wide),)
+
+    def shared_out(shares: Reals) -> Reals:
+        wide = pool.padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
+        for at in tap_slices(w, count):
+            wide[at] += shares
+        return wide
+
+    return (_cropped(call, w, a.total(shared_out, diff_dst / pool.divisors(call.attrs, w, spatial, count))),)
 
 
-def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _to_largest(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     w, (src, diff_dst) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
     count = diff_dst.shape[2:]
     wide, is_there = pool.padded(src, w, count, -inf), pool.padded(np.ones(src.shape), w, count, 0.0) > 0
@@ -85,10 +88,14 @@ def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         larger = (wide[at] > best) | (np.isnan(wide[at]) & ~np.isnan(best))
         better = is_there[at] & (larger | (taken < 0))
         best, taken = np.where(better, wide[at], best), np.where(better, number, taken)
-    grad = np.zeros(wide.shape)
-    for number, at in enumerate(tap_slices(w, count)):
-        grad[at] += np.where(taken == number, diff_dst, 0.0)
-    return (_cropped(call, w, grad),)
+
+    def given_back(gradient: Reals) -> Reals:
+        grad = np.zeros(wide.shape)
+        for number, at in enumerate(tap_slices(w, count)):
+            grad[at] += np.where(taken == number, gradient, 0.0)
+        return grad
+
+    return (_cropped(call, w, a.total(given_back, diff_dst)),)
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
@@ -254,7 +261,8 @@ SPECS = (
         attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
         num_inputs=(1, 2),
         infer=_infer_avg,
-        reference=_reference_avg,
+        reference=overflow.in_float64(_averaged),
+        in_f32=overflow.in_f32(_averaged),
         flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
         threshold=_threshold,
         fill=_integers,
@@ -275,7 +283,8 @@ SPECS = (
         outputs=(Port("diff_src"),),
         attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
         infer=_infer_max,
-        reference=_reference_max,
+        reference=overflow.in_float64(_to_largest),
+        in_f32=overflow.in_f32(_to_largest),
         flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
         threshold=_threshold,
         fill=_integers,

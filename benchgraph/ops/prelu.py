@@ -17,7 +17,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
@@ -102,12 +102,12 @@ def _summed_axes(call: Call) -> tuple[int, ...]:
     return tuple(i for i, (a, b) in enumerate(zip(src, padded, strict=True)) if a != b)
 
 
-def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _backward(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     src, slope, diff_dst = real(ins[0]), real(ins[1]).reshape(_slope_shape(call)), real(ins[2])
     with np.errstate(all="ignore"):
         diff_src = np.where(src > 0, diff_dst, diff_dst * slope)
         shares = np.where(src > 0, 0.0, diff_dst * src)
-    return diff_src, np.sum(shares, axis=_summed_axes(call), keepdims=True).reshape(ins[1].shape)
+    return diff_src, a.sum(shares, _summed_axes(call), keepdims=True).reshape(ins[1].shape)
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -192,7 +192,8 @@ SPECS = (
         outputs=(Port("diff_src"), Port("diff_slope")),
         attrs={"data_format": DATA_FORMAT},
         infer=_infer_backward,
-        reference=_reference_backward,
+        reference=overflow.in_float64(_backward),
+        in_f32=overflow.in_f32(_backward),
         flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
         threshold=_threshold_backward,
         fill=pointwise.prelu,

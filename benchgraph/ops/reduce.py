@@ -120,7 +120,7 @@ def _row(
     power: int | None = None,
 ) -> OpSpec:
     """The row of a fold over the attribute axes. per_src, per_dst: operations per element of src and of dst. power: of |src|, whose sum f32
-    has to hold on the way."""
+    has to hold on the way; 0 for their product."""
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         return (real(np.asarray(fold(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
@@ -129,6 +129,8 @@ def _row(
         if power is None:
             return ()
         (right,), axes = reference(call, ins), reduced_axes(call.attrs, ins[0].ndim)
+        if power == 0:
+            return _products_in_f32(right, np.abs(real(ins[0])), axes)
         terms = np.abs(real(ins[0])) ** power
         if power == 1:
             return overflow.overflowed((right,), (overflow.is_beyond(terms.sum(axis=axes)).reshape(right.shape),))
@@ -157,6 +159,14 @@ def _row(
         lower=how if isinstance(how, Reduction) else None,
         decompose=None if isinstance(how, Reduction) else how,
     )
+
+
+def _products_in_f32(right: Reals, sizes: Reals, axes: tuple[int, ...]) -> tuple[tuple[Array, ...], ...]:
+    """Products on the way are as large as that of what is above 1, and as small as that of what is below."""
+    above, below = (np.where(sizes > 0, pick(sizes, 1.0), 1.0).prod(axis=axes).reshape(right.shape) for pick in (np.fmax, np.fmin))
+    others = overflow.overflowed((right,), (above > overflow.MOST,))
+    is_lost = np.isfinite(right) & (below < DType.f32.least_normal)
+    return (*others, (np.where(is_lost, 0.0, right),)) if is_lost.any() else others
 
 
 def _kept(call: Call, dst: Array) -> Reals:
@@ -274,6 +284,7 @@ SPECS = (
         (Law("logarithms add", _logs_add),),
         fill=rows.product(folded),
         domain=_factors,
+        power=0,
     ),
     _row("ReduceL1", _decompose_l1, lambda x, axes: np.abs(x).sum(axis=axes), _norms(1), per_src=2, power=1),
     _row("ReduceL2", _decompose_l2, lambda x, axes: np.sqrt(np.square(x).sum(axis=axes)), _norms(2), per_src=2, per_dst=1, power=2),

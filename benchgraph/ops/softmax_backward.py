@@ -12,9 +12,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize
+from benchgraph.ops import fills, normalize, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps
 from benchgraph.ops.strategies import filling, rows
@@ -33,9 +34,9 @@ def threshold(call: Call) -> float:
     return 8 + sqrt(extent(call)) / 4
 
 
-def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+def _formula(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
     diff_dst, dst = real(ins[0]), real(ins[1])
-    return (dst * (diff_dst - (diff_dst * dst).sum(axis=axis_of_call(call), keepdims=True)),)
+    return (dst * a.step(diff_dst - a.step(a.sum(diff_dst * dst, axis_of_call(call), keepdims=True))),)
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -92,7 +93,8 @@ SPECS = (
         types={"T1": F, "T2": F},
         attrs={"axis": Attr("s64", default=1)},
         infer=infer,
-        reference=reference,
+        reference=overflow.in_float64(_formula),
+        in_f32=overflow.in_f32(_formula),
         flops=lambda call: FLOPS * call.ins[0].elements,
         threshold=threshold,
         fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),

@@ -2,7 +2,8 @@
 
 Where there is an attribute use_dst it is true by default, and the first input is then the forward op's result. At a kink the slope is
 the flat side's: 0 for Abs, ReLU, Clamp and HardSigmoid; HardSwish takes 0 at -3 and 1 at 3 (as oneDNN computes it; its documentation
-leaves both open). Gradients are picked rather than multiplied by 0, so that an inf that does not count is no NaN.
+leaves both open). Gradients are picked rather than multiplied by 0, so that an inf that does not count is no NaN. At infinities the slope
+is the limit, for which GELU and Mish hold src to where it is reached; oneDNN's formulas have inf * 0 there, and in_f32 allows that NaN.
 
 Cost: two operations per element, the slope and the product, except for GELU. Thresholds as in unary, and one more multiplication.
 """
@@ -18,8 +19,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import unary, unary_gradient_data
-from benchgraph.ops.formulas import add, at_most, div, exp, mul, normal_cdf, sigmoid, sub, where, within
+from benchgraph.ops import overflow, unary, unary_gradient_data
+from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
 from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, Law, OpSpec, Port, Role, Sample, Strategy
 from benchgraph.ops.strategies import pointwise
@@ -31,6 +32,7 @@ from benchgraph.tir.ir import BinOp, Expr, UnOp
 EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 4.0, 20.0
 FLOPS = 2
 GELU_FLOPS = 11  # the erf form: x / sqrt(2), erf, + 1, / 2; x * x, / -2, exp, times x, times a constant; the sum; the product
+FAR = 1e4  # from here on, both ways, slopes are their limits in float64
 _FORWARD = {row.kind: row for row in unary.SPECS}
 
 
@@ -77,13 +79,21 @@ def _row(
     fill: Strategy | None = None,
     flops: int = FLOPS,
     sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
+    has_limit: bool = False,
 ) -> OpSpec:
-    """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape."""
+    """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape. has_limit:
+    the slope at infinities is a limit, which the formula has as inf * 0."""
     forward, schema = _FORWARD[kind.removesuffix("Backward")], attrs or {}
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             return (real(compute(call.attrs, real(ins[0]), real(ins[1]))),)
+
+    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        (right,), (v, diff) = reference(call, ins), map(real, ins)
+        slope = real(compute(call.attrs, v, np.ones(v.shape)))
+        steep = np.where(overflow.is_beyond(np.abs(slope)), diff * np.copysign(np.inf, slope), right)
+        return (steep,), (np.where(np.isinf(v) & has_limit, np.nan, steep),)
 
     return OpSpec(
         kind=kind,
@@ -94,6 +104,7 @@ def _row(
         attrs=schema,
         infer=infer,
         reference=reference,
+        in_f32=in_f32,
         flops=lambda call: flops * call.outs[0].elements,
         threshold=lambda call: threshold,
         sure_zeros=lambda call: float(sure_zeros(call.attrs)),
@@ -164,9 +175,10 @@ def _tanh(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
 def _mish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
     """With e = e**x, n = e * (e + 2) and r = 1 / (n + 2), tanh(softplus) is n * r and its slope 4 * e * (1 + e) * r * r.
 
-    From x = 20 on the slope is 1 in f32; holding x there keeps e * e from overflowing, and the slope from being 0 times a huge x.
+    From x = 20 on the slope is 1 in f32; holding x there keeps e * e from overflowing, and the slope from being 0 times a huge x. Below
+    -110 e is 0, and so is the slope of -inf.
     """
-    x = at_most(x, 20)
+    x = within(x, -110, 20)
     e = exp(x)
     n = mul(e, add(e, f32(2)))
     r = div(f32(1), add(n, f32(2)))
@@ -195,6 +207,7 @@ def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
 
 
 def _gelu_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
+    x = np.clip(x, -FAR, FAR)
     from scipy.special import expit, ndtr  # takes 0.2 s to import, and only this needs it
 
     if attrs.get("mode") == "gelu_tanh":
@@ -204,6 +217,7 @@ def _gelu_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
 
 
 def _mish_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
+    x = np.clip(x, -FAR, FAR)
     bump = np.tanh(np.logaddexp(0, x))
     return real(diff * (bump + x * (1 - bump**2) * np.exp(-np.logaddexp(0, -x))))
 
@@ -214,7 +228,7 @@ def _elu_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
 
 
 def _sigmoid_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
-    return real(diff * (v - v * v if uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
+    return real(diff * (v * (1 - v) if uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
 
 
 def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
@@ -289,6 +303,7 @@ SPECS = (
         attrs={"mode": Attr("string", default="gelu_erf", choices=("gelu_erf", "gelu_tanh"))},
         samples=(("erf", Attrs()), ("the tanh form", Attrs(mode="gelu_tanh"))),
         flops=GELU_FLOPS,
+        has_limit=True,
     ),
     _row(
         "HardSigmoidBackward",
@@ -318,6 +333,7 @@ SPECS = (
         _mish_reference,
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (-0.1126, 1.0885)),),
+        has_limit=True,
     ),
     _row(
         "ReLUBackward",
@@ -348,7 +364,7 @@ SPECS = (
     ),
     _row(
         "SqrtBackward",
-        lambda attrs, v, diff: div(diff, mul(f32(2), v if uses_dst(attrs) else _sqrt(v))),
+        lambda attrs, v, diff: div(mul(f32(0.5), diff), v if uses_dst(attrs) else _sqrt(v)),  # 2 * v may be beyond f32
         lambda attrs, v, diff: diff / (2 * (v if uses_dst(attrs) else np.sqrt(v))),
         ARITHMETIC,
         (Law("4 * src * diff_src**2 is diff_dst**2, and the signs are equal", _undoes_sqrt),),
@@ -358,7 +374,7 @@ SPECS = (
     _row(
         "TanhBackward",
         _tanh,
-        lambda attrs, v, diff: diff * (1 - v * v if uses_dst(attrs) else np.cosh(v) ** -2),
+        lambda attrs, v, diff: diff * ((1 - v) * (1 + v) if uses_dst(attrs) else np.cosh(v) ** -2),
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (0.0, 1.0)),),
         attrs=_USE_DST,

@@ -75,7 +75,7 @@ def _in_f32(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Arr
     nearest = want
     for which in range(IN_F32):
         other = evaluate(graph, given, stored=stored, in_f32=which)[t.id]
-        if np.array_equal(other, want, equal_nan=t.dtype.is_float):
+        if which == 0 and np.array_equal(other, want, equal_nan=t.dtype.is_float):
             break
         number = np.where(np.isfinite(other), other, want)
         low, high = np.fmin(low, number), np.fmax(high, number)

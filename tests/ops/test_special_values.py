@@ -250,3 +250,39 @@ def test_what_f32_may_give_instead_excuses_nothing_else() -> None:
     assert not passes(np.stack([2 * right[0], right[1]]))
     assert not passes(np.stack([np.full(8, INF), right[1]]))
     assert not passes(np.zeros((2, 8)))
+
+
+SPRINKLED = ["MatMul", "ConvTranspose", "AvgPool", "Interpolate", "InterpolateBackward", "ReduceProd"]
+SPRINKLED += ["GELUBackward", "MishBackward", "SigmoidBackward", "SqrtBackward"]
+
+
+@pytest.mark.parametrize("kind", SPRINKLED)
+def test_few_special_values_among_others(kind: str) -> None:
+    """In one operand and in all; with the first samples of the row, at the widest level."""
+    row, found = OPS[kind], []
+    for sample in [s for s in row.samples if not any(0 in shape for shape in s.shapes) and not {BF16, F16, DType.s32} & {*s.dtypes}][:3]:
+        call = call_of(kind, sample)
+        for values in ((NAN,), (INF, -INF), (0.0, -0.0, 1e-40, 1e-30), (1e19, -1e30), (3e38,)):
+            for ports in (range(len(call.ins)), (0,)):
+                rng = np.random.default_rng(8)
+                ins = [np.array(row.domain(call, port, rng)) for port in range(len(call.ins))]
+                for port in ports:
+                    places = rng.choice(ins[port].size, min(3, ins[port].size), replace=False)
+                    ins[port].reshape(-1)[places] = rng.choice(values, places.size)
+                found += wrong(kind, sample, LEVELS[0], tuple(ins))
+    assert not found, found[:5]
+
+
+def test_a_convolution_is_excused_only_where_it_meets_padding() -> None:
+    """NaN beside the padding, for an infinite weight at a corner, is as good; NaN within is wrong."""
+    sample = Sample(((1, 5, 5, 1), (3, 3, 1, 1)), Attrs(_CONV), why="one channel")
+    graph = sample_graph(OPS["Convolution"], sample)
+    wei = np.ones(sample.shapes[1], np.float32)
+    wei[0, 0] = INF
+    given = {t.id: a for t, a in zip(graph.inputs, (np.ones(sample.shapes[0], np.float32), wei), strict=True)}
+    (out,) = graph.outputs
+    right = evaluate(graph, given)[out.id]
+    for at, ok in (((0, 0, 2, 0), True), ((0, 3, 0, 0), True), ((0, 2, 2, 0), False), ((0, 4, 4, 0), False)):
+        got = right.astype(np.float32)
+        got[at] = NAN
+        assert compare_output(graph, given, out, got, right, tolerance(graph)).ok == ok, at
