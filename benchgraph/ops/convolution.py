@@ -130,7 +130,7 @@ class _Kind:
         sum_of, a, b = self.product(call, ins)
         right, beyond = sums.of_products(sum_of, a, b), sums.may_overflow(sum_of, a, b)
         padded = np.where(self.meets_zeros(call, ~np.isfinite(a), ~np.isfinite(b)), np.nan, right)
-        return tuple((self.finished(call, ins, found),) for (found,) in (*overflow.overflowed((right,), (beyond,)), (padded,)))
+        return tuple((self.finished(call, ins, real(found)),) for (found,) in (*overflow.overflowed((right,), (beyond,)), (padded,)))
 
     def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
         """Where a sum may have a product of what is not finite, here of both operands, with a zero that is no element."""

@@ -40,7 +40,7 @@ def overflowed(right: Sequence[Array], beyond: Sequence[Array]) -> tuple[tuple[A
     return tuple(tuple(_lost(r, b, value) for r, b in zip(right, beyond, strict=True)) for value in ANY)
 
 
-def _lost(right: Reals, beyond: Array, value: float) -> Array:
+def _lost(right: Array, beyond: Array, value: float) -> Array:
     """A sum that overflows as this value; with an infinity in it that one remains, or becomes NaN."""
     return np.where(beyond & (np.isfinite(right) | np.isnan(value)), value, right)
 

@@ -161,7 +161,7 @@ def _row(
     )
 
 
-def _products_in_f32(right: Reals, sizes: Reals, axes: tuple[int, ...]) -> tuple[tuple[Array, ...], ...]:
+def _products_in_f32(right: Array, sizes: Reals, axes: tuple[int, ...]) -> tuple[tuple[Array, ...], ...]:
     """Products on the way are as large as that of what is above 1, and as small as that of what is below."""
     above, below = (np.where(sizes > 0, pick(sizes, 1.0), 1.0).prod(axis=axes).reshape(right.shape) for pick in (np.fmax, np.fmin))
     others = overflow.overflowed((right,), (above > overflow.MOST,))
