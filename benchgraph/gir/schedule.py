@@ -28,8 +28,7 @@ F32_BYTES, BF16_BYTES = 4, 2
 # Zen 4 cores, bf16 attention over 1500, 1000 rows, gradients over 784, those over 32 rows and a rest: times 0.97, 0.97, 0.99, first compile
 # of the first two 0.80, 1.00.
 SPREAD, GROUP = 0.25, 4
-# Rows of a task beyond which nothing is gained. Measured on a Zen 4 core: MLP_2 at batch 128 runs alike with 16 to 128 rows (a longer
-# task streams the weights less often), MHA_1 at batch 32 in 8.24, 8.36, 8.33 ms with 32, 64, 128 (32 rows of scores stay in L1).
+# Rows of a task beyond which nothing is gained: on a Zen 4 core 64 and 128 rows of MHA_1 at batch 32 take 8.36 and 8.33 ms (32: 8.24).
 MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32
 
 # On tile registers products take a tenth of the time, and what they read takes as long as ever: more rows go past weights of more than one

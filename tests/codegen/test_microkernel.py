@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from math import ceil
@@ -230,6 +230,15 @@ def test_src_and_wei_may_be_one_buffer() -> None:
     np.testing.assert_array_equal(acc, twin(kernel, both, both, acc))
 
 
+def loops_of(text: str) -> Iterator[list[str]]:
+    """The lines of each loop of an assembly text, from its label to a jump back there; between loops a mask may go to the stack."""
+    lines = text.splitlines()
+    labels = {line.partition(":")[0]: at for at, line in enumerate(lines) if line.startswith(".LBB")}
+    for at, line in enumerate(lines):
+        if (jump := re.match(r"\s*j\w+\s+(\.LBB\w+)", line)) and labels[jump[1]] < at:
+            yield lines[labels[jump[1]] : at]
+
+
 @target_and_dtypes
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 3])
@@ -244,7 +253,7 @@ def test_the_loops_spill_nothing_and_use_the_widest_registers(vectors: int, miss
     register = {16: "%zmm", 8: "%ymm", 4: "%xmm"}[target.lanes]
     assert products
     assert all(register in line for line in products)
-    assert not re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", text)
+    assert not [line for loop in loops_of(text) for line in loop if re.search(r"mov[aud]\w+\s+%[xyz]mm\d+, .*\(%rsp\)", line)]
 
 
 @target_and_dtypes

@@ -125,8 +125,8 @@ def compiled(g: Graph, target: Target, off: tuple[str, ...] = ()) -> Executable:
 
 
 def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
-    """Bytes, of two threads together."""
-    main = compiled(g, replace(host(), cores=2), off).module.main
+    """Bytes, of two threads together, on cores whose L2 holds a small part of the weights."""
+    main = compiled(g, replace(host(), cores=2, l2_bytes=1 << 20, llc_bytes=32 << 20), off).module.main
     return main.shared_bytes + 2 * main.thread_bytes
 
 
