@@ -116,8 +116,8 @@ COMMANDS: dict[str, Command] = {
             ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
             ("--other-machine", "compare reports of different machines"),
             (
-                "--fail-on missing|skipped|mistrusted[,...]",
-                "exit with 1 for these too: cases that B lacks, or that only B skips or mistrusts",
+                "--fail-on STATUS[,...]",
+                "missing, skipped, mistrusted: exit with 1 for cases that are so in B alone, too",
             ),
             ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
         ),
