@@ -187,6 +187,7 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     except BenchgraphError as bad:
         return _refused(bad)
     except KeyboardInterrupt:
+        warn("interrupted")
         return ExitCode.interrupted
 
 

@@ -5,12 +5,14 @@ So that an interrupted run leaves something, every JSON report that goes to a fi
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, within
+from benchgraph.harness.argv import UsageError
+from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.problem import Problem
@@ -26,7 +28,8 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     And the origin of their run, which goes on, if the report says it.
 
     A result holds for one problem of the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments for
-    a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them.
+    a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them. Raises UsageError
+    for a file that has results of no problem here: the run, which writes the file anew, would lose them.
     """
     if not file.exists():
         return (), None
@@ -42,9 +45,20 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     left = defaultdict[str, deque[CaseResult]](deque)
     for case in found.cases:
         left[case.repro].append(case)
+    _need_all_asked(file, found, problems)
     written = file.stat().st_mtime
     same = [p for p in problems if not (p.file and p.file.stat().st_mtime > written)]
     return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro]), found.origin
+
+
+def _need_all_asked(file: Path, found: ResultSet, problems: Sequence[Problem]) -> None:
+    """Raise UsageError where the file has more results of a repro line than there are problems of it."""
+    asked = Counter(p.repro for p in problems)
+    if not (lost := Counter(case.repro for case in found.cases) - asked):
+        return
+    what = f"it has {counted(lost.total(), 'case')} that this line does not ask for, such as '{next(iter(lost))}'"
+    fix = "give it the options of its own run, or name another file"
+    raise UsageError(f"{what}; they would be lost", where=f"--resume={file}", fix=fix)
 
 
 def _differences(then: Machine | None, then_source: str, now: Machine) -> str:

@@ -17,7 +17,7 @@ import click
 
 from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.argv import CommandLine
+from benchgraph.harness.argv import CommandLine, UsageError
 from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Globals
@@ -52,7 +52,9 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
 def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
     """out: where reports go that name no file but -."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
-    kept, begun, interrupted = Kept(warn), Begun(), False
+    kept, interrupted = Kept(warn), False
+    begun: Begun | None = None
+    ran = list[CaseResult]()
     try:
         with progress(line.problems) as step:
             steps.begin("the machine's peaks")
@@ -63,6 +65,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
                 step()
             with closing(_results(begun.todo, bench, jobs)) as found:
                 for done in found:
+                    ran.append(done.case)
                     kept.add(done.case, bench.clock() - started)
                     screen.add(done)
                     step()
@@ -72,16 +75,18 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         interrupted = True
     except BenchgraphError as bad:
         warn(str(bad))
-        return Ran(ExitCode.failed)
+        return Ran(ExitCode.refused if isinstance(bad, UsageError) else ExitCode.failed)
     finally:
         kept.close()
+    if begun is None:  # the reports of earlier runs stay as they are
+        click.echo(f"interrupted after 0 of {len(line.problems)} cases")
+        return Ran(ExitCode.interrupted)
     screen.rest()
-    results = ResultSet(line.globals.mode, machine, tuple(screen.shown), bench.clock() - started, begun.origin)
+    results = ResultSet(line.globals.mode, machine, _in_order(line, (*begun.held, *ran)), bench.clock() - started, begun.origin)
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
     with progress_line():
         reported = _report(line.globals, results, out)
-    ran = {p.index for p in begun.todo}
-    phases = phase_table((c.phases for c in results.cases if c.index in ran), max(jobs, 1) * results.elapsed_s)
+    phases = phase_table((c.phases for c in ran), max(jobs, 1) * results.elapsed_s)
     if len(results.cases) < len(line.problems):
         why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
@@ -90,6 +95,12 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         return Ran(ExitCode.interrupted)
     is_good = not _has_unwanted(line.globals, results) and reported and recorded
     return Ran(results.exit_code if is_good else ExitCode.failed, results.failures)
+
+
+def _in_order(line: CommandLine, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    """The results in the order of their problems."""
+    found = {case.index: case for case in cases}
+    return tuple(found[p.index] for p in line.problems if p.index in found)
 
 
 def _has_unwanted(settings: Globals, results: ResultSet) -> bool:

@@ -196,3 +196,56 @@ def test_reports_to_the_terminal_and_to_devices_do_not_grow() -> None:
     document = result.stdout[result.stdout.index("{") : result.stdout.rindex("}") + 1]
     assert len(json.loads(document)["cases"]) == 1
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--graph", "--case=good.json"), ("--graph", "--seed=1,2", "--case=good.json"), (*WORDS, "--match=seed=2")],
+    ids=["none", "some", "match"],
+)
+def test_a_file_with_cases_that_are_not_asked_for_is_refused_and_stays(words: tuple[str, ...]) -> None:
+    run(*WORDS, "--report=json:out.json")
+    text = Path("out.json").read_text()
+    result, ran = run(*words, "--resume=out.json")
+    assert re.fullmatch(
+        r"benchgraph: --resume=out\.json: it has \d cases that this line does not ask for, such as '--.*'; they would be lost; "
+        r"give it the options of its own run, or name another file\n",
+        result.stderr,
+    )
+    assert (ran, result.stdout, result.exit_code) == ([], "", 2)
+    assert Path("out.json").read_text() == text
+
+
+def test_code_that_has_changed_is_told_of_where_no_case_matches() -> None:
+    run(*WORDS, "--report=json:out.json")
+    Path("out.json").write_text(Path("out.json").read_text().replace('"source": "', '"source": "x'))
+    result, ran = run("--graph", "--case=good.json", "--resume=out.json")
+    assert "its results come from elsewhere: benchgraph's code was x" in result.stderr
+    assert ran == []
+
+
+@pytest.mark.parametrize("where", ["machine_of", "begin"])
+def test_ctrl_c_before_the_first_case_leaves_the_file_as_it_is(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(*WORDS, "--report=json:out.json")
+    text = Path("out.json").read_text()
+
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, where, interrupt)
+    result, _ = run(*WORDS, "--resume=out.json")
+    assert Path("out.json").read_text() == text
+    assert (result.stdout, result.exit_code) == ("interrupted after 0 of 4 cases\n", 130)
+
+
+def test_ctrl_c_while_earlier_results_are_printed_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    run(*WORDS, "--report=json:out.json")
+    keep("out.json", 0, 1, 2)
+
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session.Screen, "take_over", interrupt)
+    result, _ = run(*WORDS, "--resume=out.json")
+    assert saved_repros("out.json") == REPROS[:3]
+    assert result.exit_code == 130
