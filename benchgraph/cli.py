@@ -6,7 +6,9 @@ at once.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,8 @@ from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.help import COMMANDS, asked, overview
 from benchgraph.harness.interrupt import interruptible
 from benchgraph.harness.knobs import Globals
-from benchgraph.harness.outputs import kept_apart, need_folder, need_outputs
+from benchgraph.harness.outputs import drop, kept_apart, need_folder, need_outputs
+from benchgraph.harness.saved import is_full
 from benchgraph.harness.screen import warn
 from benchgraph.harness.session import run_line
 
@@ -40,6 +43,18 @@ class _Command(click.Command):
         except KeyboardInterrupt:
             warn("interrupted")
             ctx.exit(ExitCode.interrupted)
+
+    def main(self, *given: Any, **named: Any) -> Any:
+        """As click has it, but that an output which takes no more, as on a full disk, ends in a line."""
+        try:
+            return super().main(*given, **named)
+        except OSError as bad:
+            if not is_full(bad) or bad.filename is not None:  # which an error of a write to an open file does not have
+                raise
+            with suppress(OSError):
+                warn(f"standard output: cannot write there: {bad.strerror}; make room there, or send it elsewhere")
+            drop(sys.stdout)
+            sys.exit(ExitCode.failed)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()

@@ -80,6 +80,15 @@ def test_ctrl_c_ends_every_command_with_its_code(command: str, monkeypatch: pyte
     assert (result.exit_code, "Aborted" in result.output) == (ExitCode.interrupted, False)
 
 
+def test_ctrl_c_while_tuning_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strike(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchgraph.harness.tune.command.run", strike)
+    result = CliRunner().invoke(main, ["tune", "--matmul", "8x8:8x8"])
+    assert (result.exit_code, result.stderr) == (ExitCode.interrupted, "benchgraph: interrupted\n")
+
+
 @pytest.mark.parametrize("words", [["--graph", CASE], ["fuzz", "--seed=1", "--count=1", "--ops=1", "--mode=C"]])
 def test_a_status_that_fail_on_names_is_exit_code_1(words: list[str]) -> None:
     skip = ["--memory-kind=buffer"]

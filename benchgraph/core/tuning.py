@@ -20,6 +20,7 @@ from typing import Any
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError
+from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
 from benchgraph.core.target import Target, cpu_name
 
@@ -55,6 +56,7 @@ def tuned(options: Options, target: Target) -> Options:
 def findings(path: Path, target: Target) -> tuple[Finding, ...]:
     """What a file holds for this machine. Raises ParseError, one line, for a file that is not there or is broken."""
     try:
+        need_no_device(path)
         stat = path.stat()
     except OSError as bad:
         raise ParseError(
@@ -66,9 +68,13 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
 def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
     """Add findings for this machine to a file, in place of older ones for the same problems. Raises ParseError, BenchgraphError."""
     machines = {}
-    if path.exists():
-        stat = path.stat()
-        machines = dict(_read(path, stat.st_mtime_ns, stat.st_size))
+    try:
+        need_no_device(path)
+        if path.exists():
+            stat = path.stat()
+            machines = dict(_read(path, stat.st_mtime_ns, stat.st_size))
+    except OSError as bad:
+        raise BenchgraphError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix="name another one") from bad
     key = machine_key(target)
     mine = {f.forced.problem: f for f in (*machines.get(key, ()), *found)}
     machines[key] = tuple(mine[problem] for problem in sorted(mine))

@@ -46,6 +46,8 @@ def need_file(path: Path, where: str) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if is_plain(path):
             _try_folder(path.resolve().parent)
+        elif path.resolve().is_fifo():  # to open one that nobody reads is to wait without end
+            raise OSError(errno.EINVAL, "it is a named pipe, not a file")
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as bad:
@@ -83,9 +85,14 @@ def write_out(out: TextIO, text: str) -> None:
         out.write(text if text.endswith("\n") else text + "\n")
         out.flush()
     except BrokenPipeError:
-        with suppress(OSError, ValueError):  # what is left in its buffer would be tried, and complained of, once more at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        drop(out)
         raise
+
+
+def drop(out: TextIO) -> None:
+    """Send what is left in its buffer nowhere: it would be tried, and complained of, once more at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def save_elsewhere(text: str, name: str, key: str) -> Path | None:

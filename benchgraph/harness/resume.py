@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, within
+from benchgraph.core.files import read_text
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Globals
@@ -34,7 +35,7 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     if not file.exists():
         return (), None
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = read_text(file)
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
     with within(f"--resume={file}"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -121,3 +123,43 @@ def test_without_any_worker_every_case_says_so(monkeypatch: pytest.MonkeyPatch, 
     assert done.exit_code == 1
     said = done.stdout.partition("===")[0]
     assert said.count("FAILED (no worker process could be started: Resource temporarily unavailable; end other processes, or ") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("compare", "fifo", "fifo"), 2),
+        (("report", "fifo"), 2),
+        (("history", "--history=h.db", "--add=fifo"), 2),
+        (("--tuning=fifo", *CASE), 2),
+        (("--resume=fifo", *CASE), 1),
+        (("--report=json:fifo", *CASE), 1),
+        (("--report=csv:fifo", *CASE), 1),
+        (("--resume=link", *CASE), 1),
+    ],
+)
+def test_a_named_pipe_is_refused_and_not_waited_for(words: tuple[str, ...], code: int) -> None:
+    os.mkfifo("fifo")
+    Path("link").symlink_to("fifo")
+    command = [sys.executable, "-m", "benchgraph", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert " pipe, not a file; name " in done.stderr
+
+
+def test_a_pipe_that_a_shell_gives_is_read_and_written() -> None:
+    assert run("--mode=I", "--report=json:a.json", *CASE).exit_code == 0
+    script = '"$0" -m benchgraph history --history=h.db --add=<(cat a.json) && "$0" -m benchgraph report a.json -o >(cat >/dev/null)'
+    done = subprocess.run(["bash", "-c", script, sys.executable], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "run 1 of h.db, 1 of 1 cases new there" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--mode=I", *CASE), ("history", "--history=h.db")])
+def test_a_full_output_ends_in_a_line(words: tuple[str, ...]) -> None:
+    assert run("--mode=I", "--history=h.db", *CASE).exit_code == 0
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "benchgraph", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    what = "benchgraph: standard output: cannot write there: No space left on device; make room there, or send it elsewhere\n"
+    assert (done.returncode, done.stderr) == (1, what)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.files import read_text
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
@@ -81,7 +82,7 @@ def _file(name: str) -> File:
     if not name:
         raise UsageError("an empty file name", where="compare", fix="join the runs of a side by commas: A.json,A2.json")
     try:
-        text = Path(name).read_text(encoding="utf-8", errors="replace")
+        text = read_text(Path(name))
     except OSError as bad:
         raise UsageError(f"cannot read the file: {bad.strerror}", where=f"compare: {name}", fix="name a JSON report") from bad
     try:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, did_you_mean
+from benchgraph.core.files import read_text
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.compare.statistics import THRESHOLD
 from benchgraph.harness.history import report
@@ -53,7 +54,7 @@ def regressions(given: list[str]) -> Answer:
 def _add(database: Database, file: Path, commit: str) -> Answer:
     """Put a JSON report into the history; what it has already stays as it is. Of a report that was cut short, the whole cases."""
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = read_text(file)
         written = file.stat().st_mtime
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"history: --add={file}", fix="name another one") from bad

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, did_you_mean, within
+from benchgraph.core.files import read_text
 from benchgraph.core.steps import begin
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.outputs import STDOUT
@@ -62,7 +63,7 @@ def report(given: Sequence[str]) -> tuple[str, int]:
 def _run(file: str) -> ResultSet:
     begin(file)
     try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
+        text = read_text(Path(file))
     except OSError as bad:
         raise BenchgraphError(f"cannot read the file: {bad.strerror}", where=file, fix="name a JSON report") from bad
     with within(file):

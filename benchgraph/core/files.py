@@ -1,0 +1,19 @@
+"""Files that a user names, where a named pipe that nobody writes would be waited for without end."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+
+def need_no_device(path: Path) -> None:
+    """Raise OSError for a named pipe, a device or a socket. The pipes that a shell gives as /dev/fd/N have no name, and pass."""
+    target = path.resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
+
+
+def read_text(path: Path, errors: str = "replace") -> str:
+    """What a file of UTF-8 text holds. errors: what becomes of bytes that are none, as `open` has it. Raises OSError."""
+    need_no_device(path)
+    return path.read_text(encoding="utf-8", errors=errors)
