@@ -23,11 +23,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
+from itertools import count
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
+from benchgraph.core.lines import quoted
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.results import (
@@ -48,6 +51,7 @@ from benchgraph.harness.results import (
 )
 from benchgraph.harness.roofline import Roofline
 from benchgraph.harness.sketch import OpSketch, Sketch
+from benchgraph.harness.sound import need_sound
 
 Json: TypeAlias = dict[str, Any]
 
@@ -200,9 +204,15 @@ def parse(text: str) -> tuple[ResultSet, str]:
         found = _document(text)
         if (version := found["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
-        machine = found["machine"] and _read_machine(found["machine"])
+        machine = None if found["machine"] is None else _read_machine(found["machine"])
         origin = Origin(**found["origin"]) if "origin" in found else None
-        cases = tuple(_read_case(c) for c in found["cases"])
+        if not isinstance(found["cases"], list):
+            raise TypeError("cases are a list")
+        cases = tuple(map(_sound_case, found["cases"], count()))
+        for what, part in (("machine", machine), ("origin", origin)):
+            if part is not None:
+                need_sound(what, part)
+        _need_number(found.get("elapsed_s", 0.0))
         return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0), origin), found["source"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
@@ -233,6 +243,22 @@ def _read_machine(d: Json) -> Machine:
     micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
     peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
     return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0), d.get("host", ""))
+
+
+def _sound_case(d: Json, place: int) -> CaseResult:
+    """A case of a list. Raises ParseError, which names it, where there is something in it that cannot be."""
+    name = f"case {place}" + (f" ({quoted(d['repro'])})" if isinstance(d, dict) and "repro" in d else "")
+    try:
+        case = _read_case(d)
+        need_sound(name, case)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as bad:
+        raise ParseError(f"{name}: it is not as benchgraph writes one", fix="give a file that --report=json:FILE wrote") from bad
+    return case
+
+
+def _need_number(value: object) -> None:
+    if not isinstance(value, int | float) or not isfinite(value):
+        raise TypeError("seconds are a finite number")
 
 
 def _read_case(d: Json) -> CaseResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -163,3 +164,19 @@ def test_a_full_output_ends_in_a_line(words: tuple[str, ...]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     what = "benchgraph: standard output: cannot write there: No space left on device; make room there, or send it elsewhere\n"
     assert (done.returncode, done.stderr) == (1, what)
+
+
+@pytest.mark.parametrize("samples", [[], [0.0], [-1.0], ["x"]])
+def test_saved_times_that_cannot_be_are_refused(samples: list[object]) -> None:
+    measure = ("--mode=P", "--fix-times-per-prb=1", "--repeats-per-prb=1")
+    write_cases(Path())
+    done = CliRunner().invoke(main, [*measure, "--report=json:a.json", "--graph", "--case=good.json"], obj=BENCH)
+    assert done.exit_code == 0, done.output
+    document = json.loads(Path("a.json").read_text())
+    for timing in document["cases"][0]["timings"].values():
+        timing["samples_s"] = samples
+    Path("b.json").write_text(json.dumps(document))
+    for words in (("compare", "a.json", "b.json"), ("report", "b.json"), ("history", "--history=h.db", "--add=b.json")):
+        told = run(*words)
+        assert (told.exit_code, told.output.count("\n")) == (2, 1), told.output
+        assert "b.json: case 0 (" in told.output

@@ -152,3 +152,73 @@ def test_other_code_has_another_source(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / "driver.py").write_text(text)
         digests.append(source.__wrapped__())
     assert len(set(digests)) == 3
+
+
+def _bad(case: dict[str, object], path: tuple[str | int, ...], value: object) -> None:
+    at: object = case
+    for key in path[:-1]:
+        at = at[key]  # type: ignore[index]
+    at[path[-1]] = value  # type: ignore[index]
+
+
+SAMPLES = ("timings", "fused", "samples_s")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (SAMPLES, []),
+        (SAMPLES, [0.0, 0.1]),
+        (SAMPLES, [-0.1]),
+        (SAMPLES, ["0.1"]),
+        (SAMPLES, [None]),
+        (SAMPLES, [True]),
+        (SAMPLES, [float("nan")]),
+        (SAMPLES, [float("inf")]),
+        (SAMPLES, "0.1"),
+        (SAMPLES, 0.1),
+        (("timings",), []),
+        (("timings", "fused", "called", "samples_s"), []),
+        (("timings", "fused", "executions_per_sample"), 0),
+        (("timings", "fused", "executions_per_sample"), "4"),
+        (("timings", "fused", "partitions", 0, "samples_s"), [0.0]),
+        (("timings", "fused", "partitions", 0, "compile_s"), "1"),
+        (("timings", "fused", "partitions", 0, "flops"), None),
+        (("peak_samples",), ["x"]),
+        (("peak_samples",), [-1.0]),
+        (("bandwidth_samples",), [{"bytes": "x", "samples": [1.0]}]),
+        (("flops",), -1),
+        (("total",), "7"),
+        (("elapsed_s",), None),
+        (("phases_s",), {"compile": "x"}),
+        (("status",), "FINE"),
+        (("repro",), 3),
+        (("warnings",), [3]),
+        (("accuracy",), [{}]),
+        (("graph",), {"ops": 3}),
+    ],
+)
+def test_a_case_that_cannot_be_is_named(path: tuple[str | int, ...], value: object) -> None:
+    document = json.loads(render(RESULTS))
+    _bad(document["cases"][0], path, value)
+    with pytest.raises(ParseError, match=r"^case 0 \(.*\): .*; (measure anew with|give a file that) --report=json:FILE") as told:
+        parse(json.dumps(document))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("cases",), {}),
+        (("cases",), "x"),
+        (("elapsed_s",), "x"),
+        (("machine", "peak_flops_1_thread"), {"f32": 0.0}),
+        (("machine", "cores"), "4"),
+        (("machine",), []),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(path: tuple[str | int, ...], value: object) -> None:
+    document = json.loads(render(RESULTS))
+    _bad(document, path, value)
+    with pytest.raises(ParseError):
+        parse(json.dumps(document))
