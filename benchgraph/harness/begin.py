@@ -47,7 +47,7 @@ def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
         held, found = earlier(Path(line.globals.resume), machine, line.problems)
     origin = found or (_origin(line.globals) if machine else None)
     recording = _recording(line.globals, origin)
-    begun = ResultSet(line.globals.mode, machine, held, 0.0, origin)
+    begun = ResultSet(line.globals.mode, machine, held, 0.0, origin, len(line.problems))
     kept.open(line.globals, begun)
     if recording:
         kept.open_one(recording.files, begun)

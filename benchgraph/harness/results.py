@@ -341,13 +341,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class ResultSet:
-    """A run. machine and origin are None for an empty one, and when nobody asked."""
+    """A run. machine and origin are None for an empty one, and when nobody asked. planned: its cases, done or not; 0 when not known."""
 
     mode: Mode
     machine: Machine | None
     cases: tuple[CaseResult, ...]
     elapsed_s: float
     origin: Origin | None = None
+    planned: int = 0
 
     @property
     def counts(self) -> Counter[Status]:

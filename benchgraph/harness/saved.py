@@ -1,6 +1,6 @@
 """Results on disk: the JSON report, which is also what --resume reads.
 
-    {"schema_version": 4, "mode": "C", "source": "5f0c...", "origin": {...}, "machine": {...}, "cases": [
+    {"schema_version": 4, "mode": "C", "source": "5f0c...", "planned": 2, "origin": {...}, "machine": {...}, "cases": [
     {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
@@ -8,7 +8,8 @@
 A case is a line. While a run lasts, `Stream` replaces the last line by the next case and a new last line, in one write; so the file is
 whole after each case, in the order in which they finished. Where a write was cut off, `parse` takes the lines before it.
 
-Keys stand in a fixed order. Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second;
+Keys stand in a fixed order. planned: how many cases the run had; an interrupted one has fewer here.
+Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second;
 bandwidths are bytes per second.
 """
 
@@ -31,6 +32,7 @@ from typing import Any, TypeAlias
 import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.core.lines import quoted
+from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.results import (
@@ -75,7 +77,9 @@ def head(results: ResultSet) -> str:
     """What is said once, as a JSON object."""
     machine = None if results.machine is None else _machine(results.machine)
     origin = {} if results.origin is None else {"origin": asdict(results.origin)}
-    return json.dumps({"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": source(), **origin, "machine": machine})
+    planned = {"planned": results.planned} if results.planned else {}
+    mode = results.mode.value
+    return json.dumps({"schema_version": SCHEMA_VERSION, "mode": mode, "source": source(), **planned, **origin, "machine": machine})
 
 
 def line(c: CaseResult) -> str:
@@ -213,7 +217,8 @@ def parse(text: str) -> tuple[ResultSet, str]:
             if part is not None:
                 need_sound(what, part)
         _need_number(found.get("elapsed_s", 0.0))
-        return ResultSet(Mode(found["mode"]), machine, cases, found.get("elapsed_s", 0.0), origin), found["source"]
+        elapsed_s, planned = found.get("elapsed_s", 0.0), int(found.get("planned", 0))
+        return ResultSet(Mode(found["mode"]), machine, cases, elapsed_s, origin, planned), found["source"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
 
@@ -225,6 +230,13 @@ def is_whole(text: str) -> bool:
     except (json.JSONDecodeError, RecursionError):
         return False
     return True
+
+
+def cut_short(file: str, text: str, results: ResultSet) -> str:
+    """What to say of a report that lacks cases of its run, which was interrupted, or its end; '' of one that is complete."""
+    if is_whole(text) and len(results.cases) >= results.planned:
+        return ""
+    return f"{file}: cut short after {counted(len(results.cases), 'case')}; run the rest with --resume={file}"
 
 
 def _document(text: str) -> Json:

@@ -82,7 +82,8 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         click.echo(f"interrupted after 0 of {len(line.problems)} cases")
         return Ran(ExitCode.interrupted)
     screen.rest()
-    results = ResultSet(line.globals.mode, machine, _in_order(line, (*begun.held, *ran)), bench.clock() - started, begun.origin)
+    cases, elapsed_s = _in_order(line, (*begun.held, *ran)), bench.clock() - started
+    results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems))
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
     with progress_line():
         reported = _report(line.globals, results, out)

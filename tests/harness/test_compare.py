@@ -309,10 +309,14 @@ def test_a_file_that_was_cut_short_counts_as_far_as_it_goes(here: Path) -> None:
     whole = Path(save(here / "a.json", QUIET)).read_text()
     (here / "cut.json").write_text(whole[: whole.index('{"index": 3') + 20])
     result = run("a.json", "cut.json")
-    assert "note: cut.json: its end is missing; its 3 whole cases count" in result.output
+    assert "note: cut.json: cut short after 3 cases; run the rest with --resume=cut.json\n" in result.output
     assert result.output.splitlines()[-1] == "0 regressed, 3 same, 0 newly failing, 5 missing"
     (here / "one.json").write_text(whole[: whole.index('{"index": 1')])
-    assert "its 1 whole case counts" in run("a.json", "one.json").output
+    assert "cut short after 1 case;" in run("a.json", "one.json").output
+    (here / "none.json").write_text(whole[: whole.index('{"index": 0')])
+    result = run("a.json", "none.json")
+    assert result.output == "benchgraph: compare: none.json: no cases: cut short after 0 cases; run the rest with --resume=none.json\n"
+    assert result.exit_code == 2
 
 
 # ---- what only CI may mind -------------------------------------------------------------------------------------------

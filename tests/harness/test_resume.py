@@ -249,3 +249,19 @@ def test_ctrl_c_while_earlier_results_are_printed_loses_none(monkeypatch: pytest
     result, _ = run(*WORDS, "--resume=out.json")
     assert saved_repros("out.json") == REPROS[:3]
     assert result.exit_code == 130
+
+
+def test_a_report_of_an_interrupted_run_says_so_until_the_rest_has_run() -> None:
+    class Interrupted(FakeLibrary):
+        def partitions(self, graph, policy):  # type: ignore[no-untyped-def]
+            if len(saved_repros("out.json")) == 2:
+                raise KeyboardInterrupt
+            return super().partitions(graph, policy)
+
+    told = "out.json: cut short after 2 cases; run the rest with --resume=out.json"
+    commands = (("report", "out.json"), ("compare", "out.json", "out.json"), ("history", "--history=h.db", "--add=out.json"))
+    result, _ = run(*WORDS, "--report=json:out.json", library=Interrupted(Clock()))
+    assert result.exit_code == 130
+    assert [told in CliRunner().invoke(main, words).output for words in commands] == [True] * 3
+    run(*WORDS, "--resume=out.json")
+    assert ["cut short" in CliRunner().invoke(main, words).output for words in commands] == [False] * 3

@@ -10,12 +10,11 @@ from pathlib import Path
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.core.files import read_text
 from benchgraph.harness.argv import UsageError
-from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.matching import matches
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
-from benchgraph.harness.saved import is_whole, parse
+from benchgraph.harness.saved import cut_short, parse
 
 AGAIN = "measure anew with --report=json:FILE"
 
@@ -33,12 +32,12 @@ class Key:
 
 @dataclass(frozen=True)
 class File:
-    """A run. text: as it was read, to know a file again. lost: its end is missing."""
+    """A run. text: as it was read, to know a file again. cut: what to say where it lacks cases of its run, else ''."""
 
     name: str
     text: str
     results: ResultSet
-    lost: bool
+    cut: str
 
     @property
     def cases(self) -> dict[Key, CaseResult]:
@@ -89,7 +88,7 @@ def _file(name: str) -> File:
         results, _ = parse(text)
     except BenchgraphError as bad:
         raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or AGAIN) from bad
-    return File(name, text, results, not is_whole(text))
+    return File(name, text, results, cut_short(name, text, results))
 
 
 def check(a: Side, b: Side, *, other_machine: bool) -> None:
@@ -105,6 +104,9 @@ def check(a: Side, b: Side, *, other_machine: bool) -> None:
             raise UsageError(f"different machines: {why} in {where}", where="compare", fix=fix)
     if not a.cases or not b.cases:
         empty = a if not a.cases else b
+        for file in empty.files:
+            if file.cut and not file.results.cases:
+                raise UsageError(f"no cases: {file.cut.removeprefix(f'{file.name}: ')}", where=f"compare: {file.name}")
         fix = "widen --match, or measure more"
         raise UsageError(f"no cases in {', '.join(f.name for f in empty.files)}", where="compare", fix=fix)
 
@@ -119,9 +121,8 @@ def _differences(a: Machine | None, b: Machine | None) -> str:
 def notes(a: Side, b: Side) -> Iterator[str]:
     """What a reader should know before believing a comparison."""
     for file in (*a.files, *b.files):
-        if file.lost:
-            count = len(file.results.cases)
-            yield f"{file.name}: its end is missing; its {counted(count, 'whole case')} count{'s' if count == 1 else ''}"
+        if file.cut:
+            yield file.cut
     texts = [f.text for f in (*a.files, *b.files)]
     if len(set(texts)) < len(texts):
         yield "a file stands here twice: a run compared with itself says nothing about how runs differ"

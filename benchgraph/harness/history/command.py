@@ -19,7 +19,7 @@ from benchgraph.harness.knobs import Globals, knobs_of
 from benchgraph.harness.origin import full
 from benchgraph.harness.parsers import Parse, pattern, share
 from benchgraph.harness.results import Origin
-from benchgraph.harness.saved import is_whole, parse
+from benchgraph.harness.saved import cut_short, parse
 from benchgraph.harness.words import understood, value_of
 
 Answer: TypeAlias = tuple[str, int]  # what goes to the terminal, and the exit code
@@ -67,10 +67,9 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
     except BenchgraphError as bad:
         raise bad if bad.where else bad.inside(f"history: --add={file}") from bad
     told = f"{file}: run {added.run} of {database.name}, {added.cases} of {len(results.cases)} cases new there"
-    if is_whole(text):
-        return told, 0
-    fix = f"run the rest with --resume={file}, and add it again"
-    return f"{told}\n{file}: cut short after {len(results.cases)} cases; {fix}", 0
+    if cut := cut_short(str(file), text, results):
+        return f"{told}\n{cut}, and add it again", 0
+    return told, 0
 
 
 def _words(command: str, given: list[str], *options: str) -> dict[str, str]:

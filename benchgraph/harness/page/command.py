@@ -14,7 +14,8 @@ from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.page.page import page
 from benchgraph.harness.progress import progress_line
 from benchgraph.harness.results import ResultSet
-from benchgraph.harness.saved import parse, write
+from benchgraph.harness.saved import cut_short, parse, write
+from benchgraph.harness.screen import warn
 from benchgraph.harness.words import need_output, value_of
 
 OPTIONS = ("--output", "-o")
@@ -67,4 +68,7 @@ def _run(file: str) -> ResultSet:
     except OSError as bad:
         raise BenchgraphError(f"cannot read the file: {bad.strerror}", where=file, fix="name a JSON report") from bad
     with within(file):
-        return parse(text)[0]
+        results = parse(text)[0]
+    if cut := cut_short(file, text, results):
+        warn(cut)
+    return results
