@@ -88,6 +88,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     if words[0] not in COMMANDS and not words[0].startswith("-") and (near := did_you_mean(words[0], COMMANDS)):
         ctx.exit(_refused(UsageError("no such command", where=words[0], fix=near)))
     use_one_thread()
+    try:
+        config()
+    except BenchgraphError as bad:
+        ctx.exit(_refused(bad, ExitCode.refused))
     if words[0] == "list":
         ctx.exit(_list(words[1:]))
     if words[0] == "ops":
@@ -105,7 +109,6 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     if words[0] in ("compare", "history", "regressions", "report"):
         ctx.exit(_look_back(*words))
     try:
-        config()
         line = parse(list(words))
         if not line.planned:
             raise UsageError("nothing to run", fix="add --case FILE")
@@ -115,7 +118,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         _need_means(line, ctx.obj)
         need_outputs(line.globals)
     except BenchgraphError as bad:
-        ctx.exit(_refused(bad))
+        ctx.exit(_refused(bad, ExitCode.refused))
     for note in line.notes:
         warn(note)
     with interruptible():
@@ -123,16 +126,15 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     ctx.exit(code)
 
 
-def _refused(bad: BenchgraphError) -> int:
-    """Say what is wrong. Returns the exit code."""
+def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
+    """Say what is wrong. Returns the exit code: `code`, but that words which cannot be understood are always refused."""
     warn(str(bad))
-    return ExitCode.refused if isinstance(bad, UsageError) else ExitCode.failed
+    return ExitCode.refused if isinstance(bad, UsageError) else code
 
 
 def _told(answer: Callable[[], str]) -> int:
     """Print what a command answers. Returns the exit code."""
     try:
-        config()
         click.echo(answer())
     except BenchgraphError as bad:
         return _refused(bad)
@@ -196,7 +198,6 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     from benchgraph.harness.tune.command import run
 
     try:
-        config()
         with interruptible():
             return run(list(words), bench, click.echo, warn)
     except BenchgraphError as bad:
@@ -237,7 +238,6 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
     from benchgraph.harness.fuzz.command import plan, read, shrink_all
 
     try:
-        config()
         request = read(words)
         line = plan(request)
         jobs = _workers(line)
@@ -246,7 +246,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         if request.tries:
             need_folder(Path(request.output), f"fuzz: --output={request.output}")
     except BenchgraphError as bad:
-        return _refused(bad)
+        return _refused(bad, ExitCode.refused)
     with interruptible():
         ran = run_line(line, bench, jobs)
         try:

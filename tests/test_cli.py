@@ -111,7 +111,7 @@ def test_a_report_that_cannot_be_written_fails_the_run_before_it_begins(cases: P
     for place, reason in {"file/out": "Not a directory", "file/a/b/out": "Not a directory", "folder": "Is a directory"}.items():
         result = run("--graph", f"--report={name}:{place}", "--case=good.json")
         assert result.stderr == f"benchgraph: --report={name}:{place}: cannot write the file: {reason}; name another one\n"
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
@@ -120,7 +120,7 @@ def test_a_report_that_cannot_be_written_fails_the_run_before_it_begins(cases: P
 )
 def test_a_place_that_takes_no_files_fails_the_run_before_it_begins(cases: Path, words: list[str]) -> None:
     result = run("--graph", *words, "--case=good.json")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "/proc" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -224,8 +224,8 @@ NO_FOLDER, SAYS = "cannot write the file: Not a directory; name another one", "-
         ("show --case=good.json -o x.json", 2, f"{SAYS} json, and console is what it gets; name it otherwise"),
         ("explain --case=good.json -o x.html", 2, f"{SAYS} html, and console is what it gets; name it otherwise"),
         ("report good.json -o good.json", 2, f"{SAYS} json, and html is what it gets; name it otherwise"),
-        ("tune --case=good.json --store=good.json/x", 1, f"{{0}}: {NO_FOLDER}"),
-        ("fuzz --count=1 -o good.json", 1, f"--output={{0}}: {NO_FOLDER}"),
+        ("tune --case=good.json --store=good.json/x", 2, f"{{0}}: {NO_FOLDER}"),
+        ("fuzz --count=1 -o good.json", 2, f"--output={{0}}: {NO_FOLDER}"),
         ("compare a.json b.json --report=csv:good.json/x", 2, f"{{0}}: {NO_FOLDER}"),
         (
             "compare a.json b.json --report=csv:a.json",
@@ -355,10 +355,10 @@ def test_a_batch_size_that_fits_nothing_is_untested(cases: Path) -> None:
     assert result.exit_code == 1
 
 
-def test_a_missing_batch_file_is_exit_1(cases: Path) -> None:
+def test_a_missing_batch_file_is_exit_2(cases: Path) -> None:
     result = run("--graph", "--batch=nowhere")
     assert result.stderr.startswith("benchgraph: nowhere: no such file; looked in ")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_bad_environment_variable_is_named(cases: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("BENCHGRAPH_THREADS", "many")
     result = run("--graph", "--case=good.json")
     assert result.stderr == "benchgraph: BENCHGRAPH_THREADS: bad value 'many'; worker threads; 0 = one per core\n"
-    assert result.exit_code == 1
+    assert result.exit_code == 2
 
 
 # ---- failures of the library -----------------------------------------------------------------------------------------

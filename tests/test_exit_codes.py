@@ -68,6 +68,37 @@ def test_every_command_follows_the_table(here: Path, command: str) -> None:
         assert result.exit_code == code, (words, result.output)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--graph", "--batch=nobatch"],
+        ["--graph", "--batch=."],
+        ["show", "--batch=nobatch"],
+        ["--graph", CASE, "--history=:memory:"],
+        ["--graph", CASE, "--history=foo://x"],
+        ["--graph", CASE, "--history=a.json"],
+        ["--graph", CASE, "--report=json:."],
+        ["--graph", CASE, "--report=json:a.json/x"],
+        ["--graph", CASE, "--resume=corrupt"],
+        ["fuzz", "--count=1", "--history=foo://x"],
+    ],
+)
+def test_what_is_known_before_the_run_is_refused(here: Path, words: list[str]) -> None:
+    (here / "corrupt").write_text("{")
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (ExitCode.refused, ""), result.output
+
+
+@pytest.mark.parametrize("words", [["--graph", CASE], ["show", CASE], ["ops"], ["list"], ["compare", "a.json", "a.json"]])
+@pytest.mark.parametrize("name", ["BENCHGRAPH_THREADS", "BENCHGRAPH_RUNTIME"])
+def test_a_bad_variable_is_refused_by_every_command(here: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str) -> None:
+    monkeypatch.setattr("benchgraph.core.config._current", None)
+    monkeypatch.setenv(name, "abc")
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (ExitCode.refused, "")
+    assert result.stderr.startswith(f"benchgraph: {name}: bad value 'abc'; ")
+
+
 @pytest.mark.parametrize("command", [c for c in MEANINGS if c not in (RUN, "help")])
 def test_ctrl_c_ends_every_command_with_its_code(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it strikes before anything is done."""

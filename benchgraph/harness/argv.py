@@ -52,7 +52,7 @@ class CommandLine:
 
 
 def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
-    """Read all words. Raises UsageError for what cannot be understood, InvalidArguments for a batch file that is not there.
+    """Read all words. Raises UsageError for what cannot be understood, and for a batch file that cannot be read.
 
     default: the driver where none is named, for the words behind a command; the driver's options behind the last case then hold for all.
     """
@@ -245,7 +245,8 @@ class _State:
         try:
             path, _ = self.lookup.find(name, self.driver.folder if self.driver else "")
         except InvalidArguments as bad:
-            raise bad.inside(option.where) if option.where else bad from None
+            refused = UsageError(bad.what, where=bad.where, fix=bad.fix)
+            raise refused.inside(option.where) if option.where else refused from None
         if path.resolve() in nest:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")

@@ -15,8 +15,8 @@ class ExitCode(IntEnum):
 
 
 RUN = "DRIVER"  # a command line without a command: cases are run
-ERROR = "something the command needs cannot be read, compiled or written"
-WORDS = "the words cannot be understood"
+ERROR = "a case cannot be read or compiled, or what is found not be written"
+WORDS = "the words or the environment variables cannot be understood"
 CTRL_C = "Ctrl-C"
 
 
@@ -27,8 +27,9 @@ def _meanings(ok: str, failed: str, refused: str = WORDS, interrupted: str = CTR
 MEANINGS: dict[str, dict[ExitCode, str]] = {
     RUN: _meanings(
         "no case failed",
-        "a case failed, or is of a status that --fail-on names; or a report or the history could not be written",
-        f"{WORDS}, or a library, instruction set or tuning file they name is not there; no case was run",
+        "a case failed, or is of a status that --fail-on names; or a report or the history could not be written at the end",
+        f"{WORDS}, or a file, library, instruction set or history they name cannot be used, or a place for results not be "
+        "written; no case was run",
         f"{CTRL_C}; what was done by then is reported",
     ),
     "help": _meanings("printed", "never"),
@@ -38,7 +39,11 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     "explain": _meanings("explained", ERROR),
     "compile-times": _meanings("measured", ERROR),
     "tune": _meanings("all cases were tuned", "a case could not be tuned; the others were", interrupted=f"{CTRL_C}; findings are stored"),
-    "fuzz": _meanings("no graph failed", "a graph failed, or is of a status that --fail-on names"),
+    "fuzz": _meanings(
+        "no graph failed",
+        "a graph failed, or is of a status that --fail-on names",
+        f"{WORDS}, or what they name cannot be used; no graph was run",
+    ),
     "compare": _meanings(
         "nothing got worse",
         "a case regressed or fails newly, or there is what --fail-on names",

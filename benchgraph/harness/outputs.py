@@ -24,7 +24,7 @@ STDOUT = "-"  # the file that is none
 
 
 def need_outputs(settings: Globals) -> None:
-    """Try every place that the options name. Raises UsageError for two reports in one, BenchgraphError for one that cannot be written."""
+    """Try every place that the options name. Raises UsageError for two reports in one, and for one that cannot be written."""
     places = dict[object, str]()
     for name, file in settings.reports:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
@@ -40,7 +40,7 @@ def need_outputs(settings: Globals) -> None:
 
 
 def need_file(path: Path, where: str) -> None:
-    """Try to write there without doing so, but that its folder is made. Raises BenchgraphError. where: what to call it."""
+    """Try to write there without doing so, but that its folder is made. Raises UsageError. where: what to call it."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -51,7 +51,7 @@ def need_file(path: Path, where: str) -> None:
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as bad:
-        raise unwritable(bad, where) from bad
+        raise _refused(bad, where) from bad
 
 
 def need_folder(path: Path, where: str) -> None:
@@ -59,7 +59,12 @@ def need_folder(path: Path, where: str) -> None:
     try:
         _try_folder(path)
     except OSError as bad:
-        raise unwritable(bad, where) from bad
+        raise _refused(bad, where) from bad
+
+
+def _refused(bad: OSError, where: str) -> UsageError:
+    found = unwritable(bad, where)
+    return UsageError(found.what, where=found.where, fix=found.fix)
 
 
 def _try_folder(path: Path) -> None:

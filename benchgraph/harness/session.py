@@ -17,7 +17,7 @@ import click
 
 from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.argv import CommandLine, UsageError
+from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Globals
@@ -52,14 +52,16 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
 def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
     """out: where reports go that name no file but -."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
-    kept, interrupted = Kept(warn), False
+    kept, interrupted, code = Kept(warn), False, ExitCode.refused
     begun: Begun | None = None
     ran = list[CaseResult]()
     try:
         with progress(line.problems) as step:
-            steps.begin("the machine's peaks")
+            if line.globals.mode.is_timed:
+                steps.begin("the machine's peaks")
             machine = machine_of(line, bench)
             begun = begin(line, machine, kept)
+            code = ExitCode.failed  # of what goes wrong from here on: cases run
             screen.take_over(begun.held, line.globals.resume)
             for _ in begun.held:
                 step()
@@ -75,7 +77,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         interrupted = True
     except BenchgraphError as bad:
         warn(str(bad))
-        return Ran(ExitCode.refused if isinstance(bad, UsageError) else ExitCode.failed)
+        return Ran(code)
     finally:
         kept.close()
     if begun is None:  # the reports of earlier runs stay as they are

@@ -52,7 +52,7 @@ def own_options(command: str, options: Collection[str], given: Sequence[str], re
 def need_output(command: str, file: str, kind: str) -> None:
     """Try the file that a command is to write, before it begins its work. kind: of report, if it is one; a file of '' or - is the terminal.
 
-    Raises UsageError for a name that says another kind of report, BenchgraphError for a file that cannot be written.
+    Raises UsageError for a name that says another kind of report, and for a file that cannot be written.
     """
     if other := contradicts(kind, file):
         what = f"the file's name says {other}, and {kind} is what it gets"

@@ -48,7 +48,7 @@ def test_a_history_that_holds_no_text_is_damaged(change: str) -> None:
 @pytest.mark.parametrize("url", [":memory:", "sqlite:///:memory:"])
 def test_a_history_in_memory_is_refused(url: str) -> None:
     done = run(f"--history={url}", *CASE)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.output == "benchgraph: --history=:memory:: a history in memory ends with the run; name a file\n"
 
 

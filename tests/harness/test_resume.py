@@ -129,7 +129,7 @@ def test_results_of_another_machine_or_code_are_not_mixed_in(old: str, new: str,
         rf"benchgraph: --resume=out\.json: its results come from elsewhere: {message}; run the cases anew into another file\n",
         result.stderr,
     )
-    assert (ran, result.stdout, result.exit_code) == ([], "", 1)
+    assert (ran, result.stdout, result.exit_code) == ([], "", 2)
     assert Path("out.json").read_text() == text
 
 
@@ -137,14 +137,14 @@ def test_a_file_that_is_no_report_is_refused_and_stays() -> None:
     text = Path("good.json").read_text()
     result, ran = run(*WORDS, "--resume=good.json")
     message = "benchgraph: --resume=good.json: not a JSON report of benchgraph; give a file that --report=json:FILE wrote\n"
-    assert (result.stderr, ran, result.exit_code) == (message, [], 1)
+    assert (result.stderr, ran, result.exit_code) == (message, [], 2)
     assert Path("good.json").read_text() == text
 
 
 def test_a_folder_is_refused() -> None:
     result, _ = run(*WORDS, "--resume=.")
     assert result.stderr == "benchgraph: --resume=.: cannot write the file: Is a directory; name another one\n"
-    assert result.exit_code == 1
+    assert result.exit_code == 2
 
 
 def test_a_full_disk_ends_the_keeping_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

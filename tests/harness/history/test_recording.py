@@ -117,7 +117,7 @@ def test_an_interrupted_run_is_appended_and_goes_on_as_the_same() -> None:
 
 def refused(where: str) -> str:
     result = measure(f"--history={where}")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert kept() == []
     (line,) = result.stderr.splitlines()
     return line
@@ -188,7 +188,7 @@ def test_a_folder_that_may_not_be_written_keeps_results_elsewhere(folder: Path, 
     assert measure("--history=h.db").exit_code == 0
     monkeypatch.setattr("tempfile.tempdir", "good.json")
     result = measure("--history=h.db")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.endswith(": cannot keep results while the run lasts: Not a directory; run in a folder that may be written\n")
 
 
@@ -198,7 +198,7 @@ def test_no_room_for_results_at_all_is_told_before_the_first_case(folder: Path, 
 
     monkeypatch.setattr(saved, "write_whole", full)
     result = measure("--history=h.db")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith(": cannot keep results while the run lasts: No space left on device; make room there\n")
 
 
