@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchgraph.core.config import config
+from benchgraph.core.config import config, unknown
 from benchgraph.core.errors import BenchgraphError, did_you_mean
 from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by
@@ -92,6 +92,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         config()
     except BenchgraphError as bad:
         ctx.exit(_refused(bad, ExitCode.refused))
+    for note in (*unknown(), *_unknown_stages()):
+        warn(note)
     if words[0] == "list":
         ctx.exit(_list(words[1:]))
     if words[0] == "ops":
@@ -130,6 +132,15 @@ def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
     """Say what is wrong. Returns the exit code: `code`, but that words which cannot be understood are always refused."""
     warn(str(bad))
     return ExitCode.refused if isinstance(bad, UsageError) else code
+
+
+def _unknown_stages() -> list[str]:
+    """A line for each name in BENCHGRAPH_PRINT_AFTER after which nothing is printed."""
+    if not config().print_after:
+        return []
+    from benchgraph.harness.policy import unknown_stages
+
+    return unknown_stages(config().print_after)
 
 
 def _told(answer: Callable[[], str]) -> int:

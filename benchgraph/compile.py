@@ -132,6 +132,12 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
     return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
 
 
+def stages() -> frozenset[str]:
+    """What an observer of a compilation may hear of: the passes of both pipelines, and the texts between them."""
+    between = ("partition", "gir", "tir", "llvm", "llvm-opt", "assembly")
+    return frozenset((*between, *(p.name for p in _ALL)))
+
+
 def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
     pass
 

@@ -378,8 +378,20 @@ def test_a_bad_environment_variable_is_named(cases: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("benchgraph.core.config._current", None)
     monkeypatch.setenv("BENCHGRAPH_THREADS", "many")
     result = run("--graph", "--case=good.json")
-    assert result.stderr == "benchgraph: BENCHGRAPH_THREADS: bad value 'many'; worker threads; 0 = one per core\n"
+    assert result.stderr == "benchgraph: BENCHGRAPH_THREADS: bad value 'many'; give a non-negative integer\n"
     assert result.exit_code == 2
+
+
+def test_variables_that_nothing_reads_are_named(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.core.config._current", None)
+    monkeypatch.setenv("BENCHGRAPH_THREAD", "1")
+    monkeypatch.setenv("BENCHGRAPH_PRINT_AFTER", "fuse-fin,tir,schedule,all")
+    result = run("--mode=L", "--graph", "--case=good.json")
+    assert result.stderr.splitlines() == [
+        "benchgraph: BENCHGRAPH_THREAD: no such variable; did you mean 'BENCHGRAPH_THREADS'?",
+        "benchgraph: BENCHGRAPH_PRINT_AFTER: no pass is named 'fuse-fin'; did you mean 'fuse-fine'?",
+    ]
+    assert result.exit_code == 0
 
 
 # ---- failures of the library -----------------------------------------------------------------------------------------

@@ -89,6 +89,12 @@ def test_what_is_known_before_the_run_is_refused(here: Path, words: list[str]) -
     assert (result.exit_code, result.stdout) == (ExitCode.refused, ""), result.output
 
 
+def test_the_folder_of_a_report_is_made_as_the_help_says(here: Path) -> None:
+    result = CliRunner().invoke(main, ["--mode=L", "--graph", CASE, "--report=json:new/deep/r.json"])
+    assert (result.exit_code, (here / "new/deep/r.json").is_file()) == (ExitCode.ok, True)
+    assert "its folder is made" in " ".join(CliRunner().invoke(main, ["--help=all"]).stdout.split())
+
+
 @pytest.mark.parametrize("words", [["--graph", CASE], ["show", CASE], ["ops"], ["list"], ["compare", "a.json", "a.json"]])
 @pytest.mark.parametrize("name", ["BENCHGRAPH_THREADS", "BENCHGRAPH_RUNTIME"])
 def test_a_bad_variable_is_refused_by_every_command(here: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str) -> None:

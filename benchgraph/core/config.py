@@ -10,34 +10,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.errors import InvalidArguments, did_you_mean, nearest
 from benchgraph.core.isa import ISA_CHOICES
 
 PREFIX = "BENCHGRAPH_"
 
 
 def _natural(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError(text)
-    return value
+    if not text.isdecimal():
+        raise ValueError("give a non-negative integer")
+    return int(text)
 
 
 def _megabytes(text: str) -> int:
     """A number, or oneDNN's list of numbers by engine kind, of which the CPU's counts: cpu:1024;gpu:2048."""
     if ":" not in text:
         return _natural(text)
-    by_kind = dict(part.split(":", 1) for part in text.split(";") if part.strip())
-    found = {kind.strip(): _natural(number) for kind, number in by_kind.items()}
-    if not set(found) <= {"cpu", "gpu"}:
-        raise ValueError(text)
-    return found.get("cpu", 0)
+    by_kind = [part.partition(":") for part in text.split(";") if part.strip()]
+    found = {kind.strip(): number.strip() for kind, _, number in by_kind}
+    if not set(found) <= {"cpu", "gpu"} or not all(number.isdecimal() for number in found.values()):
+        raise ValueError("give a number of MB, or cpu:N;gpu:M")
+    return int(found.get("cpu", 0))
 
 
 def _directory(text: str) -> str:
     """An absolute path, '' or 'off': a relative one would be another cache in every working directory."""
     if text not in ("", "off") and not Path(text).is_absolute():
-        raise ValueError(text)
+        raise ValueError("give an absolute path, or off")
     return text
 
 
@@ -64,7 +63,7 @@ def _events(text: str) -> tuple[str, ...]:
             shown = _matches(value, "graph")
         elif flag not in _QUIET and flag != "debuginfo":
             if flag not in _VERBOSE:
-                raise ValueError(text)
+                raise ValueError(_one_of(flag, ("none", *_VERBOSE)))
             found.update(_VERBOSE[flag])
     return tuple(sorted(found)) if shown else ()
 
@@ -73,13 +72,18 @@ def _matches(pattern: str, word: str) -> bool:
     try:
         return re.search(pattern, word) is not None
     except re.error as bad:
-        raise ValueError(pattern) from bad
+        raise ValueError(f"give a regular expression behind filter=: {bad}") from bad
+
+
+def _one_of(text: str, choices: tuple[str, ...]) -> str:
+    return did_you_mean(text, choices) or f"choose one of {', '.join(choices)}"
 
 
 def _subset(*choices: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
-        if not set(found := _names(text)) <= set(choices):
-            raise ValueError(text)
+        found = _names(text)
+        if other := next((name for name in found if name not in choices), ""):
+            raise ValueError(_one_of(other, choices))
         return found
 
     return parse
@@ -88,7 +92,7 @@ def _subset(*choices: str) -> Callable[[str], tuple[str, ...]]:
 def _choice(help: str, *choices: str, also: tuple[str, ...] = ()) -> dict[str, object]:
     def parse(text: str) -> str:
         if text not in choices:
-            raise ValueError(text)
+            raise ValueError(_one_of(text, choices))
         return text
 
     return _flag(parse, f"{help}: {', '.join(choices)}", *also)
@@ -200,18 +204,29 @@ def compiling(flags: Config) -> dict[str, object]:
 
 
 def from_environment(environ: dict[str, str] | None = None) -> Config:
-    """Read the variables. Raises InvalidArguments naming the variable, its value and its meaning."""
+    """Read the variables; an empty one counts as unset. Raises InvalidArguments naming the variable, its value and a remedy."""
     env = os.environ if environ is None else environ
     found: dict[str, object] = {}
     for f in fields(Config):
-        name = next((n for n in (PREFIX + f.name.upper(), *f.metadata["also"]) if n in env), None)
+        name = next((n for n in (PREFIX + f.name.upper(), *f.metadata["also"]) if env.get(n)), None)
         if name is None:
             continue
         try:
             found[f.name] = f.metadata["parse"](env[name])
         except ValueError as bad:
-            raise InvalidArguments(f"bad value {env[name]!r}", where=name, fix=str(f.metadata["help"])) from bad
+            raise InvalidArguments(f"bad value {env[name]!r}", where=name, fix=str(bad)) from bad
     return replace(Config(), **found)  # type: ignore[arg-type]
+
+
+def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each variable with our prefix that nothing reads, with the nearest one that something does."""
+    known = {f.name.upper() for f in fields(Config)}
+    found = [n.removeprefix(PREFIX) for n in sorted(os.environ if environ is None else environ) if n.startswith(PREFIX)]
+    near = {name: nearest(name, known) for name in found if name not in known}
+    return [
+        f"{PREFIX}{name}: no such variable; " + (f"did you mean '{PREFIX}{other}'?" if other else "'benchgraph help env' lists them")
+        for name, other in near.items()
+    ]
 
 
 def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:

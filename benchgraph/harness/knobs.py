@@ -269,7 +269,8 @@ class Globals:
         (),
         values.report,
         "NAME[:FILE]",
-        "write a report at the end, to FILE if given, - for standard output alone; json:FILE grows while cases finish; may be repeated",
+        "write a report at the end, to FILE if given (its folder is made), - for standard output alone; json:FILE grows while cases "
+        "finish; may be repeated",
         group=SAY,
         repro=False,
         merge=lambda old, new: (*old, *new),

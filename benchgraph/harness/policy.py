@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchgraph.core.errors import did_you_mean
@@ -40,3 +41,14 @@ def _switch(word: str) -> str:
         near = did_you_mean(word, known)
         raise ValueError(f"'{word}' is no option of a policy; {near or f'combine by + what is to be left out: {choices}'}")
     return known[word]
+
+
+def unknown_stages(names: Sequence[str]) -> list[str]:
+    """A line for each name, of those in BENCHGRAPH_PRINT_AFTER, that no pass has."""
+    from benchgraph.library.ours import stages  # and with it LLVM, so only when a pass is named
+
+    known = {*stages(), "all"}
+    every = f"there are {', '.join(sorted(known))}"
+    return [
+        f"BENCHGRAPH_PRINT_AFTER: no pass is named '{name}'; {did_you_mean(name, known) or every}" for name in names if name not in known
+    ]

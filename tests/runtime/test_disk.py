@@ -350,7 +350,7 @@ def test_off_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("text", ["cache", "./cache", "Off"])
 def test_a_relative_directory_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArguments, match=f"BENCHGRAPH_CACHE_DIR: bad value '{text}'; where compiled code is kept, an absolute path"):
+    with pytest.raises(InvalidArguments, match=f"BENCHGRAPH_CACHE_DIR: bad value '{text}'; give an absolute path"):
         from_environment({"BENCHGRAPH_CACHE_DIR": text})
 
 
