@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchgraph.harness.cells import HEADS, NOTHING, SHOWN_PARTITIONS, conditions, interval, machine, ratio, rows
+from benchgraph.harness.cells import HEADS, SHOWN_PARTITIONS, conditions, interval, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet
@@ -89,8 +89,9 @@ def _asked(case: CaseResult) -> list[str]:
     for (t, _), found in zip(called, intervals, strict=True):
         adds = (t.execute_s or 0.0) * 1e6
         low, high = (0.0, 0.0) if found is None else ((side - 1) * t.timing.median_s * 1e6 for side in found)
-        within = NOTHING if low < 0 < high else f"{low:.1f} to {high:.1f}"  # it may as well add nothing
-        said.append(f"{t.policy} {adds:.1f}" + ("" if found is None else f" ({within})"))
+        if low < 0 < high:  # it may as well add nothing
+            continue
+        said.append(f"{t.policy} {adds:.1f}" + ("" if found is None else f" ({low:.1f} to {high:.1f})"))
     return said
 
 

@@ -276,3 +276,10 @@ def test_what_is_near_is_suggested_and_nothing_else() -> None:
 )
 def test_the_fewest_slips_count(word: str, known: list[str], right: str) -> None:
     assert did_you_mean(word, known) == f"did you mean '{right}'?"
+
+
+@pytest.mark.parametrize("words", [["--foo"], ["--graph", "--foo=1"], ["compare", "--foo"]])
+def test_an_unknown_option_beside_help_is_refused(words: list[str]) -> None:
+    result = CliRunner().invoke(main, [*words, "--help"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("benchgraph: --foo: unknown option; ")

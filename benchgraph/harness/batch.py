@@ -94,6 +94,7 @@ class Lookup:
         what = "no such file"
         if _exists(literal):
             what = f"it is {'a directory' if literal.is_dir() else 'a device or a pipe'}, not a file"
+            raise InvalidArguments(what, where=name, fix="name a file")
         raise InvalidArguments(what, where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
@@ -105,7 +106,7 @@ class Lookup:
         if near := nearest(name, alike) or nearest(Path(name).name, alike) or min(alike, default=""):
             return f"did you mean '{near}'?"
         searched = [Path.cwd(), *self.seen, inputs]
-        return "looked in " + ", ".join(str(d) for d in dict.fromkeys(searched))
+        return "looked in " + ", ".join(str(d) for d in dict.fromkeys(d.resolve() for d in searched))
 
 
 def _is_file(path: Path) -> bool:

@@ -16,7 +16,7 @@ from click import HelpFormatter
 
 from benchgraph.core.config import table
 from benchgraph.core.errors import did_you_mean
-from benchgraph.harness.argv import UsageError
+from benchgraph.harness.argv import CONTROLS, UsageError
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.plugins import about, load_driver, names
 
@@ -179,8 +179,21 @@ def asked(words: Sequence[str]) -> str | None:
     for i, word in enumerate(words):
         option, _, value = word.partition("=")
         if option in ("--help", "-h"):
+            _need_known(words[:i])
             return topic(value) if value else _behind(words[:i])
     return None
+
+
+def _need_known(words: Sequence[str]) -> None:
+    """Raises UsageError for an option in front of --help that nothing has."""
+    drivers = [load_driver(name) for name in names("drivers")]
+    own = [part.split()[0] for command in COMMANDS.values() for form, _ in command.options for part in form.split(", ")]
+    known = {*CONTROLS, *knobs_of(Globals), *INERT, *own, *(f"--{name}" for name in names("drivers")), "--version", "--concise"}
+    known |= {option for driver in drivers for option in (*knobs_of(driver.knobs), *driver.inert)}
+    for word in words:
+        option = word.partition("=")[0].replace("_", "-")
+        if option.startswith("--") and option not in known:
+            raise UsageError("unknown option", where=option, fix=did_you_mean(option, known) or "see 'benchgraph --help'")
 
 
 def _behind(words: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Batch grammar and file look-up."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,14 @@ def test_a_missing_file_says_where_it_was_sought(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArguments, match=rf"^zzzzz: no such file; looked in {tmp_path}, .*inputs/graph$"):
         Lookup().find("zzzzz", "graph")
+
+
+def test_a_folder_is_named_once_and_a_pipe_suggests_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArguments) as bad:
+        Lookup([Path(), tmp_path]).find("zzzzz", "graph")
+    assert bad.value.fix.count(str(tmp_path)) == 1
+    assert ", ., " not in bad.value.fix
+    os.mkfifo("pipe")
+    with pytest.raises(InvalidArguments, match=r"^pipe: it is a device or a pipe, not a file; name a file$"):
+        Lookup().find("pipe", "graph")

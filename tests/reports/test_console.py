@@ -67,6 +67,13 @@ def test_what_python_adds_has_an_interval_after_enough_rounds() -> None:
     assert "in microseconds: fused 2.0 (2.0 to 2.0)\n" in text
 
 
+def test_what_python_may_not_add_is_not_said() -> None:
+    native = tuple(1.0 + i % 3 / 100 for i in range(24))
+    called = tuple(t * (1.002 if i % 2 else 0.997) for i, t in enumerate(native))
+    asked = PolicyTiming("fused", timing(*native), (), timing(*called))
+    assert "execute from Python" not in render(replace(CASE, result=replace(RESULT, timings=(asked,))))
+
+
 def test_what_was_read_from_disk_is_not_shown_as_compiled() -> None:
     first, *rest = RESULT.timings
     warm = replace(first, partitions=tuple(replace(part, is_warm=True) for part in first.partitions))
@@ -266,4 +273,4 @@ def test_intervals_that_say_nothing_are_dashes() -> None:
     asked = replace(first, called=timing(*[1.1, 1.0, 1.2, 1.0, 1.1, 1.0, 1.0]))
     text = render(replace(CASE, result=replace(RESULT, timings=(asked, noisy))))
     assert "within this run: one_op_each 1.00 (–)\n" in text
-    assert re.search(r"in microseconds: fused 0\.0 \(–\)\n", text)
+    assert "execute from Python" not in text  # it may as well add nothing

@@ -90,7 +90,7 @@ def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) 
     mended = f", {len(slower) - left} mended since" if left < len(slower) else ""
     lines += _notes(h)
     lines.append(
-        f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {threshold:.3g} "
+        f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {100 * threshold:.3g}% "
         f"in {len(h.series)} series of {len(h.runs)} runs"
     )
     return "\n".join(lines)

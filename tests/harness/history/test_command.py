@@ -61,7 +61,7 @@ def test_a_slowdown_of_ten_percent_is_found_with_its_commits(url: str) -> None:
     assert 7 < float(slower.strip("+%")) < 13
     assert interval.startswith("+")
     assert (commits, date, note) == ("24ffffffff..25ffffffff", "2026-10-16 14:13", "numpy 2.4.5 -> 2.4.6")
-    assert last == "1 regression, 0 improvements beyond 0.05 in 60 series of 40 runs"
+    assert last == "1 regression, 0 improvements beyond 5% in 60 series of 40 runs"
 
 
 def reports(where: str, *numbers: int) -> str:
@@ -84,7 +84,7 @@ def test_noise_alone_is_not_found() -> None:
     for seed in range(3):
         fill(f"{seed}.db", seed=seed)
         result = call("regressions", f"--history={seed}.db")
-        assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 0.05 in 60 series of 40 runs\n", 0)
+        assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 5% in 60 series of 40 runs\n", 0)
 
 
 def test_what_is_older_than_since_is_no_news() -> None:
@@ -99,7 +99,7 @@ def test_what_was_mended_is_told_and_does_not_count() -> None:
     result = call("regressions")
     assert result.exit_code == 0
     assert "mended in 30ffffffff" in result.output
-    assert result.output.endswith("0 regressions, 1 mended since, 1 improvement beyond 0.05 in 60 series of 40 runs\n")
+    assert result.output.endswith("0 regressions, 1 mended since, 1 improvement beyond 5% in 60 series of 40 runs\n")
 
 
 def test_the_threshold_and_the_choice_of_cases_count() -> None:
@@ -118,14 +118,14 @@ def test_another_machine_is_another_series() -> None:
         machine = replace(MACHINE, cpu="Slow CPU") if i >= 20 else MACHINE
         append(database, run(i, {"a": {"fused": (2.0 if i >= 20 else 1.0) * rng.normal(1, 0.01)}}, machine=machine))
     result = call("regressions")
-    assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 0.05 in 2 series of 40 runs\n", 0)
+    assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 5% in 2 series of 40 runs\n", 0)
 
 
 def test_too_few_runs_are_said_to_be() -> None:
     fill(runs=3)
     assert call("regressions").output == (
         "note: 60 of 60 series have fewer than 8 runs, too few to tell a change from noise; 'benchgraph compare' judges single runs\n"
-        "0 regressions, 0 improvements beyond 0.05 in 60 series of 3 runs\n"
+        "0 regressions, 0 improvements beyond 5% in 60 series of 3 runs\n"
     )
 
 
