@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from benchgraph.harness.terminal import alone, columns, grid
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
 
+ROOM = 140  # columns below which whole lines of the table are folded within words
+
 
 def overview() -> str:
-    """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples."""
+    """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples.
+
+    A terminal that is too narrow for whole lines gets kind, ports and attributes, folded between words.
+    """
+    if columns() < ROOM:
+        return _narrow(columns())
     table = grid()
     for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
         table.add_column(name, no_wrap=name in ("kind", "role", "samples"), overflow="fold")
@@ -16,6 +25,16 @@ def overview() -> str:
         dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
         table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
     return alone(table, columns()) + f"\n{len(OPS)} op kinds"
+
+
+def _narrow(width: int) -> str:
+    table = grid()
+    table.add_column("kind", no_wrap=True)
+    table.add_column("inputs -> outputs; below them attributes")
+    for row in sorted(OPS.values(), key=lambda row: row.kind):
+        ports = " ".join([*(p.name for p in row.inputs), "->", *(p.name for p in row.outputs)])
+        table.add_row(row.kind, "\n".join(filter(None, (ports, " ".join(row.attrs)))))
+    return alone(table, width) + f"\n{len(OPS)} op kinds; more of each in a wider terminal, and by --kind=KIND"
 
 
 def in_full(kind: str) -> str:
@@ -31,7 +50,12 @@ def in_full(kind: str) -> str:
         attrs = ", ".join(f"{k}={v}" for k, v in sample.attrs.items())
         allowed = "" if row.unsupported else f"; {row.threshold(call_of(kind, sample)):.3g} eps allowed"
         lines.append(f"  sample {shapes} {{{attrs}}}: {sample.why}{allowed}")
-    return "\n".join(lines)
+    return "\n".join(part for text in lines for part in _folded(text, columns()))
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A line folded between words, what goes on further in."""
+    return wrap(text, width, subsequent_indent=" " * 9, drop_whitespace=True, break_long_words=False, break_on_hyphens=False)
 
 
 def compiled_by(row: OpSpec) -> str:

@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.options import Forced
 from benchgraph.harness.compile_times import _table
-from benchgraph.harness.ops_table import overview
+from benchgraph.harness.ops_table import in_full, overview
 from benchgraph.harness.terminal import WIDE, fitting
 from benchgraph.harness.tune.search import Found, Measured
 from benchgraph.harness.tune.text import Outcome, heading, line
+from benchgraph.ops import OPS
 
 
 @pytest.fixture
@@ -76,3 +77,15 @@ def test_columns_make_way_in_their_order() -> None:
     assert fitting(rows, 79, (2, 1), 20) == [0, 1, 2, 3]
     assert fitting(rows, 58, (2, 1), 20) == [0, 1, 3]
     assert fitting(rows, 40, (2, 1), 20) == [0, 3]
+
+
+def test_ops_folds_between_words(terminal: None) -> None:
+    text = overview()
+    assert widest(text) <= 80
+    words = {word for row in OPS.values() for word in (row.kind, *row.attrs, *(p.name for p in (*row.inputs, *row.outputs)))}
+    lines = text.splitlines()[2:-1]
+    assert {word for line in lines for word in line.replace("|", " ").split()} - {"->"} == words
+
+
+def test_a_row_in_full_is_folded_between_words(terminal: None) -> None:
+    assert widest(in_full("Convolution")) <= 80
