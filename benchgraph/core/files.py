@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 
@@ -17,3 +18,11 @@ def read_text(path: Path, errors: str = "replace") -> str:
     """What a file of UTF-8 text holds. errors: what becomes of bytes that are none, as `open` has it. Raises OSError."""
     need_no_device(path)
     return path.read_text(encoding="utf-8", errors=errors)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none. Raises OSError, NotADirectoryError where a file is in its way."""
+    above = next((p for p in (path, *path.parents) if p.exists()), path)
+    if above.exists() and not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    path.mkdir(parents=True, exist_ok=True)

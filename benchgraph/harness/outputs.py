@@ -15,10 +15,11 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
 
+from benchgraph.core.files import make_folder
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.plugins import suffixes
-from benchgraph.harness.saved import is_plain, make_folder, unwritable
+from benchgraph.harness.saved import is_plain, unwritable
 
 STDOUT = "-"  # the file that is none
 

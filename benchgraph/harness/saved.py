@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 
 import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
+from benchgraph.core.files import make_folder
 from benchgraph.core.lines import quoted
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
@@ -338,14 +339,6 @@ def write_whole(path: Path, text: str) -> None:
         new.replace(target)
     finally:
         new.unlink(missing_ok=True)
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder where there is none. Raises OSError, NotADirectoryError where a file is in its way."""
-    above = next((p for p in (path, *path.parents) if p.exists()), path)
-    if above.exists() and not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
-    path.mkdir(parents=True, exist_ok=True)
 
 
 def write(file: str, text: str, where: str = "") -> None:
