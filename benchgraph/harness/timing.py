@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import on_last
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
@@ -62,9 +63,15 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
     settings, hearing, cuts = problem.globals, Hearing(problem, contenders), dict[Contender, tuple[Partition, ...]]()
+    notes = list(_notes(session, graph))
     for c in contenders:
         with hearing.of(c):
-            cuts[c] = cut(problem, graph, c.library, c.side)
+            try:
+                cuts[c] = cut(problem, graph, c.library, c.side)
+            except Unimplemented as lack:
+                if settings.policy or c.side.is_witness or not cuts:
+                    raise
+                notes.append(f"not measured: {lack}")  # the mode's own choice, beside one that can be measured
     with phase("fill"):
         first = constant_inputs(graph) if settings.has_no_reference else load_inputs(graph, uniform(graph, settings.seed))
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
@@ -73,7 +80,6 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
     budget_s, timings = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
         timings += session.measure(_built(graph, group, inputs, hearing), traffic(graph), budget_s)
-    notes = list(_notes(session, graph))
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = replace(

@@ -3,12 +3,14 @@
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.distrust import distrust
@@ -18,6 +20,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.harness.timing import measure
+from benchgraph.partition.ir import Partition, Policy
 from tests.harness.fake_library import (
     BANDWIDTH,
     CALL_S,
@@ -211,6 +214,29 @@ def test_the_budget_is_for_all_policies_together() -> None:
     alone = sum(spent(p.timing) for t in result.timings[1:] for p in t.partitions)
     assert 2.0 <= whole < 2.1
     assert 1.0 <= alone < 1.1
+
+
+class FusesOnly(FakeLibrary):
+    """Computes nothing but several ops together."""
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        found = super().partitions(graph, policy)
+        return tuple(p if len(p.ops) > 1 else replace(p, reason="no kernel") for p in found)
+
+
+def test_a_baseline_that_the_library_lacks_is_left_out() -> None:
+    library = FusesOnly(Clock())
+    result = held(measure, problem(), two_ops(), library, fake_bench(library))
+    assert [t.policy for t in result.timings] == ["fused"]
+    assert result.warnings[0].startswith("not measured: post_ops: partition 0 (op 0: MatMul")
+    assert result.warnings[1].startswith("not measured: one_op_each: partition 0")
+
+
+@pytest.mark.parametrize("policy", [("one_op_each",), ("fused", "one_op_each")])
+def test_a_policy_asked_for_by_name_is_not_left_out(policy: tuple[str, ...]) -> None:
+    library = FusesOnly(Clock())
+    with pytest.raises(Unimplemented, match=r"^one_op_each: partition 0 .* is unsupported: no kernel$"):
+        held(measure, problem(policy=policy), two_ops(), library, fake_bench(library))
 
 
 def test_policies_too_large_for_memory_are_measured_one_after_another() -> None:
