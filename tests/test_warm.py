@@ -190,7 +190,7 @@ def open_to_all(tmp_path: Path) -> Iterator[Path]:
     disk._opened.cache_clear()
 
 
-@pytest.mark.parametrize("words", ["--mode=C", "--mode=P --max-ms-per-prb=1", "--mode=I", "--jobs=2"])
+@pytest.mark.parametrize("words", ["--mode=C", "--mode=S", "--mode=I", "--jobs=2"])
 def test_a_run_says_once_on_stderr_that_its_cache_cannot_be_used(open_to_all: Path, words: str) -> None:
     done = CliRunner().invoke(main, [*words.split(), "--graph", "--case=mlp.json", "--case=mlp.json"])
     assert done.exit_code == 0
