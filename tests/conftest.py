@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from benchgraph.harness.blas import use_one_thread
+
 if TYPE_CHECKING:
     from benchgraph.core.target import Isa
     from benchgraph.tir.ir import Func
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 # disk cache takes a directory of its own.
 os.environ["BENCHGRAPH_DISK_CACHE_CAPACITY"] = "0"
 os.environ["BENCHGRAPH_COMPILE_JOBS"] = "1"  # and what it does to the compiler would not reach processes that compile
+
+use_one_thread()  # numpy's: threads that wait for each other on the processors of other workers took minutes
 
 # Most graphs of tests are too small to be worth two threads, whose mistakes they are to find all the same.
 os.environ["BENCHGRAPH_PARALLEL"] = "always"
