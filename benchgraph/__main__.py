@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 
@@ -13,7 +14,16 @@ def _stop(number: int, frame: object) -> None:
     os._exit(130)  # exit_codes.ExitCode.interrupted, which is not there to be imported yet
 
 
+def _open_standard() -> None:
+    """Have standard streams that were closed go nowhere: the next files opened would get their numbers, and what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # which gets the lowest number that is free
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 def main() -> None:
+    _open_standard()
     is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _stop)

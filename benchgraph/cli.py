@@ -22,12 +22,12 @@ from benchgraph.harness.argv import CommandLine, UsageError, parse
 from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.help import COMMANDS, asked, overview
-from benchgraph.harness.interrupt import interruptible
+from benchgraph.harness.interrupt import code_of, interruptible, said
 from benchgraph.harness.knobs import Globals
-from benchgraph.harness.outputs import drop, kept_apart, need_folder, need_outputs
-from benchgraph.harness.saved import is_full
+from benchgraph.harness.outputs import drop, full_output, kept_apart, need_folder, need_outputs
 from benchgraph.harness.screen import warn
 from benchgraph.harness.session import run_line
+from benchgraph.harness.standard import LOST, enduring
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -40,19 +40,19 @@ class _Command(click.Command):
         """Ctrl-C outside of a run, which answers it itself, ends in a line too, and with its own exit code: click's would be 1."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            warn("interrupted")
-            ctx.exit(ExitCode.interrupted)
+        except KeyboardInterrupt as by:
+            warn(said(by))
+            ctx.exit(code_of(by))
 
     def main(self, *given: Any, **named: Any) -> Any:
         """As click has it, but that an output which takes no more, as on a full disk, ends in a line."""
         try:
             return super().main(*given, **named)
         except OSError as bad:
-            if not is_full(bad) or bad.filename is not None:  # which an error of a write to an open file does not have
+            if bad.errno not in LOST or bad.filename is not None:  # which an error of a write to an open file does not have
                 raise
             with suppress(OSError):
-                warn(f"standard output: cannot write there: {bad.strerror}; make room there, or send it elsewhere")
+                warn(full_output(bad))
             drop(sys.stdout)
             sys.exit(ExitCode.failed)
 
@@ -77,6 +77,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     if not words:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     print_any()
+    ctx.with_resource(enduring("stderr"))
     ctx.with_resource(heard_by(warn))
     try:
         text = asked(words)
@@ -213,9 +214,9 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
             return run(list(words), bench, click.echo, warn)
     except BenchgraphError as bad:
         return _refused(bad)
-    except KeyboardInterrupt:
-        warn("interrupted")
-        return ExitCode.interrupted
+    except KeyboardInterrupt as by:
+        warn(said(by))
+        return code_of(by)
 
 
 def _compile_times(words: tuple[str, ...]) -> int:
@@ -264,8 +265,8 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
             with kept_apart(line.globals):
                 for text in shrink_all(request, line.problems, ran.failures, bench):
                     click.echo(text)
-        except KeyboardInterrupt:
-            return ExitCode.interrupted
+        except KeyboardInterrupt as by:
+            return code_of(by)
     return ran.code
 
 

@@ -61,6 +61,8 @@ def _outcome(status: Status) -> str:
 
 def _properties(results: ResultSet) -> Iterator[tuple[str, str]]:
     yield "mode", results.mode.value
+    if results.cut:
+        yield "cut_short", results.cut
     if (m := results.machine) is not None:
         yield from {"cpu": m.cpu, "cores": str(m.cores), "threads": str(m.threads), "isa": m.isa}.items()
         yield from ((f"version.{name}", version) for name, version in m.versions.items())

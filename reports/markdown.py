@@ -46,7 +46,10 @@ def _summary(results: ResultSet) -> str:
     if results.failures:
         said.insert(0, f"**{len(results.failures)} failed**" + (f" ({why})" if why else ""))
     return (
-        f"**benchgraph**, mode {results.mode.value}: " + ", ".join([counted(n.total(), "test"), *said]) + f", in {results.elapsed_s:.1f} s"
+        f"**benchgraph**, mode {results.mode.value}: "
+        + ", ".join([counted(n.total(), "test"), *said])
+        + f", in {results.elapsed_s:.1f} s"
+        + (f"; **{results.cut}**" if results.cut else "")
     )
 
 

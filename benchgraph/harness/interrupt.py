@@ -1,7 +1,7 @@
-"""Ctrl-C: the first ends the run, which keeps and reports what it has; the second ends the process at once.
+"""Signals that ask a run to stop: the first ends it, and it keeps and reports what it has; the second ends the process at once.
 
 Python acts on a signal only when it is back in its own code, and compiled code that loops for ever never comes back. So a thread watches
-the signals themselves.
+the signals themselves. Nobody sits before a process that gets SIGTERM or SIGHUP, to send a second one: it has GRACE_S to come back.
 """
 
 from __future__ import annotations
@@ -10,51 +10,113 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.progress import erasing
 
 PATIENCE_S = 1.0  # after which one who waits is told how to wait no longer
+GRACE_S = 5.0  # for compiled code to return; those who send SIGTERM send SIGKILL after 10 s and more
+TOGETHER_S = 0.2  # signals that come within it are one: `timeout` and shells that close send theirs to the process and to its group
+_SHELL = 128  # plus a signal's number: the exit code, as shells say it
+
+_awaited = "what is under way"  # what has to end before a signal is acted on
+
+
+class Stopped(KeyboardInterrupt):
+    """What a signal other than Ctrl-C raises."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def code_of(by: KeyboardInterrupt) -> int:
+    """The exit code of what this has ended."""
+    return _SHELL + (by.number if isinstance(by, Stopped) else signal.SIGINT)
+
+
+def said(by: KeyboardInterrupt) -> str:
+    """interrupted, and by what, unless it was Ctrl-C."""
+    return f"interrupted by {by}" if isinstance(by, Stopped) else "interrupted"
+
+
+@contextmanager
+def awaiting(what: str) -> Iterator[None]:
+    """Inside the block, whoever presses Ctrl-C in vain is told that this has to end first, as `the case to return`."""
+    global _awaited
+    before, _awaited = _awaited, what
+    try:
+        yield
+    finally:
+        _awaited = before
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside the block, the first Ctrl-C raises KeyboardInterrupt as always, the second exits with ExitCode.interrupted.
+    """Inside the block, the first Ctrl-C raises KeyboardInterrupt as always, SIGTERM and SIGHUP raise Stopped; the second exits.
 
-    Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already.
+    Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already; nor for a signal that is ignored, as by
+    nohup, or handled by somebody.
     """
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not ours:
         yield
         return
+    came = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        if not came.is_set():  # what raised once is being followed, and a second one would disturb it
+            came.set()
+            raise KeyboardInterrupt if number == signal.SIGINT else Stopped(number)
+
     signals, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.set_wakeup_fd(wake)
-    watcher = threading.Thread(target=_watch, args=(signals,), daemon=True)
+    free = [
+        n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) in (signal.default_int_handler, signal.SIG_DFL)
+    ]
+    handlers = {number: signal.signal(number, stop) for number in free}
+    watcher = threading.Thread(target=_watch, args=(signals, frozenset(free), came), daemon=True)
     watcher.start()
     try:
         yield
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.set_wakeup_fd(before)
         os.close(wake)  # which ends the watcher
         watcher.join()
         os.close(signals)
 
 
-def _watch(signals: int) -> None:
-    interrupts, patience = 0, None
+def _watch(signals: int, ours: frozenset[int], came: threading.Event) -> None:
+    """came: whether the program has heard of a signal."""
+    first, at, patience = 0, 0.0, None
     while True:
         if not select.select([signals], [], [], patience)[0]:
-            os.write(2, erasing() + b"interrupted; waiting for the case to return. Ctrl-C again to stop at once\n")
+            if first == signal.SIGINT:
+                _tell(f"interrupted; waiting for {_awaited}. Ctrl-C again to stop at once\n")
+            elif not came.is_set():
+                _tell(f"interrupted by {signal.Signals(first).name}; compiled code does not return, so reports stay as they are\n")
+                os._exit(_SHELL + first)
             patience = None
             continue
         number = os.read(signals, 1)
         if not number:
             return
-        if number[0] == signal.SIGINT:
-            interrupts, patience = interrupts + 1, PATIENCE_S
-        if interrupts > 1:
-            os.write(2, erasing())
-            os._exit(ExitCode.interrupted)
+        if number[0] not in ours:
+            continue
+        if not first:
+            first, at = number[0], time.monotonic()
+            patience = PATIENCE_S if first == signal.SIGINT else GRACE_S
+        elif time.monotonic() > at + TOGETHER_S:
+            _tell("")
+            os._exit(_SHELL + number[0])
+
+
+def _tell(text: str) -> None:
+    """On stderr, past Python, since another thread may be writing there by it."""
+    with suppress(OSError):
+        os.write(2, erasing() + text.encode())

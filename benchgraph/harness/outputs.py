@@ -20,6 +20,7 @@ from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.plugins import suffixes
 from benchgraph.harness.saved import is_plain, unwritable
+from benchgraph.harness.standard import lost
 
 STDOUT = "-"  # the file that is none
 
@@ -87,12 +88,14 @@ def kept_apart(settings: Globals) -> Iterator[TextIO]:
 
 def write_out(out: TextIO, text: str) -> None:
     """Write a report to standard output, at once. Raises OSError, as when nobody reads any more."""
-    try:
-        out.write(text if text.endswith("\n") else text + "\n")
-        out.flush()
-    except BrokenPipeError:
-        drop(out)
-        raise
+    out.write(text if text.endswith("\n") else text + "\n")
+    if bad := lost(out):
+        raise bad
+
+
+def full_output(bad: OSError) -> str:
+    """What to say of a standard output that takes no more."""
+    return f"standard output: cannot write there: {bad.strerror}; make room there, or send it elsewhere"
 
 
 def drop(out: TextIO) -> None:

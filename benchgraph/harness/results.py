@@ -363,6 +363,11 @@ class ResultSet:
         return tuple(c for c in self.cases if c.result.status.is_failure)
 
     @property
+    def cut(self) -> str:
+        """What a report says of a run that ended before its last case; '' of one that did not."""
+        return f"cut short: {len(self.cases)} of {self.planned} cases ran" if len(self.cases) < self.planned else ""
+
+    @property
     def exit_code(self) -> ExitCode:
         return ExitCode.failed if self.failures else ExitCode.ok
 

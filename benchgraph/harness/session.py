@@ -5,11 +5,12 @@ Modules that need numpy, llvmlite or multiprocessing are imported inside functio
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -20,8 +21,9 @@ from benchgraph.core.errors import BenchgraphError
 from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.begin import Begun, begin, machine_of
 from benchgraph.harness.exit_codes import ExitCode
+from benchgraph.harness.interrupt import awaiting, code_of, said
 from benchgraph.harness.knobs import Globals
-from benchgraph.harness.outputs import STDOUT, kept_apart, save_elsewhere, write_out
+from benchgraph.harness.outputs import STDOUT, full_output, kept_apart, save_elsewhere, write_out
 from benchgraph.harness.phases import table as phase_table
 from benchgraph.harness.plugins import load_report, shown
 from benchgraph.harness.problem import Problem
@@ -30,6 +32,7 @@ from benchgraph.harness.results import UNWANTED, CaseResult, Done, ResultSet
 from benchgraph.harness.resume import STREAMED, Kept
 from benchgraph.harness.saved import unwritable, write_whole
 from benchgraph.harness.screen import Screen, progress, summarise, warn
+from benchgraph.harness.standard import enduring, lost
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -39,63 +42,78 @@ if TYPE_CHECKING:
 class Ran:
     """What a run came to."""
 
-    code: ExitCode
+    code: int
     failures: tuple[CaseResult, ...] = ()
 
 
 def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
     """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
-    with kept_apart(line.globals) as out:
-        return _run_line(line, bench, jobs, out)
+    with enduring("stdout"):
+        with kept_apart(line.globals) as out:
+            ran = _run_line(line, bench, jobs, out)
+        bad = lost(sys.stdout)
+    if bad is None:
+        return ran
+    is_told = any(file == STDOUT for _, file in line.globals.reports)  # by whoever wrote the report there
+    if not is_told and bad.errno != errno.EPIPE:  # who closes a pipe wants no more
+        warn(full_output(bad))
+    return replace(ran, code=ExitCode.failed) if ran.code == ExitCode.ok else ran
 
 
 def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
     """out: where reports go that name no file but -."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
-    kept, interrupted, code = Kept(warn), False, ExitCode.refused
+    kept, code, why = Kept(warn), ExitCode.refused, ""
+    stopped: KeyboardInterrupt | None = None
     begun: Begun | None = None
+    is_in_vain = not line.globals.history and all(file in ("", STDOUT) for _, file in line.globals.reports)  # but for what is printed
     ran = list[CaseResult]()
     try:
         with progress(line.problems) as step:
             if line.globals.mode.is_timed:
                 steps.begin("the machine's peaks")
-            machine = machine_of(line, bench)
+            with awaiting("the machine to be measured"):
+                machine = machine_of(line, bench)
             begun = begin(line, machine, kept)
             code = ExitCode.failed  # of what goes wrong from here on: cases run
             screen.take_over(begun.held, line.globals.resume)
             for _ in begun.held:
                 step()
-            with closing(_results(begun.todo, bench, jobs)) as found:
+            with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs)) as found:
                 for done in found:
                     ran.append(done.case)
                     kept.add(done.case, bench.clock() - started)
                     screen.add(done)
                     step()
                     if line.globals.fail_fast and done.case.result.status.is_failure:
+                        why = "stopped at the first failure (--fail-fast)"
                         break
-    except KeyboardInterrupt:
-        interrupted = True
+                    if is_in_vain and lost(out):
+                        why = "stopped"
+                        break
+    except KeyboardInterrupt as by:
+        stopped, why = by, said(by)
     except BenchgraphError as bad:
         warn(str(bad))
         return Ran(code)
     finally:
         kept.close()
     if begun is None:  # the reports of earlier runs stay as they are
-        click.echo(f"interrupted after 0 of {len(line.problems)} cases")
-        return Ran(ExitCode.interrupted)
+        assert stopped is not None
+        click.echo(f"{why} after 0 of {len(line.problems)} cases")
+        return Ran(code_of(stopped))
     screen.rest()
     cases, elapsed_s = _in_order(line, (*begun.held, *ran)), bench.clock() - started
     results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems))
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
-    with progress_line():
+    with awaiting("the reports to be written"), progress_line():
         reported = _report(line.globals, results, out)
     phases = phase_table((c.phases for c in ran), max(jobs, 1) * results.elapsed_s)
     if len(results.cases) < len(line.problems):
-        why = "interrupted" if interrupted else "stopped at the first failure (--fail-fast)"
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     summarise(line.globals, results, phases)
-    if interrupted:
-        return Ran(ExitCode.interrupted)
+    if stopped:
+        return Ran(code_of(stopped))
     is_good = not _has_unwanted(line.globals, results) and reported and recorded
     return Ran(results.exit_code if is_good else ExitCode.failed, results.failures)
 

@@ -21,7 +21,8 @@ from benchgraph.onednn.session import Refused, Session
 
 def main(pipe: int, parent: int, path: str, threads: int) -> None:
     """Serve until the parent closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes the pipe
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # which a group gets together
+        signal.signal(number, signal.SIG_IGN)  # they are the parent's to handle; it closes the pipe
     with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         loop = connection.recv()
         try:

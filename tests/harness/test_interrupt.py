@@ -10,13 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.harness.interrupt import interruptible
+from benchgraph.harness import interrupt
+from benchgraph.harness.interrupt import awaiting, code_of, interruptible
 from benchgraph.harness.results import CaseResult
 from benchgraph.harness.saved import parse
 from tests.harness.hostile import write_cases
@@ -37,8 +39,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     write_cases(tmp_path)
     started, alarms = [], []
 
-    def start(*words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-u", "-c", COMMAND, "--graph", *words]
+    def start(*words: str, setting: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, "-u", "-c", f"{setting}\n{COMMAND}", "--graph", *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True))
@@ -101,6 +103,30 @@ def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> Non
     ]
     assert (err, process.returncode) == ("", 130)
     assert wait_until(lambda: all(is_gone(p) for p in family))
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(start: Start, tmp_path: Path) -> None:
+    """Twice at once, as `timeout` sends it."""
+    process = start("--jobs=2", "--report=json:o.json", "--report=html:o.html", "--case=good.json", "--case=native_hang.json")
+    lines_until(process, "0:PASSED")
+    family = descendants(process.pid)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert out.splitlines()[:3] == ["json report: o.json", "html report: o.html", "interrupted by SIGTERM after 1 of 2 cases"]
+    assert (err, process.returncode) == ("", 143)
+    assert len(saved(tmp_path / "o.json")) == 1
+    assert "cut short: 1 of 2 cases ran" in (tmp_path / "o.html").read_text()
+    assert wait_until(lambda: all(is_gone(p) for p in family))
+
+
+def test_sigterm_ends_compiled_code_that_hangs(start: Start) -> None:
+    process = start("--case=native_hang.json", setting="from benchgraph.harness import interrupt; interrupt.GRACE_S = 0.1")
+    lines_until(process, "hangs")
+    time.sleep(0.2)  # it says so just before it does
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert (err, process.returncode) == ("interrupted by SIGTERM; compiled code does not return, so reports stay as they are\n", 143)
 
 
 def test_ctrl_c_shows_results_that_waited_for_one_before_them(start: Start, tmp_path: Path) -> None:
@@ -198,6 +224,45 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "benchgraph: interrupted\n")
+
+
+@pytest.mark.usefixtures("listens")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_is_raised_once_and_has_its_exit_code(number: signal.Signals, code: int) -> None:
+    before = signal.getsignal(number)
+
+    def twice() -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(number)  # while what the first one asked for is being done
+
+    with pytest.raises(KeyboardInterrupt) as raised, interruptible():
+        twice()
+    assert code_of(raised.value) == code
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.usefixtures("listens")
+def test_sighup_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with interruptible():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("listens")
+def test_ctrl_c_in_vain_says_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(interrupt, "PATIENCE_S", 0.0)
+    told = list[str]()
+    with suppress(KeyboardInterrupt), interruptible(), awaiting("the machine to be measured"):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            wait_until(lambda: told.append(capfd.readouterr().err) or bool(told[-1]))
+    assert "".join(told) == "interrupted; waiting for the machine to be measured. Ctrl-C again to stop at once\n"
 
 
 @pytest.mark.usefixtures("listens")
