@@ -159,6 +159,10 @@ def _need_means(line: CommandLine, given: Bench | None) -> None:
 
     need_isas(line.problems)
     need_tuning(line.problems)
+    if all(p.globals.num_streams != Globals().num_streams for p in line.problems):  # else one of them can be measured
+        from benchgraph.harness.streams import need_streams
+
+        need_streams(line.problems)
     need_libraries([p for p in line.problems if p.globals.library != Globals().library], _bench(given))
 
 

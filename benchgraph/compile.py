@@ -13,7 +13,8 @@ from typing import Any
 from benchgraph.codegen.convert import check_stored, memory_type
 from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
-from benchgraph.core.errors import Unimplemented, within
+from benchgraph.core.errors import BenchgraphError, Unimplemented, within
+from benchgraph.core.files import make_folder
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
@@ -258,12 +259,15 @@ def _observers(partition: Partition) -> Observer:
 
 def _dumper(directory: Path, partition: Partition) -> Callable[[str, Callable[[], str]], None]:
     """Files named by partition (its first op's id), order and stage: p0-03-fuse-fine.txt."""
-    directory.mkdir(parents=True, exist_ok=True)
     numbers = count()
     stem = f"p{partition.ops[0].id}"
 
     def dump(stage: str, text: Callable[[], str]) -> None:
         suffix = {"llvm": "ll", "llvm-opt": "ll", "assembly": "s"}.get(stage, "txt")
-        (directory / f"{stem}-{next(numbers):02d}-{stage}.{suffix}").write_text(text() + "\n")
+        try:
+            make_folder(directory)
+            (directory / f"{stem}-{next(numbers):02d}-{stage}.{suffix}").write_text(text() + "\n", encoding="utf-8")
+        except OSError as bad:
+            raise BenchgraphError(f"cannot write the dump: {bad.strerror}", where=str(directory), fix="name another folder") from bad
 
     return dump

@@ -9,6 +9,8 @@ from enum import Enum
 
 from benchgraph.core.lines import MESSAGE, printable, shortened
 
+NO_THREAD = (RuntimeError, MemoryError)  # what Python raises where the system starts no thread
+
 
 class Status(Enum):
     """oneDNN's status codes (dnnl_status_t); names and values are theirs. We never return last_impl_reached or not_required."""

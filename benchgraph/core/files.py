@@ -1,4 +1,4 @@
-"""Files that a user names, where a named pipe that nobody writes would be waited for without end."""
+"""Files that a user names. A named pipe that nobody writes would be waited for without end; links may run in circles, names be too long."""
 
 from __future__ import annotations
 
@@ -7,9 +7,27 @@ import os
 from pathlib import Path
 
 
+def real(path: Path) -> Path:
+    """Where the path leads, absolute and through all links; into a circle of links, as far as that can be followed."""
+    return Path(os.path.realpath(path))
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there that can be found: names may be too long for the system, or behind folders that are closed."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file that can be found."""
+    return exists(path) and path.is_file()
+
+
 def need_no_device(path: Path) -> None:
     """Raise OSError for a named pipe, a device or a socket. The pipes that a shell gives as /dev/fd/N have no name, and pass."""
-    target = path.resolve()
+    target = real(path)
     if target.exists() and not target.is_file() and not target.is_dir():
         raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
 

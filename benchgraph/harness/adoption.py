@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchgraph.core.arrays import elements
-from benchgraph.core.errors import Unavailable, Unimplemented
+from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unavailable, Unimplemented
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
@@ -92,7 +92,12 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
         return runs, found
 
     with ThreadPoolExecutor(k.callers) as pool:
-        every = list(pool.map(call, range(k.callers)))
+        try:
+            begun = [pool.submit(call, n) for n in range(k.callers)]
+        except NO_THREAD as bad:
+            what = f"this system does not let {k.callers} threads start"
+            raise InvalidArguments(what, where=f"--callers={k.callers}", fix="ask for fewer callers") from bad
+        every = [each.result() for each in begun]
     runs, first = every[0][0], every[0][1][0]
     complaint = next((c for _, found in every for outs in found if (c := _unlike(first, outs))), "")
     if not complaint and k.cache_capacity >= DEFAULT_CAPACITY:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
+from benchgraph.core.files import real
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
 from benchgraph.harness.matching import matches
@@ -247,14 +248,14 @@ class _State:
         except InvalidArguments as bad:
             refused = UsageError(bad.what, where=bad.where, fix=bad.fix)
             raise refused.inside(option.where) if option.where else refused from None
-        if path.resolve() in nest:
+        if real(path) in nest:
             chain = " -> ".join(p.name for p in (*nest, path))
             raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
         try:
             words = list(tokenize(_content(path), name))
         except ParseError as bad:
             raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
-        self.feed(words, (*nest, path.resolve()))
+        self.feed(words, (*nest, real(path)))
 
     def _run(self, text: str, option: Word) -> None:
         """A case. One that cannot be found or read is a problem too: it fails when its turn comes, and the others run."""

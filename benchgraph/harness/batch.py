@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, ParseError, nearest
+from benchgraph.core.files import exists, is_file, real
 from benchgraph.harness.plugins import data_dir
 
 MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
@@ -87,15 +88,14 @@ class Lookup:
         others = [d for d in self.seen if d.is_relative_to(inputs) and not d.is_relative_to(own)]
         packaged = own / name
         for path in (literal, *(d / name for d in self.seen if d not in others), packaged, *(d / name for d in others)):
-            if _is_file(path):
+            if is_file(path):
                 if path.parent not in self.seen and len(self.seen) < MAX_SEEN:
                     self.seen.append(path.parent)
                 return path, name if path in (literal, packaged) else str(path)
-        what = "no such file"
-        if _exists(literal):
+        if exists(literal):
             what = f"it is {'a directory' if literal.is_dir() else 'a device or a pipe'}, not a file"
             raise InvalidArguments(what, where=name, fix="name a file")
-        raise InvalidArguments(what, where=name, fix=self._remedy(name, driver))
+        raise InvalidArguments("no such file", where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
         """The packaged file whose own name is nearest, wherever it lies: folders and suffixes that are alike make nothing near."""
@@ -106,24 +106,9 @@ class Lookup:
         if near := nearest(name, alike) or nearest(Path(name).name, alike) or min(alike, default=""):
             return f"did you mean '{near}'?"
         searched = [Path.cwd(), *self.seen, inputs]
-        return "looked in " + ", ".join(str(d) for d in dict.fromkeys(d.resolve() for d in searched))
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is one that can be found: names may be too long for the system, or behind folders that are closed."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # ValueError: a NUL in the name
-        return False
+        return "looked in " + ", ".join(str(d) for d in dict.fromkeys(real(d) for d in searched))
 
 
 def drivers_with(name: str, drivers: list[str]) -> list[str]:
     """The drivers among whose packaged inputs a file of this name lies."""
-    return [d for d in drivers if _is_file(data_dir("inputs") / d / name)]
+    return [d for d in drivers if is_file(data_dir("inputs") / d / name)]

@@ -88,7 +88,10 @@ def _read(given: list[str]) -> tuple[int, list[str]]:
 
 def _in_new_process(problem: Problem, cache: str) -> list[Compiled]:
     env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=module_path())
-    done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *problem.words], env=env, capture_output=True, text=True)
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *problem.words], env=env, capture_output=True, text=True)
+    except OSError as bad:
+        raise BenchgraphError(f"no process can be started: {bad.strerror}", where=problem.repro, fix="end other processes") from bad
     if done.returncode:
         raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=problem.repro)
     return [Compiled(*line) for line in json.loads(done.stdout)]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from benchgraph.core.errors import NO_THREAD
 from benchgraph.harness.progress import erasing
 
 PATIENCE_S = 1.0  # after which one who waits is told how to wait no longer
@@ -79,7 +80,11 @@ def interruptible() -> Iterator[None]:
     ]
     handlers = {number: signal.signal(number, stop) for number in free}
     watcher = threading.Thread(target=_watch, args=(signals, frozenset(free), came), daemon=True)
-    watcher.start()
+    is_watched = True
+    try:
+        watcher.start()
+    except NO_THREAD:  # the first signal is acted on all the same
+        is_watched = False
     try:
         yield
     finally:
@@ -87,7 +92,8 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
         signal.set_wakeup_fd(before)
         os.close(wake)  # which ends the watcher
-        watcher.join()
+        if is_watched:
+            watcher.join()
         os.close(signals)
 
 

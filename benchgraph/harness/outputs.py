@@ -15,7 +15,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
 
-from benchgraph.core.files import make_folder
+from benchgraph.core.config import config
+from benchgraph.core.files import make_folder, real
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.plugins import suffixes
@@ -32,13 +33,14 @@ def need_outputs(settings: Globals) -> None:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
         if not file:
             continue
-        if (other := places.setdefault(file if file == STDOUT else Path(file).resolve(), option)) != option:
+        if (other := places.setdefault(file if file == STDOUT else real(Path(file)), option)) != option:
             what = "two reports on standard output" if file == STDOUT else "two reports in one file"
             raise UsageError(what, where=f"{other}, {option}", fix="give each a place of its own")
         if file != STDOUT:
             need_file(Path(file), option)
-    if settings.dump_dir:
-        need_folder(Path(settings.dump_dir), f"--dump-dir={settings.dump_dir}")
+    for folder, option in ((settings.dump_dir, f"--dump-dir={settings.dump_dir}"), (config().dump_dir, "BENCHGRAPH_DUMP_DIR")):
+        if folder:
+            need_folder(Path(folder), option)
 
 
 def need_file(path: Path, where: str) -> None:
@@ -47,8 +49,8 @@ def need_file(path: Path, where: str) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if is_plain(path):
-            _try_folder(path.resolve().parent)
-        elif path.resolve().is_fifo():  # to open one that nobody reads is to wait without end
+            _try_folder(real(path).parent)
+        elif real(path).is_fifo():  # to open one that nobody reads is to wait without end
             raise OSError(errno.EINVAL, "it is a named pipe, not a file")
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from benchgraph.core.errors import NO_THREAD
 from benchgraph.core.steps import Step, watched
 from benchgraph.harness.cells import visible
 
@@ -54,13 +55,19 @@ class Line:
         if at_once:
             self.draw()
         else:
-            self._timer.start()
+            with suppress(*NO_THREAD):
+                self._timer.start()
 
     def draw(self) -> None:
         """From now on it is there, unless it is over already."""
         with self._lock:
             if not self._is_over and not self.is_drawn:
-                self._bar.start()
+                try:
+                    self._bar.start()
+                except NO_THREAD:  # to draw it
+                    self._is_over = True
+                    self._bar.stop()
+                    return
                 self._bar.console.show_cursor(True)  # a process that ends at once leaves the terminal as it was
                 self._streams = sys.stdout, sys.stderr
                 sys.stdout, sys.stderr = (_above(self._bar.console, stream) for stream in self._streams)

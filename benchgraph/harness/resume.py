@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, within
-from benchgraph.core.files import read_text
+from benchgraph.core.files import exists, read_text
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Globals
@@ -32,7 +32,7 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them. Raises UsageError
     for a file that has results of no problem here: the run, which writes the file anew, would lose them.
     """
-    if not file.exists():
+    if not exists(file):
         return (), None
     try:
         text = read_text(file)

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
-from benchgraph.core.files import make_folder
+from benchgraph.core.files import make_folder, real
 from benchgraph.core.lines import quoted
 from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Mode
@@ -332,7 +332,7 @@ def write_whole(path: Path, text: str) -> None:
     if not is_plain(path):
         path.write_text(text, encoding="utf-8", errors="backslashreplace")  # of file names that are no UTF-8
         return
-    target = path.resolve()  # a link stays one
+    target = real(path)  # a link stays one
     new = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         new.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -66,7 +66,12 @@ class Process(Child):
         self._window: mmap.mmap | None = None
         self.buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._stderr = Printed()
-        super().__init__(SERVER, os.getpid(), path, threads, env=surroundings(path, threads), stderr=self._stderr.file, group=None)
+        try:
+            super().__init__(SERVER, os.getpid(), path, threads, env=surroundings(path, threads), stderr=self._stderr.file, group=None)
+        except OSError as bad:
+            self._stderr.file.close()
+            what = f"no process can be started for it: {bad.strerror}"
+            raise ExecutionFailed(what, where=WHERE, fix="end other processes, or raise the limit that holds (ulimit -a)") from bad
         try:
             self.send(machine_code())
             if not self.pipe.poll(limit := _limit_s.get()):

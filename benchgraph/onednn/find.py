@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchgraph.core.config import config, environment
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.files import exists, is_file
 
 SONAME = "libdnnl.so.3"
 WHEELS = ("onednn", "onednn-cpu-gomp", "onednn-cpu-iomp", "onednn-cpu-tbb")  # each puts SONAME into the environment's lib
@@ -30,15 +31,16 @@ def find(path: str = "") -> str:
     """
     for named, where in ((path, f"--library=onednn:{path}"), (config().onednn, "BENCHGRAPH_ONEDNN")):
         if named:
-            return _existing(Path(named).expanduser(), where)
+            return _existing(Path(os.path.expanduser(named)), where)  # which leaves a user alone that is not there
     return next((str(file) for file in _in_wheels()), SONAME)
 
 
 def _existing(path: Path, where: str) -> str:
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         path = path / SONAME
-    if not path.is_file():
-        raise InvalidArguments(f"there is no file {path}", where=where, fix=f"give the path of {SONAME}")
+    if not is_file(path):
+        what = f"{path} is no file" if exists(path) or os.path.islink(path) else f"there is no file {path}"
+        raise InvalidArguments(what, where=where, fix=f"give the path of {SONAME}")
     return str(path.resolve().parent / path.name)
 
 

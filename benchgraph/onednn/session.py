@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Callable, Iterable
 from ctypes import CDLL, byref, c_float, c_int64, c_size_t, c_uint8, c_void_p, memmove
@@ -313,12 +314,20 @@ class Session:
         return tuple((pairs[i].input_id, pairs[i].output_id) for i in range(n.value))
 
 
+def _loader_says(path: str, bad: OSError) -> str:
+    """Why a library was not loaded. The loader passes over files for other machines as if they were not there."""
+    text = str(bad).removeprefix(f"{path}: ")
+    return "it is for another machine" if "No such file" in text and str(bad).startswith(path) and os.path.isfile(path) else text
+
+
 def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
     """The library, its version and the runtime of its threads."""
     try:
         library = CDLL(path)
     except OSError as bad:
-        raise Refused("invalid_arguments", f"{path} cannot be loaded: {bad}", "give the path of a libdnnl.so.3 for this machine") from bad
+        raise Refused(
+            "invalid_arguments", f"{path} cannot be loaded: {_loader_says(path, bad)}", "give the path of a libdnnl.so.3 for this machine"
+        ) from bad
     try:
         library.dnnl_version.restype = ctypes.POINTER(capi.VersionInfo)
         found = library.dnnl_version().contents

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.config import config
+from benchgraph.core.errors import NO_THREAD
 from benchgraph.core.target import Target
 from benchgraph.runtime.code import Code, Unit, all_kept, link
 from benchgraph.runtime.threads import runtime_symbol
@@ -33,8 +35,12 @@ def bind(units: Iterable[Unit], target: Target, runtime: str | None = None) -> C
 def binding(target: Target) -> Iterator[Callable[[Iterable[Unit]], Code]]:
     """`bind` for units that the block makes. Meanwhile the thread runtime is got ready: the first in a process takes LLVM 5 to 10 ms."""
     with ThreadPoolExecutor(1) as beside:
-        symbols = beside.submit(copy_context().run, _symbols, target)
-        yield lambda units: link(units, target.isa, symbols.result(), target.cores)
+        symbols: Callable[[], dict[str, int]]
+        try:
+            symbols = beside.submit(copy_context().run, _symbols, target).result
+        except NO_THREAD:
+            symbols = partial(_symbols, target)
+        yield lambda units: link(units, target.isa, symbols(), target.cores)
 
 
 def _symbols(target: Target, runtime: str | None = None) -> dict[str, int]:

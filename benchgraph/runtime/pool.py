@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchgraph.codegen.intrinsics import QUICK
-from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.errors import NO_THREAD, InvalidArguments
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.memory import aligned
@@ -269,11 +269,8 @@ def _pause() -> tuple[str, str]:
     return "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
 
 
-NO_THREAD = (RuntimeError, MemoryError)  # what Python raises where the system starts no thread
-
-
 def too_many(threads: int, most: int) -> InvalidArguments:
-    """What to say when only so many threads could be started."""
+    """What to say when only so many threads could be started, this one among them."""
     what = f"this system lets only {most} of {threads} threads start"
     return InvalidArguments(what, where="thread runtime", fix=f"use --threads={most} or BENCHGRAPH_THREADS={most}, or fewer")
 

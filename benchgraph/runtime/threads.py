@@ -31,10 +31,10 @@ from typing import Any
 
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import QUICK
-from benchgraph.core.errors import InvalidArguments, Unimplemented
+from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.pool import NO_THREAD, Pool, too_many
+from benchgraph.runtime.pool import Pool, too_many
 
 KINDS = ("auto", "omp", "threadpool", "seq")
 _PORTABLE = ISAS["portable"]

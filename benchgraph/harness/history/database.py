@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.files import exists, make_folder
 from benchgraph.harness.history.migrations import check, migrate, schema_of
 from benchgraph.harness.history.tables import SCHEMA
 
@@ -46,7 +47,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state. Raises BenchgraphError; InvalidArguments when there is no history."""
-        if self.file and not self.file.exists():
+        if self.file and not exists(self.file):
             raise self._none()
         with self._transaction() as connection:
             found = schema_of(connection)
@@ -65,7 +66,10 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction of the only writer, on a database of the present schema, which is made if need be. Raises BenchgraphError."""
         if self.file:
-            _make_folder(self.file)
+            try:
+                make_folder(self.file.parent)
+            except OSError as bad:
+                raise BenchgraphError(f"cannot make the folder: {bad.strerror}", where=self.name, fix="name another file") from bad
         with self._transaction(writes=True) as connection:
             migrate(connection)
             yield connection
@@ -176,10 +180,3 @@ def _begin(connection: Connection) -> None:
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _make_folder(file: Path) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as bad:
-        raise BenchgraphError(f"cannot make the folder: {bad.strerror}", where=str(file), fix="name another file") from bad

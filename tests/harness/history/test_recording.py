@@ -153,7 +153,7 @@ def test_files_that_cannot_be_histories(folder: Path) -> None:
     assert refused("text") == "benchgraph: text: not a SQLite database, or a damaged one; name another file"
     told = "cannot open the file; name a file in a folder that may be read and written"
     assert refused(str(folder)) == f"benchgraph: {folder}: {told}"
-    assert refused("text/h.db") == "benchgraph: text/h.db: cannot make the folder: File exists; name another file"
+    assert refused("text/h.db") == "benchgraph: text/h.db: cannot make the folder: Not a directory; name another file"
 
 
 def test_a_file_that_may_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
