@@ -16,7 +16,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, Unimplemented, within
 from benchgraph.core.files import make_folder
 from benchgraph.core.layout import LAYOUTS
-from benchgraph.core.passes import Observer, Pass, print_stage, run
+from benchgraph.core.passes import ASSEMBLY, GIR, LLVM, LLVM_OPT, PARTITION, TEXTS, TIR, Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, check_memory
 from benchgraph.core.tuning import tuned
@@ -128,15 +128,14 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
         made = translate(partition, target, open_outputs, observe)
         code = bind(made.units)
     for unit in made.units:
-        observe("llvm-opt", partial(unit.optimized_ir, target.isa), 0.0)
-        observe("assembly", partial(unit.assembly, target.isa), 0.0)
+        observe(LLVM_OPT, partial(unit.optimized_ir, target.isa), 0.0)
+        observe(ASSEMBLY, partial(unit.assembly, target.isa), 0.0)
     return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
 
 
 def stages() -> frozenset[str]:
     """What an observer of a compilation may hear of: the passes of both pipelines, and the texts between them."""
-    between = ("partition", "gir", "tir", "llvm", "llvm-opt", "assembly")
-    return frozenset((*between, *(p.name for p in _ALL)))
+    return frozenset((*TEXTS, *(p.name for p in _ALL)))
 
 
 def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
@@ -145,9 +144,9 @@ def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
 
 def translate(partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = _unseen) -> Unlinked:
     """Through all passes to machine code, which any process on this machine can link."""
-    observe("partition", lambda: print_graph(partition.graph), 0.0)
+    observe(PARTITION, lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
-    observe("gir", lambda: print_gir(g), 0.0)
+    observe(GIR, lambda: print_gir(g), 0.0)
     off = partition.options.off
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
     lowered = lower(fused)
@@ -156,7 +155,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     def functions() -> Iterator[Func]:
         """main first: LLVM is at it while the passes are at init."""
         for func in lowered.functions():
-            observe("tir", partial(print_tir, func), 0.0)
+            observe(TIR, partial(print_tir, func), 0.0)
             done.append(_keeping_constants(partition, lowered, tir_passes.run(func, target, observe, off=off)))
             yield done[-1]
 
@@ -166,7 +165,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
 
 def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
     for text in texts:
-        observe("llvm", partial(str, text), 0.0)
+        observe(LLVM, partial(str, text), 0.0)
         yield text
 
 
@@ -263,7 +262,7 @@ def _dumper(directory: Path, partition: Partition) -> Callable[[str, Callable[[]
     stem = f"p{partition.ops[0].id}"
 
     def dump(stage: str, text: Callable[[], str]) -> None:
-        suffix = {"llvm": "ll", "llvm-opt": "ll", "assembly": "s"}.get(stage, "txt")
+        suffix = {LLVM: "ll", LLVM_OPT: "ll", ASSEMBLY: "s"}.get(stage, "txt")
         try:
             make_folder(directory)
             (directory / f"{stem}-{next(numbers):02d}-{stage}.{suffix}").write_text(text() + "\n", encoding="utf-8")

@@ -12,16 +12,21 @@ LINE = 120  # characters that a message quotes of one value
 MESSAGE = 1000  # characters of one part of an error: what, or its remedy
 # Categories of Unicode that readers cannot see: controls, marks that turn the direction of text, halves of surrogate pairs, separators.
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+NO_CHARACTERS = "\ufffe\uffff"  # and what HTML and XML cannot hold besides
 
 
 def printable(text: str) -> str:
-    """The text with an escape, as \\x1b or \\n, for each character of HIDDEN.
+    """The text with an escape, as \\x1b or \\n, for each character of HIDDEN and NO_CHARACTERS.
 
     What comes out has one line, which moves no cursor, says what it seems to say and can be written to any file.
     """
     if text.isprintable():
         return text
-    return "".join(c.encode("unicode_escape").decode("ascii") if category(c) in HIDDEN else c for c in text)
+    return "".join(c.encode("unicode_escape").decode("ascii") if is_hidden(c) else c for c in text)
+
+
+def is_hidden(character: str) -> bool:
+    return category(character) in HIDDEN or character in NO_CHARACTERS
 
 
 def print_any(encoding: str | None = None) -> None:

@@ -90,7 +90,9 @@ def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
 
 
 # BENCHGRAPH_DEBUG from this level on prints the stage.
-_SHOWN_FROM = {"partition": 1, "schedule": 3, "tir": 4, "vectorize": 4, "llvm": 5, "assembly": 5}
+# The texts that a compilation has besides what its passes give, in order: from the partition to the machine code.
+TEXTS = PARTITION, GIR, TIR, LLVM, LLVM_OPT, ASSEMBLY = "partition", "gir", "tir", "llvm", "llvm-opt", "assembly"
+_SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorize": 4, LLVM: 5, ASSEMBLY: 5}
 
 
 def print_stage(stage: str, text: Callable[[], str], seconds: float) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, ParseError, nearest
 from benchgraph.core.files import exists, is_file, real
+from benchgraph.harness.parsers import unescaped
 from benchgraph.harness.plugins import data_dir
 
 MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
@@ -27,8 +28,11 @@ class Word:
     where: str = ""
 
 
-# What a word is made of: '...', "..." with escapes, a quotation mark that nothing closes, or characters that mean themselves.
-PARTS = re.compile(r"""'(?P<single>[^'\n]*)'|"(?P<double>(?:[^"\\\n]|\\.)*)"|(?P<open>['"])|(?P<plain>[^\s'"]+)""")
+# What a word is made of: '...', $'...' and "..." with escapes, a quotation mark that nothing closes, or characters that mean themselves.
+PARTS = re.compile(
+    r"""'(?P<single>[^'\n]*)'|\$'(?P<bytes>(?:[^'\\\n]|\\.)*)'|"(?P<double>(?:[^"\\\n]|\\.)*)"|(?P<open>['"])|"""
+    r"""(?P<plain>(?:[^\s'"$]|\$(?!'))+|\$)"""
+)
 ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes; any other backslash there is itself
 
 
@@ -65,7 +69,7 @@ def _words(line: str, where: str) -> Iterator[tuple[str, bool]]:
             if found["open"]:
                 what = f"the quotation that begins with {found['open']} at character {at + 1} has no end"
                 raise ParseError(what, where=where, fix="close it on the same line, or put the mark itself into quotation marks")
-            text += found["single"] or ESCAPED.sub(r"\1", found["double"] or "") or found["plain"] or ""
+            text += found["single"] or unescaped(found["bytes"] or "") or ESCAPED.sub(r"\1", found["double"] or "") or found["plain"] or ""
             continues = bool(found["plain"]) and text.endswith("\\")
             at = found.end()
         yield text.removesuffix("\\") if continues else text, continues

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -18,10 +17,6 @@ SHOWN_PARTITIONS = 12  # of a policy, where not all are asked for
 NOTHING = "\N{EN DASH}"  # in place of an interval that says nothing
 SAYS_NOTHING = 4.0  # high over low of the interval of a ratio, from which not even a factor of two either way is known
 COARSE_S = 1e-6  # below it four digits of milliseconds say one
-
-
-# What HTML and XML cannot hold, what readers cannot see, and what turns the text around it
-HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -173,8 +168,3 @@ def short(value: float | None, unit: float = 1.0) -> str:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
-
-
-def visible(text: str) -> str:
-    """With \\x1b for an escape, and so on, as Python writes it."""
-    return HIDDEN.sub(lambda found: repr(found[0])[1:-1], text)

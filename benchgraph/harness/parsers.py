@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from benchgraph.core.errors import did_you_mean
+from benchgraph.core.lines import is_hidden, printable
 
 Parse: TypeAlias = Callable[[str], object]
 
@@ -33,8 +34,35 @@ PLAIN = re.compile(r'[\w@%+=:,./-]*("[\w@%+=:,./*&()<>; -]*")?', re.ASCII)
 
 
 def shell_word(word: str) -> str:
-    """A word as a shell, or a batch file, has to be given it."""
+    """A word as a shell, or a batch file, has to be given it.
+
+    What nobody could see or paste goes by its bytes into $'...', which bash, zsh and ksh know: controls, and bytes that are no UTF-8.
+    """
+    if any(map(is_hidden, word)):
+        return "$'" + "".join(map(_escaped, word)) + "'"
     return word if word and PLAIN.fullmatch(word) else shlex.quote(word)
+
+
+_SHORT = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _escaped(character: str) -> str:
+    if not is_hidden(character):
+        return f"\\{character}" if character in "\\'" else character
+    if character in _SHORT.values():
+        return printable(character)
+    is_byte = "\udc80" <= character <= "\udcff"  # of a file name, as Python has those that are no UTF-8
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass"))
+
+
+def unescaped(inside: str) -> str:
+    """What stands between $' and ', as `shell_word` writes it."""
+    found = re.sub(rb"\\(?:x([0-9a-fA-F]{1,2})|(.))", _byte, inside.encode("utf-8", "surrogateescape"), flags=re.DOTALL)
+    return found.decode("utf-8", "surrogateescape")
+
+
+def _byte(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 16)]) if found[1] else _SHORT.get(found[2].decode("latin-1"), "").encode() or found[2]
 
 
 # ---- single values ---------------------------------------------------------------------------------------------------

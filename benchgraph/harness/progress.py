@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from benchgraph.core.errors import NO_THREAD
+from benchgraph.core.lines import printable
 from benchgraph.core.steps import Step, watched
-from benchgraph.harness.cells import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +78,7 @@ class Line:
 
     def show(self, step: Step) -> None:
         """Say it, at once if it is of another kind than before."""
-        self._bar.update(self._task, description=visible(str(step)))
+        self._bar.update(self._task, description=printable(str(step)))
         now, kind = time.monotonic(), (step.item, step.doing)
         if self.is_drawn and not self._bar.live.auto_refresh and (kind != self._kind or now - self._last >= PATIENCE_S):
             self._bar.refresh()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.parsers import shell_word, text
+from benchgraph.harness.parsers import shell_word, text, unescaped
 from benchgraph.harness.plugins import names
 from benchgraph.harness.problem import TRIGGER
 
 # How a problem is run, not what it is. --mode and --policy are told elsewhere: by the file, and by each of its timings.
 HOW = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb", "--tuning")
+
+QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")  # in the last form, which shlex does not know, a group
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Repro:
 def unquoted(line: str) -> list[str]:
     """The words of a line, as a shell takes them. Of one that no shell would read, from before lines were quoted, those between spaces."""
     try:
-        return shlex.split(line)
+        return shlex.split(QUOTED.sub(lambda found: found[0] if found[1] is None else shlex.quote(unescaped(found[1])), line))
     except ValueError:
         return line.split(" ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.isa import ISA_CHOICES
-from benchgraph.core.lines import HIDDEN
+from benchgraph.core.lines import HIDDEN, printable
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
@@ -157,6 +158,26 @@ def test_words_are_quoted_for_a_shell_and_for_a_batch_file(words: list[str]) -> 
     line = " ".join(map(shell_word, words))
     assert shlex.split(line) == in_a_batch_file(line)
     assert [word.replace('"', "") for word in shlex.split(line)] == [word.replace('"', "") for word in words]
+
+
+BYTES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0") | st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF)
+)
+
+
+@given(BYTES)
+def test_any_name_of_a_file_is_quoted_in_one_line_and_read_again(name: str) -> None:
+    line = shell_word(word := f"--case={name}".replace('"', ""))
+    assert printable(line) == line
+    for again in (unquoted(line), in_a_batch_file(line)):
+        assert list(map(os.fsencode, again)) == [os.fsencode(word)]
+
+
+def test_a_shell_reads_what_is_quoted_by_its_bytes() -> None:
+    word = "--case=\udcff\xe9 a\nb'\\$HOME\u202e.json"
+    done = subprocess.run(["bash", "-c", f"printf %s {shell_word(word)}"], capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert done.stdout == os.fsencode(word)
+    assert shell_word("--case=m\udcff.json") == "$'--case=m\\xff.json'"
 
 
 @given(TEXT.filter(lambda name: name.strip('"')), TEXT)

@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchgraph.harness.cells import counted, unit, visible
+from benchgraph.core.lines import printable
+from benchgraph.harness.cells import counted, unit
 from benchgraph.harness.page.pieces import pieces
 from benchgraph.harness.page.view import Case, Run
 from benchgraph.harness.results import PolicyTiming
@@ -387,5 +388,5 @@ def _legend(axes: Axes, wide: bool) -> None:
 
 def _short(name: str, length: int) -> str:
     """The end of a name, which tells cases apart, without the words that all have."""
-    last = visible(name.rsplit("--case=", 1)[-1])
+    last = printable(name.rsplit("--case=", 1)[-1])
     return last if len(last) <= length else f"…{last[1 - length :]}"

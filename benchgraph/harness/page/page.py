@@ -9,8 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from benchgraph.core.lines import printable
 from benchgraph.core.steps import begin, tell
-from benchgraph.harness.cells import HEADS, ranges, visible
+from benchgraph.harness.cells import HEADS, ranges
 from benchgraph.harness.page.charts import charts
 from benchgraph.harness.page.store import Store
 from benchgraph.harness.page.view import ERRORS, Case, accuracy, view
@@ -55,7 +56,7 @@ def _dense(text: str) -> str:
 
 def _shown(value: Any) -> Any:
     """What every expression of the templates goes through."""
-    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from xml.sax.saxutils import escape
 
-from benchgraph.harness.cells import visible
+from benchgraph.core.lines import printable
 from benchgraph.harness.show.layout import Layout, lay_out
 from benchgraph.harness.show.picture import Box, Fold, Picture, Wire
 from benchgraph.harness.show.style import INK, LINE, colour
@@ -90,7 +90,7 @@ def _box(b: Box, lines: list[str], layout: Layout, widths: dict[str, float], hei
     first, *rest = lines
     texts = [_text(first, x, y + LINE_HEIGHT + 2, INK, "middle", bold=True)]
     texts += [_text(line, x, y + LINE_HEIGHT * (i + 2) + 2, INK, "middle") for i, line in enumerate(rest)]
-    title = f"<title>{escape(visible(b.name))}</title>" if b.name else ""
+    title = f"<title>{escape(printable(b.name))}</title>" if b.name else ""
     return f'<g id="{node}">{title}{shape}{"".join(texts)}</g>'
 
 
@@ -141,4 +141,4 @@ def _legend(legend: list[tuple[int, str]]) -> list[str]:
 
 def _text(text: str, x: float, y: float, ink: str, anchor: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{weight}>{escape(visible(text))}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{ink}"{weight}>{escape(printable(text))}</text>'
