@@ -34,16 +34,21 @@ class Row:
 
 def machine(m: Machine) -> str:
     """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
-    lines = [f"{m.cpu}, {m.cores} cores, {m.isa}, {m.threads} threads; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
+    lines = [
+        f"{m.cpu}, {counted(m.cores, 'core')}, {m.isa}, {counted(m.threads, 'thread')}; "
+        + ", ".join(f"{k} {v}" for k, v in m.versions.items())
+    ]
     for dtype, one in m.peak_flops_1_thread.items():
         rate = unit(dtype)
-        line = f"{dtype} peak {one / 1e9:.0f} {rate} with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
+        line = f"{dtype} peak {one / 1e9:.0f} {rate}"
+        if m.threads > 1:
+            line += f" with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
         if dtype in m.microkernel:
             got = m.microkernel[dtype]
             line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} {rate} ({got / one:.0%})"
         lines.append(line)
     if m.memory_bandwidth:
-        lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s with {m.threads}")
+        lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s" + (f" with {m.threads}" if m.threads > 1 else ""))
     return "\n".join(lines)
 
 
@@ -106,14 +111,20 @@ def label(p: PartitionTiming) -> str:
 
 def ranges(ids: Iterable[int]) -> str:
     """Numbers in ascending order, three or more neighbours as a range, and how many they are where one stands for several: `0-59 (60)`."""
-    runs = list[list[int]]()
+    all_ids = list(ids)
+    said = runs(all_ids)
+    return " ".join(said) + (f" ({len(all_ids)})" if len(said) < len(all_ids) else "")
+
+
+def runs(ids: Iterable[int], sign: str = "") -> list[str]:
+    """Numbers in ascending order behind a sign, three or more neighbours as one text: `p0-p2`."""
+    found = list[list[int]]()
     for id in sorted(ids):
-        if runs and id == runs[-1][-1] + 1:
-            runs[-1].append(id)
+        if found and id == found[-1][-1] + 1:
+            found[-1].append(id)
         else:
-            runs.append([id])
-    said = [f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs]
-    return " ".join(said) + (f" ({sum(map(len, runs))})" if any(len(run) > 2 for run in runs) else "")
+            found.append([id])
+    return [text for run in found for text in ([f"{sign}{run[0]}-{sign}{run[-1]}"] if len(run) > 2 else [f"{sign}{id}" for id in run])]
 
 
 def cells(t: Timing, work: Roofline) -> tuple[str, ...]:

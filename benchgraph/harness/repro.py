@@ -39,12 +39,17 @@ class Repro:
         return tuple(p for p in PurePosixPath(self.case).parts[:-1] if p not in ("/", ".", "..")) if is_file else ()
 
     @property
-    def meaning(self) -> str:
-        """The line without HOW, and without what --canonical adds to it: equal for runs of one problem."""
+    def telling(self) -> tuple[str, ...]:
+        """The words without HOW, and without what --canonical adds to them: equal for runs of one problem."""
         default = {option: text(knob.default) for option, knob in knobs_of(Globals).items()}
         pairs = [(word, *word.partition("=")[::2]) for word in self.options]
         kept = [word for word, option, value in pairs if option not in HOW and value != default.get(option)]
-        return " ".join([*kept, *([f"--{self.driver}"] if self.driver else []), *self.words])
+        return (*kept, *([f"--{self.driver}"] if self.driver else []), *self.words)
+
+    @property
+    def meaning(self) -> str:
+        """These words as one line."""
+        return " ".join(self.telling)
 
 
 def unquoted(line: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,18 +82,38 @@ def test_attributes_and_partitions_tell_blocks_apart() -> None:
     assert len(folded(Picture("", "", picture.boxes, picture.wires, parts)).folds) == 2
 
 
+def words(text: str) -> list[str]:
+    """Lines of text in an SVG."""
+    return [t.text or "" for t in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_every_format_says_how_many() -> None:
     found = folded(perceptron(16))
-    root = ET.fromstring(svg(found))
-    words = "\n".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
-    assert "x16: ops 0-47 (48)" in words
-    assert "p0  0: MatMul x16" in words
-    assert "p0-p15: post_ops, 3 ops each" in words
+    drawn = words(svg(found))
+    assert "x16: ops 0-47 (48)" in drawn
+    assert "p0  0: MatMul x16" in drawn
+    assert "p0-p15: post_ops, 3 ops each" in drawn
     assert 'label="x16: ops 0-47 (48)"' in dot(found)
+    assert 'op0 [label="p0  0: MatMul x16' in dot(found)
     said = text(found)
     assert said.startswith("case: 49 ops, 17 partitions under fused\n")
     assert "ops 0-47 (48) are 16 blocks of 3 ops that are alike" in said
     assert re.findall(r"partition (\d+):", said) == ["0", "16"]
+
+
+def test_the_legend_has_a_line_for_what_is_alike_where_colours_come_again() -> None:
+    """Partitions of two kinds by turns: a line for each of them would be longer than the picture."""
+    picture = perceptron(40)
+    kinds = tuple("chain, 3 ops" if i % 2 else "single, 1 op" for i in range(len(picture.parts) - 1))
+    found = words(svg(folded(replace(picture, parts=(*kinds, "not executed, 1 op")))))
+    assert "p0 p2 p4 p6 p8 p10 p12 p14 … (20): single, 1 op each" in found
+    assert "p1 p3 p5 p7 p9 p11 p13 p15 … (20): chain, 3 ops each" in found
+    assert "p40: not executed, 1 op" in found
+
+
+def test_the_legend_has_every_partition_where_each_has_its_colour() -> None:
+    found = words(svg(perceptron(3)))
+    assert [f"p{i}: post_ops, 3 ops" for i in range(3)] == [line for line in found if line.startswith(("p0:", "p1:", "p2:"))]
 
 
 def test_show_folds_unless_told_not_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

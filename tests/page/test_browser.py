@@ -302,6 +302,17 @@ def test_a_screenshot(show: Open, tmp_path: Path, results: ResultSet, width: int
     assert len(colours) > 100
 
 
+@pytest.mark.parametrize("width", [1270, 1200, 900, 561])
+def test_the_table_of_cases_is_as_wide_as_the_page_at_most(show: Open, width: int) -> None:
+    """With long statuses, several ratios, and a wide picture open: columns that do not fit become blocks."""
+    browser = show(TIMED, width=width)
+    browser.js('document.querySelectorAll("details").forEach(d => d.open = true)')
+    until(browser, 'return [...document.querySelectorAll("[data-picture]")].every(f => f.querySelector("svg"))')
+    wide, room = browser.js('const e = document.querySelector("table.cases").parentNode; return [e.scrollWidth, e.clientWidth]')
+    assert wide <= room
+    assert browser.js("return document.documentElement.scrollWidth") == width
+
+
 def test_plots_take_the_schemes_colours(show: Open) -> None:
     ink = 'return getComputedStyle(document.querySelector(".ratios text")).fill'
     light, dark = (show(TIMED, dark=dark).js(ink) for dark in (False, True))

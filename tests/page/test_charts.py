@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from benchgraph.harness.page.charts import LABELLED, Chart, _decades, _range, _Ratio, charts
+from benchgraph.harness.page.charts import LABELLED, Chart, _colour, _decades, _marker, _range, _Ratio, ceilings, charts, rate
 from benchgraph.harness.page.pieces import Piece
 from benchgraph.harness.page.view import view
 from benchgraph.harness.results import ResultSet
@@ -133,6 +133,30 @@ def test_the_roofline_has_the_ceiling_of_every_dtype() -> None:
     words = "".join(ET.fromstring(drawn(replace(TIMED, machine=machine))["roofline"].wide).itertext())
     for name in ("f32 peak 16 GFLOP/s", "bf16 peak 32 GFLOP/s", "int8 peak 64 GOP/s"):
         assert name in words
+
+
+def test_every_ceiling_is_a_line_that_ends_within_the_picture() -> None:
+    """Also those that cases of low intensity are far from: the picture reaches beyond the corner of each."""
+    machine = replace(MACHINE, peak_flops={"f32": 16e9, "bf16": 3200e9, "int8": 6400e9})
+    low = tuple(timed(n, ms=1.0, nbytes=100_000_000) for n in range(2))
+    svg = ET.fromstring(drawn(replace(TIMED, cases=low, machine=machine))["roofline"].wide)
+    lines = [re.findall(r"-?[\d.]+", p.attrib["d"]) for p in svg.iter(f"{SVG}path") if p.attrib["d"].count("L") == 1]
+    level = {(float(y1), float(x2) - float(x1)) for x1, y1, x2, y2 in (found for found in lines if len(found) == 4) if y1 == y2}
+    assert len({y for y, length in level if 30 < length < 500}) >= 3
+    words = "".join(svg.itertext())
+    assert "int8 peak 6400 GOP/s" in words
+    assert "e+0" not in words
+
+
+def test_ceilings_that_lie_together_are_said_in_one_text() -> None:
+    peaks = {"f32": 16e9, "int8": 900e9, "bf16": 17e9}
+    assert ceilings(peaks, 1.3) == [("f32 peak 16 GFLOP/s, bf16 peak 17 GFLOP/s", 17e9), ("int8 peak 900 GOP/s", 900e9)]
+    assert [rate(v) for v in (2.345e9, 345.6e9, 5470e9)] == ["2.35", "346", "5470"]
+
+
+def test_series_of_one_colour_have_marks_of_different_shapes() -> None:
+    marks = [(_colour(s), _marker(s)) for s in range(12)]
+    assert len(set(marks)) == 12
 
 
 def in_parts(count: int) -> ResultSet:

@@ -17,13 +17,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
+from benchgraph.harness.cells import machine
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.page.page import page
 from benchgraph.harness.page.view import accuracy
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import ResultSet, Status
 from benchgraph.harness.saved import render
-from tests.page.runs import CHECKED, EMPTY, GRAPH, STRANGE, TIMED, checked, far, made, timed
+from tests.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
 
 ROOT = Path(__file__).parents[2]
 CSS = (ROOT / "benchgraph/harness/page/page.css").read_text()
@@ -45,7 +46,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "input", "br"):
+        if tag not in ("meta", "input", "br", "wbr"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -155,6 +156,21 @@ def test_series_may_have_any_name() -> None:
     text = made(replace(TIMED, cases=(timed(0, ms=1.0, nbytes=10**6, names=names),)))
     assert re.search(r'scope="colgroup" colspan="8">benchgraph:fused<', text)
     assert re.search(r'data-head="torch eager" data-v="2.5">2.50 <span class="iv">', text)
+
+
+def test_words_of_a_line_are_whole_and_statuses_may_be_broken() -> None:
+    text = made(TIMED)
+    assert "<code><span>--graph</span> <span>--case=attention_0.json</span></code>" in text
+    assert ">INVALID_<wbr>ARGUMENTS<" in text
+
+
+def test_what_one_thread_does_is_said_once() -> None:
+    one = replace(MACHINE, threads=1, cores=1)
+    assert machine(one).splitlines() == [
+        "Test CPU, 1 core, avx2, 1 thread; python 3.11",
+        "f32 peak 8 GFLOP/s; microkernel 256x256x256 6 GFLOP/s (75%)",
+        "memory is read at 2.0 GB/s",
+    ]
 
 
 def test_several_runs_have_sections_of_their_own() -> None:

@@ -6,8 +6,7 @@ to their cases. Nothing in the text depends on when or where it is drawn.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TypeAlias
@@ -21,15 +20,18 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchgraph.core.lines import printable
 from benchgraph.harness.cells import counted, unit
+from benchgraph.harness.page.labels import apart, labels
 from benchgraph.harness.page.pieces import pieces
+from benchgraph.harness.page.themed import themed
 from benchgraph.harness.page.view import Case, Run
 from benchgraph.harness.results import PolicyTiming
 
 WIDE, NARROW = 520.0, 340.0  # points, which are the units of the SVG: letters keep about their size on screens of 1400 and 390 pixels
 POINT = 72.0  # to the inch
+LABEL_WIDE, LABEL_NARROW = 34, 20  # letters of a case's name
 LABELLED = 40  # bars with names; of more a sorted curve is drawn, since nobody reads more names
+AIR = 4.0  # times the intensity from which on the highest peak is the lower roof: its line is long enough to see
 SERIES = 6  # colours in the page's style sheet; further series use them again
 PARTITIONS = 8  # colours of harness/show/style.py, likewise
 MARKERS = "osD^vP"
@@ -112,6 +114,7 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
     peaks, bandwidths = _roofs(run, timed)
     peak = max(peaks.values(), default=0.0)
     points = [(c, *p) for c in timed for p in _points(c, run.series)]
+    names = _names(run)
 
     def paint(axes: Axes, wide: bool) -> None:
         axes.set_xscale("log")
@@ -119,27 +122,28 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
         for s in range(len(run.series)):
             mine = [(c, x, y) for c, series, x, y in points if series == s]
             dots = axes.scatter(
-                [x for _, x, _ in mine], [y / 1e9 for _, _, y in mine], s=34, marker=MARKERS[s % len(MARKERS)], linewidths=0.6,
-                color=_colour(s), alpha=0.85, label=_short(run.series[s], 24), zorder=3,
+                [x for _, x, _ in mine], [y / 1e9 for _, _, y in mine], s=34, marker=_marker(s), linewidths=0.6,
+                color=_colour(s), alpha=0.85, label=names[s], zorder=3,
             )  # fmt: skip
             dots.set_urls([_link(c, s) for c, _, _ in mine])
         low, high = axes.get_xlim()
-        low, high = low / 2, high * 2
+        low, high = low / 2, max([high * 2, *(AIR * peak / b for _, b in bandwidths[-1:])])
         for name, bandwidth in bandwidths:
             end = min(high, peak / bandwidth) if peak else high
             if end > low:
                 axes.plot([low, end], [low * bandwidth / 1e9, end * bandwidth / 1e9], color=MUTED, linewidth=1.2)
                 axes.annotate(
-                    f"{name} {bandwidth / 1e9:.3g} GB/s", (low, low * bandwidth / 1e9), (4, 3), textcoords="offset points",
+                    f"{name} {rate(bandwidth)} GB/s", (low, low * bandwidth / 1e9), (4, 3), textcoords="offset points",
                     rotation=45, rotation_mode="anchor", transform_rotates_text=True, va="bottom", color=MUTED, fontsize=8.5, zorder=5,
                 )  # fmt: skip
-        for name, roof in peaks.items():
+        for roof in peaks.values():
             start = min([roof / b for _, b in bandwidths[-1:]] or [low])
             axes.plot([max(low, start), high], [roof / 1e9] * 2, color=MUTED, linewidth=1.2)
+        bottom, top = axes.get_ylim()
+        for said, roof in ceilings(peaks, (top / bottom) ** (12 / 250)):
             axes.annotate(
-                f"{name} peak {roof / 1e9:.3g} {unit(name)}", (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right",
-                va="bottom",
-                color=MUTED, fontsize=8.5, zorder=5,
+                said, (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
+                color=MUTED, fontsize=8.5, zorder=5, bbox={"facecolor": "#00aa13", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
         axes.set_xlim(low, high)
         axes.set_xlabel("arithmetic intensity, FLOP/B")
@@ -151,6 +155,22 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
 
     said = f"Roofline: rate over arithmetic intensity of {counted(len(timed), 'case')}, both on logarithmic axes."
     return _chart("roofline", "Roofline", said, "Whole graphs, at their median time.", paint, 320.0)
+
+
+def ceilings(peaks: Mapping[str, float], apart: float) -> list[tuple[str, float]]:
+    """What to write over the lines of peaks, and at which of them: one text for those that lie within the factor `apart`."""
+    groups = list[list[tuple[float, str]]]()
+    for name, roof in sorted(peaks.items(), key=lambda item: item[1]):
+        if groups and roof < apart * groups[-1][-1][0]:
+            groups[-1].append((roof, name))
+        else:
+            groups.append([(roof, name)])
+    return [(", ".join(f"{name} peak {rate(roof)} {unit(name)}" for roof, name in group), group[-1][0]) for group in groups]
+
+
+def rate(value: float) -> str:
+    """Billions a second, in three digits or, if there are more before the point, in all of them."""
+    return f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:.0f}"
 
 
 def _plain(axis: Axis, ticks: LogLocator) -> None:
@@ -187,17 +207,18 @@ def _found_ratios(run: Run, timed: Sequence[Case]) -> list[_Ratio]:
 
 def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     found = _found_ratios(run, timed)
-    first = run.series[0]
+    first, names = run.series[0], _names(run)
     few = len(found) <= LABELLED
     note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
     said = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in found}), 'case')}."
     height = 70.0 + 15.0 * (len(found) + 0.6 * len({r.case.key for r in found})) if few else 320.0
 
     def bars(axes: Axes, wide: bool) -> None:
-        y, names, rows = 0.0, list[tuple[float, str]](), list[tuple[float, _Ratio]]()
+        y, ticks, rows = 0.0, list[tuple[float, str]](), list[tuple[float, _Ratio]]()
+        said_of = labels(timed, LABEL_WIDE if wide else LABEL_NARROW)
         for key in dict.fromkeys(r.case.key for r in found):
             mine = [r for r in found if r.case.key == key]
-            names.append((y + (len(mine) - 1) / 2, _short(mine[0].case.name, 34 if wide else 20)))
+            ticks.append((y + (len(mine) - 1) / 2, said_of[key]))
             rows += [(y + i, r) for i, r in enumerate(mine)]
             y += len(mine) + 0.6
         for at, r in rows:
@@ -206,13 +227,13 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
             axes.add_patch(bar)
         axes.add_collection(LineCollection([[(r.low, at), (r.high, at)] for at, r in rows], colors=INK, linewidths=1.3, zorder=4))
         for s in range(1, len(run.series)):
-            axes.scatter([], [], marker="s", color=_colour(s), label=_short(run.series[s], 24))
+            axes.scatter([], [], marker="s", color=_colour(s), label=names[s])
         axes.axvline(1.0, color=MUTED, linewidth=1.2)
         axes.set_ylim(y - 0.6, -0.8)
-        axes.set_yticks([at for at, _ in names], [name for _, name in names])
+        axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(*_range(found))
-        axes.set_xlabel(f"time / {_short(first, 24)}")
+        axes.set_xlabel(f"time / {names[0]}")
         axes.grid(visible=True, axis="x")
         _legend(axes, wide)
 
@@ -226,16 +247,16 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
                 range(len(mine)),
                 [r.value for r in mine],
                 s=14,
-                marker=MARKERS[s % len(MARKERS)],
+                marker=_marker(s),
                 color=_colour(s),
                 linewidths=0,
-                label=_short(run.series[s], 24),
+                label=names[s],
                 zorder=3,
             )
             dots.set_urls([_link(r.case, s) for r in mine])
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
         axes.set_xlabel("cases, each series by itself, from the smallest ratio to the largest")
-        axes.set_ylabel(f"time / {_short(first, 24)}")
+        axes.set_ylabel(f"time / {names[0]}")
         axes.set_ylim(*_decades(found))
         axes.grid(visible=True, axis="y")
         _plain(axes.yaxis, LogLocator(subs=(1, 2, 5)))
@@ -269,7 +290,7 @@ def _limits(found: Sequence[_Ratio], reach: Callable[[float, float], tuple[float
 
 def _partitions(run: Run, several: Sequence[Case]) -> Chart:
     """Bars made of the times of single partitions."""
-    rows, shown = list[tuple[Case, PolicyTiming]](), 0
+    rows, shown, series = list[tuple[Case, PolicyTiming]](), 0, _names(run)
     for c in several:
         if len(rows) + len(c.result.timings) > LABELLED:
             break
@@ -284,11 +305,12 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
 
     def paint(axes: Axes, wide: bool) -> None:
         names, y, last = list[tuple[float, str]](), 0.0, ""
+        said_of = labels(several, LABEL_WIDE if wide else LABEL_NARROW)
         longest = max(sum(p.timing.median_s for p in t.partitions) / c.result.timings[0].timing.median_s for c, t in rows)
         for c, t in rows:
             y += 0.7 if last and c.key != last else 0.0
             if c.key != last:
-                names.append((y, _short(c.name, 34 if wide else 20)))
+                names.append((y, said_of[c.key]))
                 y += 1
             first, x = c.result.timings[0].timing.median_s, 0.0
             for piece in pieces(t):
@@ -306,7 +328,9 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
                 if name:
                     axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=INK if piece.id is None else "#00aa14")
                 x += width
-            axes.annotate(_short(t.policy, 24), (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED)
+            axes.annotate(
+                series[run.series.index(t.policy)], (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED
+            )
             y, last = y + 1, c.key
         axes.set_ylim(y - 0.3, -0.8)
         axes.set_xlim(0, longest * (1.18 if wide else 1.35))
@@ -314,7 +338,7 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
         axes.spines["left"].set_visible(False)
         for at, name in names:
             axes.annotate(name, (0, at), (0, -1), textcoords="offset points", va="center", ha="left", color=INK)
-        axes.set_xlabel(f"sum of the partitions' median times / {_short(run.series[0], 24)}")
+        axes.set_xlabel(f"sum of the partitions' median times / {series[0]}")
         axes.grid(visible=True, axis="x")
 
     cases = len({c.key for c, _ in rows})
@@ -339,36 +363,7 @@ def _svg(paint: Paint, width: float, height: float, salt: str) -> str:
         axes.set_axisbelow(True)
         paint(axes, width == WIDE)
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _themed(out.getvalue(), salt)
-
-
-def _themed(svg: str, salt: str) -> str:
-    """Without what only files of their own need, with variables for colours, and ids of its own."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg xmlns="http://www.w3.org/2000/svg" \1 aria-hidden="true">', svg, count=1)
-    svg = re.sub(r"#00aa(\d\d)", lambda found: f"var(--c{found[1]})", svg)
-    svg = re.sub(r'xlink:href="#(\w+)\.s(\d+)"', r'href="#\1" data-series="\2" tabindex="-1"', svg)
-    svg = svg.replace("xlink:href", "href").replace(' target="_blank"', "")
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{salt}-\1"', svg)
-    svg = re.sub(r'\bhref="#(?!\w+" data-series)([^"]+)"', rf'href="#{salt}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{salt}-\1)", svg)
-    svg = re.sub(r'<g clip-path="[^"]*">\s*(<use [^>]*/>)\s*</g>', r"\1", svg)  # dots are whole, also on the border
-    return re.sub(r"\n\s*", "\n", _styled(svg, salt))
-
-
-def _styled(svg: str, salt: str) -> str:
-    """With a class for every style that marks have, which is what most of the text would be."""
-    styles = dict[str, str]()
-
-    def shortened(found: re.Match[str]) -> str:
-        name = styles.setdefault(found[2], f"{salt}-{len(styles)}")
-        return f'{found[1]}class="{name}"'
-
-    svg = re.sub(r'(<(?:use|path) [^>]*?)style="([^"]*)"', shortened, svg)
-    svg = re.sub(r'\b(x|y)="(-?\d+\.\d)\d*"', r'\1="\2"', svg)
-    rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
-    return svg.replace("<defs>", f"<style>{rules}</style>\n<defs>", 1)
+    return themed(out.getvalue(), salt)
 
 
 def _link(c: Case, series: int) -> str:
@@ -379,14 +374,18 @@ def _colour(series: int) -> str:
     return f"#00aa0{series % SERIES}"
 
 
+def _names(run: Run) -> list[str]:
+    """Of the series, short enough for a legend."""
+    return apart(run.series, range(len(run.series)), 24)
+
+
+def _marker(series: int) -> str:
+    """Of another shape where colours are used again."""
+    return MARKERS[(series + series // SERIES) % len(MARKERS)]
+
+
 def _legend(axes: Axes, wide: bool) -> None:
     """Above the plot, where no mark can be."""
     handles, labels = axes.get_legend_handles_labels()
     room = (90 if wide else 55) // (max(map(len, labels), default=0) + 5)
     axes.get_figure(root=True).legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), room)), columnspacing=1.2)  # type: ignore[union-attr]
-
-
-def _short(name: str, length: int) -> str:
-    """The end of a name, which tells cases apart, without the words that all have."""
-    last = printable(name.rsplit("--case=", 1)[-1])
-    return last if len(last) <= length else f"…{last[1 - length :]}"

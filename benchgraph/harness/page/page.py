@@ -20,6 +20,8 @@ from benchgraph.harness.show.style import PARTITIONS
 
 # Cases. A longer page holds their details packed, and needs scripts to show them: 2,000 cases then take a browser two seconds, not ten.
 MANY = 300
+# CSS pixels of a page below which the table of cases is a block for each case: what the columns that all tables have take, and the others.
+BASE, COLUMN, NARROW = 470, 72, 860
 
 
 def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
@@ -36,7 +38,16 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
     tell("plots")
     drawn = {run.key: list(charts(run)) for run in views}
     template = _templates().get_template("page.html")
-    text = template.render(runs=views, charts=drawn, details=details, is_long=is_long, packed=store.packed(), colours=PARTITIONS)
+    columns = max((sum(len(g.heads) for g in run.groups) for run in views), default=0)
+    text = template.render(
+        runs=views,
+        charts=drawn,
+        details=details,
+        is_long=is_long,
+        packed=store.packed(),
+        colours=PARTITIONS,
+        cards=max(NARROW, BASE + COLUMN * columns),
+    )
     return _dense(text)
 
 

@@ -62,12 +62,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Case:
-    """key: its id in the page. cells: one per head of the run's groups. name: what it is; repro: the whole command that runs it again."""
+    """key: its id in the page. cells: one per head of the run's groups.
+
+    words: what it is, name: as one line; repro: the whole command that runs it again.
+    """
 
     key: str
     index: int
     status: Status
-    name: str
+    words: tuple[str, ...]
     repro: str
     result: Result
     elapsed_s: float
@@ -76,6 +79,10 @@ class Case:
     conditions: str
     times: tuple[PartTime, ...]
     cuts: tuple[Cut, ...]
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,7 @@ def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], in
     said = conditions(r, results.mode) if r.timings else ""
     repro = f"benchgraph {c.repro}"
     return Case(
-        key, c.index, r.status, split(c.repro).meaning, repro, r, c.elapsed_s, phases, tuple(found), said, tuple(_times(r)), tuple(_cuts(r))
+        key, c.index, r.status, split(c.repro).telling, repro, r, c.elapsed_s, phases, tuple(found), said, tuple(_times(r)), tuple(_cuts(r))
     )
 
 

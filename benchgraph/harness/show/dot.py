@@ -14,7 +14,7 @@ def dot(picture: Picture) -> str:
         '  fontname="Helvetica"; node [fontname="Helvetica" shape=box style="rounded,filled" fontcolor="#111111"];',
         f'  edge [fontname="Helvetica" fontsize=10 color="{LINE}" fontcolor="{LINE}"];',
     ]
-    lines += [f'  op{op.id} [label={_quoted(*op.lines)} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
+    lines += [f'  op{op.id} [label={_quoted(*picture.lines(op))} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
     for i, fold in enumerate(picture.folds):
         ops = " ".join(f"op{id};" for id in fold.ids)
         lines.append(f'  subgraph cluster_fold{i} {{ label={_quoted(str(fold))}; color="{LINE}"; fontcolor="{LINE}"; {ops} }}')

@@ -27,11 +27,6 @@ class Box:
     reads: tuple[int, ...]
     partition: int
 
-    @property
-    def lines(self) -> list[str]:
-        """What is written on it."""
-        return [f"p{self.partition}  {self.id}: {self.kind}", *self.attrs]
-
 
 @dataclass(frozen=True)
 class Wire:
@@ -74,6 +69,10 @@ class Picture:
     def times(self, id: int) -> str:
         """` x12` behind an op that stands for as many."""
         return next((f" x{fold.count}" for fold in self.folds if id in fold.ids), "")
+
+    def lines(self, box: Box) -> list[str]:
+        """What is written on an op."""
+        return [f"p{box.partition}  {box.id}: {box.kind}{self.times(box.id)}", *box.attrs]
 
 
 def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:

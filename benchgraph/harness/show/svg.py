@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from xml.sax.saxutils import escape
 
 from benchgraph.core.lines import printable
+from benchgraph.harness.cells import runs
 from benchgraph.harness.show.layout import Layout, lay_out
 from benchgraph.harness.show.picture import Box, Fold, Picture, Wire
-from benchgraph.harness.show.style import INK, LINE, colour
+from benchgraph.harness.show.style import INK, LINE, PARTITIONS, colour
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 LETTER = 6.8  # px, generous for the letters of a 12 px sans-serif
+MOST_NUMBERS = 8  # of partitions, or of ranges of them, in a line of the legend
 ROW, MARGIN, LINE_HEIGHT = 44.0, 24.0, 16.0
 
 
 def svg(picture: Picture) -> str:
     """Ops are boxes, tensors labels on the lines between them. Dashed: the value stays inside its partition."""
-    lines = {f"op{b.id}": [b.lines[0] + picture.times(b.id), *b.lines[1:]] for b in picture.boxes} | {
-        f"t{w.id}": [_label(w)] for w in picture.wires
-    }
+    lines = {f"op{b.id}": picture.lines(b) for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
     widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
     edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
     edges += [(f"t{w.id}", f"op{id}") for w in picture.wires for id in w.targets]
@@ -117,24 +116,31 @@ def _frame(
     return [shape, _text(str(fold), x + width + 6, y + 14, LINE, "start", bold=True)]
 
 
-def _legend_lines(picture: Picture) -> list[tuple[int, str]]:
-    """(partition, what it is), with three or more neighbours that are alike in one line."""
-    found, number = list[tuple[int, str]](), 0
-    for part, alike in groupby(picture.parts):
-        count = len(list(alike))
-        if count < 3:
-            found += [(i, f"p{i}: {part}") for i in range(number, number + count)]
-        else:
-            found.append((number, f"p{number}-p{number + count - 1}: {part} each"))
-        number += count
-    return found
+def _legend_lines(picture: Picture) -> list[tuple[int | None, str]]:
+    """What the partitions are: a line for each as long as colours tell them apart, then one for all that are alike.
+
+    With the partition by whose colour it goes, None for several.
+    """
+    if len(picture.parts) <= len(PARTITIONS):
+        return [(i, f"p{i}: {part}") for i, part in enumerate(picture.parts)]
+    alike = dict[str, list[int]]()
+    for i, part in enumerate(picture.parts):
+        alike.setdefault(part, []).append(i)
+    return [(ids[0], f"p{ids[0]}: {part}") if len(ids) == 1 else (None, f"{_numbers(ids)}: {part} each") for part, ids in alike.items()]
 
 
-def _legend(legend: list[tuple[int, str]]) -> list[str]:
+def _numbers(ids: list[int]) -> str:
+    """`p0-p2 p6 p9`; of many the first, and how many they are."""
+    said = runs(ids, "p")
+    return " ".join(said) if len(said) <= MOST_NUMBERS else f"{' '.join(said[:MOST_NUMBERS])} … ({len(ids)})"
+
+
+def _legend(legend: list[tuple[int | None, str]]) -> list[str]:
     found = list[str]()
     for i, (number, line) in enumerate(legend):
         y = MARGIN + LINE_HEIGHT * (i + 1)
-        found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(number)}"/>')
+        if number is not None:
+            found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(number)}"/>')
         found.append(_text(line, MARGIN + 16, y, LINE, "start"))
     return found
 

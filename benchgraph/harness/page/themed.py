@@ -1,0 +1,34 @@
+"""The text of a plot's SVG as a part of a page, from which it takes its colours and its font."""
+
+from __future__ import annotations
+
+import re
+
+
+def themed(svg: str, salt: str) -> str:
+    """Without what only files of their own need, with variables for colours, and ids of its own."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg xmlns="http://www.w3.org/2000/svg" \1 aria-hidden="true">', svg, count=1)
+    svg = re.sub(r"#00aa(\d\d)", lambda found: f"var(--c{found[1]})", svg)
+    svg = re.sub(r'xlink:href="#(\w+)\.s(\d+)"', r'href="#\1" data-series="\2" tabindex="-1"', svg)
+    svg = svg.replace("xlink:href", "href").replace(' target="_blank"', "")
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{salt}-\1"', svg)
+    svg = re.sub(r'\bhref="#(?!\w+" data-series)([^"]+)"', rf'href="#{salt}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{salt}-\1)", svg)
+    svg = re.sub(r'<g clip-path="[^"]*">\s*(<use [^>]*/>)\s*</g>', r"\1", svg)  # dots are whole, also on the border
+    return re.sub(r"\n\s*", "\n", _styled(svg, salt))
+
+
+def _styled(svg: str, salt: str) -> str:
+    """With a class for every style that marks have, which is what most of the text would be."""
+    styles = dict[str, str]()
+
+    def shortened(found: re.Match[str]) -> str:
+        name = styles.setdefault(found[2], f"{salt}-{len(styles)}")
+        return f'{found[1]}class="{name}"'
+
+    svg = re.sub(r'(<(?:use|path) [^>]*?)style="([^"]*)"', shortened, svg)
+    svg = re.sub(r'\b(x|y)="(-?\d+\.\d)\d*"', r'\1="\2"', svg)
+    rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    return svg.replace("<defs>", f"<style>{rules}</style>\n<defs>", 1)
