@@ -181,18 +181,9 @@ def _list(words: tuple[str, ...]) -> int:
 
 def _ops(words: tuple[str, ...]) -> int:
     """Print the op table. Returns the exit code."""
-    from benchgraph.harness.ops_table import in_full, overview
+    from benchgraph.harness.ops_table import ops
 
-    kind = words[0].removeprefix("--kind=") if len(words) == 1 and words[0].startswith("--kind=") else " ".join(words[1:])
-    if (words and not kind) or len(words) > 2 or (len(words) == 2 and words[0] != "--kind"):
-        click.echo(f"benchgraph: ops: cannot read '{' '.join(words)}'; use `benchgraph ops` or `benchgraph ops --kind=NAME`", err=True)
-        return ExitCode.refused
-    try:
-        click.echo(in_full(kind) if kind else overview())
-    except BenchgraphError as bad:
-        click.echo(f"benchgraph: ops: {bad}", err=True)
-        return ExitCode.failed
-    return ExitCode.ok
+    return _told(lambda: ops(words))
 
 
 def _show(words: tuple[str, ...], bench: Bench) -> int:

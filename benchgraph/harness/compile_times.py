@@ -25,6 +25,7 @@ from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.progress import progress_line
+from benchgraph.harness.prose import folded
 from benchgraph.harness.run import settings_of
 from benchgraph.harness.terminal import columns
 from benchgraph.harness.words import chosen, own_options
@@ -122,13 +123,17 @@ def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
 
 
 def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:
+    """A line for each partition, with what is too long for it hanging; on a very narrow terminal the numbers below what they are of."""
     rows = [f"{'first min':>9} {'median':>7} {'warm min':>9} {'median':>7}  ms, of {runs} runs"]
     for label, (first, warm) in times.items():
         figures = [f(t) * 1e3 for t in (first, warm) for f in (min, median)]
         numbers = "{:9.1f} {:7.1f} {:9.1f} {:7.1f}  ".format(*figures)
+        if columns() < 2 * len(numbers):
+            rows += [folded(label, columns(), indent=2), numbers.rstrip()]
+            continue
         rows += wrap(
             label,
-            max(columns(), 2 * len(numbers)),
+            columns(),
             initial_indent=numbers,
             subsequent_indent=" " * (len(numbers) + 2),
             break_long_words=False,

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
 
+from benchgraph.core.errors import did_you_mean, within
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.terminal import alone, columns, grid
+from benchgraph.harness.words import own_options
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
 
+OPTIONS = ("--kind",)
 ROOM = 140  # columns below which whole lines of the table are folded within words
+
+
+def ops(given: Sequence[str]) -> str:
+    """What the words ask for. Raises UsageError, and NoSuchOpKind, with the nearest kind, for a word that is none."""
+    rest = list[str]()
+    kinds = [kind for _, kind in own_options("ops", OPTIONS, given, rest)]
+    for word in rest:
+        option = word.partition("=")[0]
+        if word.startswith("-"):
+            raise UsageError("unknown option", where=f"ops: {option}", fix=did_you_mean(option, OPTIONS) or "there is --kind")
+        raise UsageError("not an option", where=f"ops: {word}", fix=f"write 'benchgraph ops --kind={word}'")
+    with within("ops"):
+        return in_full(kinds[-1]) if kinds else overview()
 
 
 def overview() -> str:

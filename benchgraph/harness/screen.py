@@ -12,13 +12,15 @@ from benchgraph.core.lines import printable_lines
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.progress import progress_line
+from benchgraph.harness.prose import for_stderr
 from benchgraph.harness.results import CaseResult, Done, ResultSet
 
 FAILURES_SHOWN = 10  # benchdnn's
 
 
 def warn(text: str) -> None:
-    click.echo(f"benchgraph: {printable_lines(text)}", err=True)
+    """On stderr; the terminal's lines do not end within words."""
+    click.echo(for_stderr(f"benchgraph: {printable_lines(text)}"), err=True)
 
 
 @dataclass

@@ -13,9 +13,9 @@ WIDE = 10_000  # columns where there is no terminal: nothing is cut off, nor wra
 BETWEEN = 3  # columns between two of a grid: a space, a line, a space
 
 
-def columns() -> int:
+def columns(*, stderr: bool = False) -> int:
     """Of the terminal, or WIDE."""
-    screen = Console()
+    screen = Console(stderr=stderr)
     return screen.width if screen.is_terminal else WIDE
 
 

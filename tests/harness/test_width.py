@@ -13,7 +13,7 @@ from benchgraph.harness.compile_times import _table
 from benchgraph.harness.ops_table import in_full, overview
 from benchgraph.harness.terminal import WIDE, fitting
 from benchgraph.harness.tune.search import Found, Measured
-from benchgraph.harness.tune.text import Outcome, heading, line
+from benchgraph.harness.tune.text import Outcome, heading, line, summary
 from benchgraph.ops import OPS
 
 
@@ -61,8 +61,39 @@ def test_compile_times_are_one_line_each_where_there_is_no_terminal() -> None:
     assert _table(TIMES, 2).splitlines()[1] == "    100.0   150.0       1.0     1.5  " + next(iter(TIMES))
 
 
+AT_60 = """\
+first min  median  warm min  median  ms, of 2 runs
+--graph --case=mlp.json fused 0: MatMul Add ReLU MatMul Add
+  ReLU MatMul Add
+    100.0   150.0       1.0     1.5"""
+
+
+def test_compile_times_stand_below_their_case_at_60_columns(monkeypatch: pytest.MonkeyPatch, terminal: None) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert _table(TIMES, 2) == AT_60
+
+
+def test_what_tune_says_is_folded_between_words() -> None:
+    machine = "Intel(R) Xeon(R) Processor, avx512_core_amx, 2 threads, L1 48 KiB, L2 2048 KiB"
+    said = heading(machine, 60), summary([outcome()], 60)
+    assert max(map(widest, said)) <= 60
+    assert " ".join(said[0].split()).startswith(f"{machine} ratio: minimum time of the schedule's choice")
+    assert "1 of 1 within" not in summary([outcome()], WIDE)
+    assert len(summary([outcome()], WIDE).splitlines()) == 2
+
+
 def test_the_op_table_is_as_wide_as_the_terminal(terminal: None) -> None:
     assert widest(overview()) <= 80
+
+
+def test_shapes_are_whole_where_attributes_have_no_column(monkeypatch: pytest.MonkeyPatch, terminal: None) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    said = CliRunner().invoke(main, ["show", "--case=attention.json"]).output
+    assert widest(said) <= 70
+    assert "4x8x128x128" in said
+    assert "kind; attributes" in said
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "| attributes" in CliRunner().invoke(main, ["show", "--case=attention.json"]).output
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])

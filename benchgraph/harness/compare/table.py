@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.table import Table
 
@@ -12,8 +14,10 @@ from benchgraph.harness.terminal import columns, fitting, grid, paper, printed
 
 STYLES = {Verdict.regressed: "bold red", Verdict.improved: "green", Verdict.same: "", Verdict.unknown: "yellow"}
 
-LABEL = 24  # columns that the names of cases have at least
-SPARE = (1, 2)  # columns that a narrow terminal goes without: the times, of which the ratio says what there is to know
+INTERVAL = "95 % interval"
+LABEL = 24  # columns of the names of cases, or a third of a narrow terminal
+# What a narrow terminal goes without: the times, of which the ratio says what there is to know; then what the verdict goes by
+SPARE = ("A ms", "B ms", INTERVAL)
 
 
 def render(c: Comparison, width: int = 0) -> str:
@@ -24,8 +28,11 @@ def render(c: Comparison, width: int = 0) -> str:
         out.print(f"note: {note}")
     if c.rows:
         out.print()
-        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width))
+        kept = _kept(c, out.width)
+        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width, kept))
         out.print(c.legend)
+        if heads(c).index(INTERVAL) + 1 not in kept:
+            out.print(f"no room for the {INTERVAL}: in a wider terminal, and in --report=markdown:FILE")
     for title, lines in c.sections.items():
         out.print()
         out.print(f"{title}:", style=STYLES[Verdict.regressed] if title in ("Newly failing", "Regressed") else "bold")
@@ -36,17 +43,28 @@ def render(c: Comparison, width: int = 0) -> str:
     return printed(out)
 
 
-def _table(c: Comparison, style: box.Box, width: int) -> Table:
-    """A line per case, and under it one per policy; the geometric means last. What is too wide goes without the times."""
+def _kept(c: Comparison, width: int) -> list[int]:
+    """The columns that there is room for, by number: 0 is the case's."""
+    names, least = heads(c), _least(width)
+    rows = [("case / policy".ljust(least), *names), *(("", *cells(c, row)) for row in c.rows)]
+    return fitting(rows, width, [names.index(name) + 1 for name in SPARE], least)
+
+
+def _least(width: int) -> int:
+    """Columns that the names of cases have at least."""
+    return min(LABEL, width // 3)
+
+
+def _table(c: Comparison, style: box.Box, width: int, kept: Sequence[int]) -> Table:
+    """A line per case, and under it one per policy; the geometric means last."""
     names = heads(c)
-    found = [(row, cells(c, row)) for row in c.rows]
-    kept = fitting([("case / policy".ljust(LABEL), *names), *(("", *texts) for _, texts in found)], width, SPARE, LABEL)
     t = grid(style)
-    t.add_column("case / policy", overflow="fold", min_width=LABEL)
+    t.add_column("case / policy", overflow="fold", min_width=_least(width))
     for i in kept[1:]:
         t.add_column(names[i - 1], justify="left" if names[i - 1] == "verdict" else "right", no_wrap=True)
     last = None
-    for row, texts in found:
+    for row in c.rows:
+        texts = cells(c, row)
         if row.key != last:
             t.add_row(str(row.key))
         last = row.key
@@ -60,7 +78,7 @@ def _table(c: Comparison, style: box.Box, width: int) -> Table:
 
 def heads(c: Comparison) -> tuple[str, ...]:
     """Of what `cells` gives: with the ratio without drift beside the measured one, where there was drift."""
-    return "A ms", "B ms", "B / A", *(("corrected",) if c.is_corrected else ()), "95 % interval", "verdict"
+    return "A ms", "B ms", "B / A", *(("corrected",) if c.is_corrected else ()), INTERVAL, "verdict"
 
 
 def cells(c: Comparison, row: Row) -> tuple[str, ...]:

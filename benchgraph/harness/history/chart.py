@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 HEIGHT = 12  # rows
 MARKS = "o+x*#"
+BESIDE = 20  # columns of a terminal that the chart leaves to its axis
 
 
 def chart(lines: Mapping[str, Mapping[int, float]], changed: Sequence[int], width: int) -> str:
@@ -27,10 +28,13 @@ def chart(lines: Mapping[str, Mapping[int, float]], changed: Sequence[int], widt
     label = len(f"{high:.4f}")
     text = [f"{high - (high - low) * y / (HEIGHT - 1):{label}.4f} |{''.join(row).rstrip()}" for y, row in enumerate(rows)]
     foot = "".join("^" if any(i in changed for i in runs) else "-" for runs in columns)
-    legend = "   ".join(f"{mark} {name}" for mark, name in zip(_marks(len(lines)), lines, strict=True))
-    return "\n".join(
-        [*text, f"{'ms':>{label}} +{foot}", f"{'':{label}}  {legend}{'   ^ another level from here on' if '^' in foot else ''}"]
-    )
+    legend = [f"{mark} {name}" for mark, name in zip(_marks(len(lines)), lines, strict=True)]
+    legend += ["^ another level from here on"] if "^" in foot else []
+    indent = " " * (label + 2)
+    said = [f"{indent}{'   '.join(legend)}"]
+    if len(said[0]) > width + BESIDE:
+        said = [f"{indent}{item}" for item in legend]
+    return "\n".join([*text, f"{'ms':>{label}} +{foot}", *said])
 
 
 def _marks(count: int) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
 from benchgraph.harness.cells import counted, milliseconds
 from benchgraph.harness.history.changes import LEAST_RUNS, LEAST_SIDE, Change
-from benchgraph.harness.history.chart import chart
+from benchgraph.harness.history.chart import BESIDE, chart
 from benchgraph.harness.history.order import date, name, short
 from benchgraph.harness.history.series import History, Key
 from benchgraph.harness.history.store import RunRow
+from benchgraph.harness.prose import folded
 from benchgraph.harness.terminal import alone, columns, grid
 
+WHOLE = ("run", "date", "commit", "slower by")  # columns that are not folded
 CHART = 100  # columns of a chart where there is no terminal
 
 
@@ -42,12 +45,12 @@ def history(h: History, changes: dict[Key, list[Change]]) -> str:
         if not any(lines.values()):
             continue
         found = [c for key in keys for c in changes.get(key, [])]
-        width = min(CHART, columns() - 20)
+        width = min(CHART, columns() - BESIDE)
+        is_line = len({i for line in lines.values() for i in line}) > 1
         parts += [
-            f"{case}\n{h.machines[machine]}\n",
-            chart(lines, [c.after for c in found], width),
-            "",
-            _case_table(h, lines, keys, changes),
+            f"{case}\n{folded(h.machines[machine], columns())}\n",
+            *([chart(lines, [c.after for c in found], width), ""] if is_line else []),
+            _case_tables(h, lines, keys, changes),
         ]
     return "\n".join([*parts, *_notes(h)])
 
@@ -58,14 +61,22 @@ def _times(h: History, key: Key) -> dict[int, float]:
     return {i: t * 1e3 for i, t in zip(s.runs, s.times, strict=True) if i >= h.start - 1}
 
 
-def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> str:
+def _case_tables(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> str:
+    """One of all policies; where the terminal is too narrow for it, one of each policy."""
+    whole = _case_table(h, lines, keys, changes)
+    if _fits(whole) or len(keys) == 1:
+        return _text(whole) + "\n"
+    return "".join(_case_tables(h, {key.policy: lines[key.policy]}, [key], changes) for key in keys)
+
+
+def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> Table:
     t = _table("run", "date", "commit", *(f"{policy} ms" for policy in lines), "change")
     for i in sorted({i for line in lines.values() for i in line}):
         r = h.runs[i]
         cells = [milliseconds(line[i] * 1e-3) if i in line else "" for line in lines.values()]
         found = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
         t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(found))
-    return _text(t) + "\n"
+    return t
 
 
 # ---- what got slower -------------------------------------------------------------------------------------------------
@@ -77,23 +88,39 @@ def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) 
     faster = sum(c.ratio < 1 for found in changes.values() for c in found)
     lines = []
     if slower:
-        several = len({key.machine for key in h.series}) > 1
-        t = _table(
-            "case", "policy", "slower by", "95 % interval", "last good..first bad", "date of it", *(["machine"] if several else []), "note"
-        )
-        for c, key in slower:
-            machine = [h.machines[key.machine]] if several else []
-            span = f"{_percent(c.low)} to {_percent(c.high)}"
-            t.add_row(key.case, key.policy, _percent(c.ratio), span, _range(h, c), date(h.runs[c.after]), *machine, _note(h, c))
-        lines += [_text(t), ""]
+        lines += [_slower(h, slower), ""]
     left = sum(c.mended is None for c, _ in slower)
     mended = f", {len(slower) - left} mended since" if left < len(slower) else ""
     lines += _notes(h)
-    lines.append(
+    said = (
         f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {100 * threshold:.3g}% "
-        f"in {len(h.series)} series of {len(h.runs)} runs"
+        f"in {len(h.series)} series of {counted(len(h.runs), 'run')}"
     )
+    lines.append(folded(said, columns()))
     return "\n".join(lines)
+
+
+def _slower(h: History, slower: list[tuple[Change, Key]]) -> str:
+    """A table; where the terminal is too narrow for it a line for each case, whole, and under it a sentence for each change."""
+    several = len({key.machine for key in h.series}) > 1
+    rows = []
+    for c, key in slower:
+        machine = [h.machines[key.machine]] if several else []
+        span = f"{_percent(c.low)} to {_percent(c.high)}"
+        rows.append((key.case, key.policy, _percent(c.ratio), span, _range(h, c), date(h.runs[c.after]), *machine, _note(h, c)))
+    heads = ("case", "policy", "slower by", "95 % interval", "last good..first bad", "date of it", "machine", "note")
+    t = _table(*(head for head in heads if several or head != "machine"))
+    for row in rows:
+        t.add_row(*row)
+    return _text(t) if _fits(t) else "\n".join(_sentences(rows))
+
+
+def _sentences(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The same, where the rows of a case are together: its line is not folded, since it is there to be copied."""
+    for case in dict.fromkeys(case for case, *_ in rows):
+        yield case
+        for policy, slower, span, *others in (told for its, *told in rows if its == case):
+            yield folded(f"  {policy} {slower} ({span}), {', '.join(filter(None, others))}", columns(), indent=4)
 
 
 def _range(h: History, c: Change) -> str:
@@ -128,7 +155,7 @@ def _notes(h: History) -> list[str]:
         )
     if h.series and h.start > len(h.runs) - LEAST_SIDE and h.start:
         notes.append(f"note: {len(h.runs) - h.start} runs since then; a change shows from {LEAST_SIDE} runs on")
-    return notes
+    return [folded(note, columns()) for note in notes]
 
 
 def _percent(ratio: float) -> str:
@@ -141,8 +168,14 @@ def _percent(ratio: float) -> str:
 def _table(*heads: str) -> Table:
     t = grid()
     for column in heads:
-        t.add_column(column, justify="right" if column.endswith(" ms") or column in ("run", "slower by") else "left", overflow="fold")
+        is_number = column.endswith(" ms") or column in ("run", "slower by")
+        t.add_column(column, justify="right" if is_number else "left", overflow="fold", no_wrap=column in WHOLE)
     return t
+
+
+def _fits(t: Table) -> bool:
+    """Whether its lines are whole on the terminal."""
+    return max(map(len, alone(t).splitlines())) <= columns()
 
 
 def _text(t: Table) -> str:

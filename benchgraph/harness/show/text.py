@@ -6,7 +6,7 @@ from rich.table import Table
 
 from benchgraph.harness.cells import counted, ranges
 from benchgraph.harness.show.picture import Box, Picture
-from benchgraph.harness.terminal import columns, grid, paper, printed
+from benchgraph.harness.terminal import BETWEEN, columns, grid, paper, printed
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
@@ -30,17 +30,24 @@ def text(picture: Picture) -> str:
             continue
         out.print()
         out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
-        out.print(_table(picture, number))
+        out.print(_table(picture, number, out.width))
     return printed(out)
 
 
-def _table(picture: Picture, number: int) -> Table:
-    table = grid()
-    for name in ("op", "kind", "reads", "makes", "attributes"):
-        table.add_column(name, no_wrap=name in ("op", "kind"), overflow="fold", justify="right" if name == "op" else "left")
+def _table(picture: Picture, number: int, width: int) -> Table:
+    """Attributes have a column, or stand below the kind where that makes lines too long for the terminal."""
+    heads, rows = ["op", "kind", "reads", "makes", "attributes"], list[list[str]]()
     for op in picture.boxes:
         if op.partition == number:
-            table.add_row(str(op.id), op.kind + picture.times(op.id), _reads(picture, op), _makes(picture, op), " ".join(op.attrs))
+            rows.append([str(op.id), op.kind + picture.times(op.id), _reads(picture, op), _makes(picture, op), " ".join(op.attrs)])
+    if sum(max(map(len, column)) + BETWEEN for column in zip(heads, *rows, strict=True)) - BETWEEN > width:
+        heads[1:] = ["kind; attributes", "reads", "makes"]
+        rows = [[id, f"{kind}\n{attrs}".rstrip(), reads, makes] for id, kind, reads, makes, attrs in rows]
+    table = grid()
+    for name in heads:
+        table.add_column(name, no_wrap=name in ("op", "kind"), overflow="fold", justify="right" if name == "op" else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

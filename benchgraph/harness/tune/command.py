@@ -103,7 +103,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
             tell(partial(line, outcome))
             step()
     if outcomes:
-        tell(lambda width: summary(outcomes))
+        tell(lambda width: summary(outcomes, width))
     if request.output not in ("", STDOUT):
         write(request.output, "\n".join(said) + "\n")
     return ExitCode.failed if len(outcomes) < len(problems) else ExitCode.ok

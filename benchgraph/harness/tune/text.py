@@ -8,6 +8,7 @@ from statistics import geometric_mean, median
 
 from benchgraph.core.options import Forced
 from benchgraph.harness.cells import counted
+from benchgraph.harness.prose import folded
 from benchgraph.harness.terminal import BETWEEN, fitting
 from benchgraph.harness.tune.search import Found
 
@@ -40,7 +41,8 @@ class Outcome:
 def heading(machine: str, width: int) -> str:
     """What the columns are: parameters of the choice of the schedule and of the best one, the first one's time over the second one's."""
     heads = _row(dict(zip(_FORMS, _FORMS, strict=True)), "case", width)
-    return f"{machine}\nratio: minimum time of the schedule's choice over that of the best one\n\n{heads}"
+    said = f"{machine}\nratio: minimum time of the schedule's choice over that of the best one"
+    return f"{folded(said, width)}\n\n{heads}"
 
 
 def line(o: Outcome, width: int) -> str:
@@ -65,10 +67,11 @@ def _parameters(c: Forced) -> str:
     return f"{c.mb} x {c.nb}{' split' if c.split_n else ''}"
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[Outcome], width: int) -> str:
     ratios = [o.found.ratio for o in outcomes]
     within = sum(r <= GOAL for r in ratios)
-    return (
+    said = (
         f"\n{counted(len(ratios), 'case')}: geometric mean of ratios {geometric_mean(ratios):.3f}, largest {max(ratios):.3f}; "
         f"{within} of {len(ratios)} within {GOAL - 1:.0%} of the best"
     )
+    return folded(said, width)

@@ -94,12 +94,24 @@ def test_what_is_older_than_since_is_no_news() -> None:
     assert call("regressions", "--since=2026-10-18").exit_code == 0
 
 
-def test_what_was_mended_is_told_and_does_not_count() -> None:
+def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+
+
+def test_what_was_mended_is_told_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(slow=1.2, at=15, until=30)
     result = call("regressions")
     assert result.exit_code == 0
     assert "mended in 30ffffffff" in result.output
     assert result.output.endswith("0 regressions, 1 mended since, 1 improvement beyond 5% in 60 series of 40 runs\n")
+    on_terminal(monkeypatch, 80)
+    lines = call("regressions").output.splitlines()
+    assert lines[0] == "--mode=P --graph --case=c7.json"
+    assert lines[1].startswith("  fused +")
+    assert " 14ffffffff..15ffffffff, " in lines[1]
+    assert "mended in 30ffffffff" in " ".join(" ".join(lines[1:3]).split())
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_threshold_and_the_choice_of_cases_count() -> None:
@@ -149,7 +161,7 @@ def test_the_runs() -> None:
     ]
 
 
-def test_a_case_over_time() -> None:
+def test_a_case_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database("benchgraph-history.db")
     for i in range(12):
         t = 1.0 if i < 6 else 1.5
@@ -169,6 +181,18 @@ def test_a_case_over_time() -> None:
     assert "fused" in call("history", "--case=a.json", "--policy=fused,one_op_each").output
     assert "post_ops" not in call("history", "--case=a.json", "--policy=fused,one_op_each").output
     assert "b.json" not in result.output
+    on_terminal(monkeypatch, 60)
+    lines = call("history", "--case=a.json").output.splitlines()
+    assert [cell.strip() for line in lines if line.startswith("run") for cell in line.split("|")][3::5] == ["fused ms", "post_ops ms"]
+    assert "  7 | 2026-09-27 14:13 | 06ffffffff | 1500.0000 | fused" in "\n".join(lines)
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_single_run_is_no_line() -> None:
+    append(Database("benchgraph-history.db"), run(0, {"a.json": {"fused": 1.0}}))
+    said = call("history", "--case=a.json").output
+    assert "| 1000.0000 |" in said
+    assert "|o" not in said
 
 
 def test_since_narrows_the_picture() -> None:
