@@ -114,7 +114,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     try:
         line = parse(list(words))
         if not line.planned:
-            raise UsageError("nothing to run", fix="add --case FILE")
+            raise UsageError("nothing to run", fix=f"add {line.case}")
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)

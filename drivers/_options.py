@@ -132,7 +132,7 @@ def folded(*choices: str, aliases: dict[str, str] | None = None) -> Parse:
 
     def parse(word: str) -> str:
         if word.casefold() not in by_name:
-            raise ValueError(did_you_mean(word, by_name) or f"choose one of {', '.join(choices)}")
+            raise ValueError(did_you_mean(word, [*choices, *(aliases or {})]) or f"choose one of {', '.join(choices)}")
         return by_name[word.casefold()]
 
     return parse

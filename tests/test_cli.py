@@ -367,6 +367,13 @@ def test_a_missing_batch_file_is_exit_2(cases: Path) -> None:
         (["--graph", "--caze=x"], "benchgraph: --caze: unknown option; did you mean '--case'?\n"),
         (["--graph", "--mb=x", "--case=good.json"], "benchgraph: --mb: bad value 'x'; give a non-negative integer\n"),
         (["--graph"], "benchgraph: nothing to run; add --case FILE\n"),
+        (["--fuzz"], "benchgraph: nothing to run; add a descriptor, as 1:17\n"),
+        (["explain", "--fuzz"], "benchgraph: explain: no case to explain; add a descriptor, as 1:17\n"),
+        (["compile-times", "--fuzz"], "benchgraph: compile-times: no case to compile; add a descriptor, as 1:17\n"),
+        (["--eltwise", "--alg=gelu", "3"], "benchgraph: --alg: bad value 'gelu'; did you mean 'gelu_erf' or 'gelu_tanh'?\n"),
+        (["ops", "MatMul"], "benchgraph: ops: MatMul: not an option; write 'benchgraph ops --kind=MatMul'\n"),
+        (["ops", "--knd=Add"], "benchgraph: ops: --knd: unknown option; did you mean '--kind'?\n"),
+        (["ops", "--kind"], "benchgraph: ops: --kind: a value is missing; write '--kind VALUE'\n"),
     ],
 )
 def test_a_command_line_nobody_can_run_is_exit_2(cases: Path, words: list[str], message: str) -> None:

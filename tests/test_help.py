@@ -250,6 +250,14 @@ NEAR = {
 FAR = ["--size", "--foo", "--iterations", "--abc", "--x", "--device", "--output-file", "--gpu", "--warmup", "--zzz", "--benchmark"]
 
 
+def test_words_that_are_as_near_are_all_suggested() -> None:
+    directions = ["FWD_B", "FWD_D", "FWD_I", "BWD_D"]
+    assert did_you_mean("FWD_X", directions) == "did you mean 'FWD_B' or 'FWD_D' or 'FWD_I'?"
+    assert did_you_mean("FWD_X", [*directions, "FWD_Y"]) == ""
+    assert did_you_mean("gelu", ["elu", "gelu_erf", "gelu_tanh"]) == "did you mean 'gelu_erf' or 'gelu_tanh'?"
+    assert did_you_mean("GELU", ["gelu", "gelu_erf"]) == "did you mean 'gelu'?"
+
+
 def test_what_is_near_is_suggested_and_nothing_else() -> None:
     known = [
         *knobs_of(Globals),

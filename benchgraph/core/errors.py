@@ -119,16 +119,29 @@ def within(outer: str) -> Iterator[None]:
 
 
 NEAR = 0.66  # of the letters, counted on both sides, are the same and in the same order
+FEW = 3  # words that a suggestion names at most
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'did you mean 'ReLU'?' for the nearest known word; '' when none is near."""
-    near = nearest(word, known)
-    return f"did you mean '{near}'?" if near else ""
+    """'did you mean 'ReLU'?' for the nearest known words, if they are few, or for those that go on behind it, as gelu_erf does.
+
+    '' when none is near.
+    """
+    words, said = list(known), word.casefold()
+    is_word = any(said == k.casefold() for k in words)  # but for its case
+    begun = [] if is_word else sorted(k for k in words if k.casefold().startswith((f"{said}_", f"{said}-")))
+    near = next((some for some in (begun, all_nearest(word, words)) if 0 < len(some) <= FEW), [])
+    quoted = " or ".join(f"'{k}'" for k in near)
+    return f"did you mean {quoted}?" if near else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that the fewest slips lead to; '' when none is near.
+    """The known word that the fewest slips lead to, the last of several; '' when none is near."""
+    return (all_nearest(word, known) or [""])[-1]
+
+
+def all_nearest(word: str, known: Iterable[str]) -> list[str]:
+    """The known word that the fewest slips lead to, in a list, or all of one length to which a single slip does.
 
     Case and the dashes in front of options do not count. Near is one slip in three letters or more, two thirds of all letters in common, or
     the beginning, four letters at least, of one known word alone.
@@ -139,9 +152,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     near = {k: slips for k, slips in alike.items() if (slips <= 1 and len(said) > 2) or _share(said, k) >= NEAR}
     if not near:
         begun = [k for k in by_fold if len(said) > 3 and k.startswith(said)]
-        return by_fold[begun[0]] if len(begun) == 1 else ""
+        return [by_fold[k] for k in begun] if len(begun) == 1 else []
     least = min((slips, len(k)) for k, slips in near.items())
-    return by_fold[max(k for k, slips in near.items() if (slips, len(k)) == least)]
+    found = [by_fold[k] for k in sorted(near) if (near[k], len(k)) == least]
+    return found if least[0] <= 1 else found[-1:]
 
 
 def _share(a: str, b: str) -> float:

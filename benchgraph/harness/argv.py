@@ -43,13 +43,14 @@ class CommandLine:
     """What the words mean.
 
     problems: those that --match and --shard leave of `planned`. globals: the global state at the end (reports, summary, verbosity count
-    for the whole run). notes: what the words ask for in vain.
+    for the whole run). notes: what the words ask for in vain. case: how the driver that was named last is given one.
     """
 
     problems: tuple[Problem, ...]
     globals: Globals
     planned: int = 0
     notes: tuple[str, ...] = ()
+    case: str = f"{TRIGGER} FILE"
 
 
 def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
@@ -65,7 +66,7 @@ def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
         found = _expanded(asked, planned)
         planned += len(found)
         problems += (p for p in found if _is_chosen(p, asked.match))
-    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()))
+    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case)
 
 
 State = dict[str, tuple[Any, ...]]  # field of a knob set -> alternatives: one, unless the knob is a product axis
@@ -104,6 +105,13 @@ class _State:
     late: set[str] = field(default_factory=set)
     late_own: set[str] = field(default_factory=set)
     idle: dict[str, Word] = field(default_factory=dict)
+
+    @property
+    def case(self) -> str:
+        """For who has named none: what to write."""
+        if self.driver is None or self.driver.reads_files:
+            return f"{TRIGGER} FILE"
+        return f"a descriptor, as {self.driver.examples[0].rpartition(' ')[2]}"
 
     def asked(self) -> list[_Asked]:
         """The cases with all that holds for them. Raises UsageError for words that came too late for any."""

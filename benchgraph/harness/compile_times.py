@@ -46,9 +46,9 @@ class Compiled:
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
     runs, words = _read(given)
-    problems = chosen(words).problems
-    if not problems:
-        raise UsageError("no case to compile", where="compile-times", fix="add --case FILE")
+    line = chosen(words)
+    if not (problems := line.problems):
+        raise UsageError("no case to compile", where="compile-times", fix=f"add {line.case}")
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler is timed", where="compile-times: --library", fix="leave it out")
     need_isas(problems)

@@ -66,9 +66,9 @@ def run(given: list[str], bench: Bench) -> str:
     """
     request = read(given)
     need_output("explain", request.output, "json" if request.is_json else "console")
-    problems = chosen(request.rest).problems
-    if not problems:
-        raise UsageError("no case to explain", where="explain", fix="add --case FILE")
+    line = chosen(request.rest)
+    if not (problems := line.problems):
+        raise UsageError("no case to explain", where="explain", fix=f"add {line.case}")
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
     need_isas(problems)
