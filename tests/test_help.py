@@ -250,6 +250,13 @@ NEAR = {
 FAR = ["--size", "--foo", "--iterations", "--abc", "--x", "--device", "--output-file", "--gpu", "--warmup", "--zzz", "--benchmark"]
 
 
+def test_lists_of_few_say_all_of_each() -> None:
+    for what in ("reports", "policies", "drivers"):
+        assert "..." not in run("list", what).replace("[,...]", "").replace("+...", "")
+    said = " ".join(run("list", "reports").split())
+    assert "tables for people: times, shares of the machine's arithmetic peak and bandwidth, policies side by side" in said
+
+
 def test_words_that_are_as_near_are_all_suggested() -> None:
     directions = ["FWD_B", "FWD_D", "FWD_I", "BWD_D"]
     assert did_you_mean("FWD_X", directions) == "did you mean 'FWD_B' or 'FWD_D' or 'FWD_I'?"

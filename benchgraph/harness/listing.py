@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
+from textwrap import wrap
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.harness.argv import UsageError, parse
@@ -76,14 +77,17 @@ def _row(driver: str, path: Path) -> tuple[str, int, int, str]:
 
 
 def _table(title: str, rows: Sequence[tuple[str, str]], heads: str = "") -> str:
-    """A row per line, what is said cut to what the line holds."""
+    """What is said of each row goes on below it; where there are heads, and many rows, it is cut to what the line holds."""
     left = max(len(form) for form, _ in rows)
-    lines = [title, *([f"  {heads}"] if heads else []), *_lines(rows, left, page_width())]
+    lines = [title, *([f"  {heads}"] if heads else []), *_lines(rows, left, page_width(), is_cut=bool(heads))]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _lines(rows: Sequence[tuple[str, str]], left: int, width: int) -> Iterator[str]:
+def _lines(rows: Sequence[tuple[str, str]], left: int, width: int, *, is_cut: bool) -> Iterator[str]:
     room = width - left - 4
     for form, said in rows:
-        short = said if len(said) <= room else said[: room - 3].rpartition(" ")[0] + "..."
-        yield f"  {form:{left}}  {short}"
+        first, *more = wrap(said, room, break_long_words=False, break_on_hyphens=False) or [""]
+        if more and is_cut:
+            first, more = said[: room - 3].rpartition(" ")[0] + "...", []
+        yield f"  {form:{left}}  {first}"
+        yield from (f"  {'':{left}}  {line}" for line in more)

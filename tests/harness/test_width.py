@@ -96,6 +96,14 @@ def test_shapes_are_whole_where_attributes_have_no_column(monkeypatch: pytest.Mo
     assert "| attributes" in CliRunner().invoke(main, ["show", "--case=attention.json"]).output
 
 
+def test_explain_cuts_no_name_off_at_60_columns(monkeypatch: pytest.MonkeyPatch, terminal: None) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    said = CliRunner().invoke(main, ["explain", "--case=attention.json", "--policy=post_ops"]).output
+    assert widest(said) <= 60
+    assert "…" not in said
+    assert "mark-runtime-constants" in said
+
+
 @pytest.mark.parametrize("command", ["show", "explain"])
 def test_a_graph_is_told_in_80_columns(terminal: None, command: str) -> None:
     result = CliRunner().invoke(main, [command, "--case=attention.json", "--policy=post_ops"], color=True)

@@ -85,7 +85,7 @@ def _memory(out: Console, e: Explanation) -> None:
     out.print("  passes", style="bold")
     table = grid()
     for name in ("pass", "ms", "changed", "shared temporaries", "per thread"):
-        table.add_column(name, justify="left" if name in ("pass", "changed") else "right")
+        table.add_column(name, justify="left" if name in ("pass", "changed") else "right", no_wrap=name == "pass", overflow="fold")
     for step in e.passes:
         table.add_row(step.name, f"{step.seconds * 1e3:.2f}", _changed(step), *map(_optional, (step.shared_bytes, step.thread_bytes)))
     _indented(out, table)
@@ -93,7 +93,7 @@ def _memory(out: Console, e: Explanation) -> None:
         out.print("  temporaries of main", style="bold")
         table = grid()
         for name in ("buffer", "memory", "at full shape", "as it is", "offset"):
-            table.add_column(name, justify="left" if name in ("buffer", "memory") else "right")
+            table.add_column(name, justify="left" if name in ("buffer", "memory") else "right", no_wrap=name == "buffer", overflow="fold")
         for b in e.buffers:
             full = _bytes(b.full_bytes) if b.full_bytes else "split off"
             table.add_row(b.name, b.scope, full, _bytes(b.nbytes), str(b.offset))
