@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchgraph.harness.cells import visible
+from benchgraph.core.lines import printable
 from benchgraph.harness.page.view import Case
 
 CUT = "…"
@@ -31,7 +31,7 @@ def apart(names: Sequence[str], numbers: Sequence[int], length: int) -> list[str
 
 def ending(name: str, length: int) -> str:
     """The end of a name, which says most. What is left of an option's word is its value, unless all of its name fits."""
-    name = visible(name)
+    name = printable(name)
     if len(name) <= length:
         return name
     head, tail = name[: 1 - length], name[1 - length :]
