@@ -26,6 +26,7 @@ as in x * 1 / 0.3, both ops stay: they round once, as what they say does, and 72
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -57,13 +58,14 @@ def _divided_before(g: Graph) -> Graph:
     builder = Builder(g.values)
     changed: dict[int, Op] = {}  # by the value that the op made before
     gone: set[int] = set()
+    products, saturating = _known_products(g), _saturating(g)
     for op in g.nodes:
         assert isinstance(op, Op)
-        found = _scaled(g, op)
+        found = _scaled(g, op, products)
         if found is None:
             continue
         product, last, exact = found
-        quotient = _odd(exact) if _saturates(g, op.outs[0]) else exact
+        quotient = _odd(exact) if op.outs[0] in saturating else exact
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
         gone.add(op.outs[0])
@@ -73,10 +75,10 @@ def _divided_before(g: Graph) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=nodes)
 
 
-def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
+def _scaled(g: Graph, op: Op, products: Mapping[int, Reals]) -> tuple[Op, Op, Reals] | None:
     """Of a division by known numbers of what known numbers have multiplied, and nobody else reads: (the multiplication, what makes the
     dividend, quotients of the numbers); None if the factors cannot be divided instead."""
-    divisor = _known(g, op.ins[1]) if spec(op.kind).product_kind else None
+    divisor = _known(g, op.ins[1], products) if spec(op.kind).product_kind else None
     reader, last = op, None
     while divisor is not None:
         id = reader.ins[0]
@@ -86,7 +88,7 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
             return None
         last = last or maker
         if spec(maker.kind).is_product:
-            factor = _known(g, maker.ins[1])
+            factor = _known(g, maker.ins[1], products)
             if factor is None or not _divides(factor, divisor):
                 return None
             quotient = factor / divisor
@@ -98,17 +100,25 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
     return None
 
 
-def _known(g: Graph, id: int) -> Reals | None:
-    """A value in f32 that is known now, or a product of such values before it is rounded."""
-    literal, maker = g.value(id).literal, g.producer.get(id)
-    if g.value(id).dtype is not DType.f32:
-        return None
-    if literal is not None:
-        return literal.array.astype(np.float64)
-    if not isinstance(maker, Op) or not spec(maker.kind).is_product:
-        return None
-    one, other = (_known(g, v) for v in maker.ins)
-    return None if one is None or other is None else np.asarray(one * other)
+def _known_products(g: Graph) -> dict[int, Reals]:
+    """The products in f32 of values that are known now, before they are rounded, by value."""
+    found = dict[int, Reals]()
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        if spec(op.kind).is_product and g.value(op.outs[0]).dtype is DType.f32:
+            one = _known(g, op.ins[0], found)
+            other = None if one is None else _known(g, op.ins[1], found)
+            if one is not None and other is not None:
+                found[op.outs[0]] = np.asarray(one * other)
+    return found
+
+
+def _known(g: Graph, id: int, products: Mapping[int, Reals]) -> Reals | None:
+    """A value in f32 that is known now, or a product of such."""
+    value = g.value(id)
+    if value.literal is not None and value.dtype is DType.f32:
+        return value.literal.array.astype(np.float64)
+    return products.get(id)
 
 
 def _divides(factor: Reals, divisor: Reals) -> bool:
@@ -138,12 +148,12 @@ def _hoisted(g: Graph) -> Graph:
     """With reciprocals where divisors are few."""
     builder = Builder(g.values)
     nodes: list[Node] = []
-    noisy = _noisy(g)
+    noisy, saturating = _noisy(g), _saturating(g)
     for op in g.nodes:
         assert isinstance(op, Op)
         product = spec(op.kind).product_kind
         if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
-            is_bounded = g.value(op.ins[1]).literal is None and _saturates(g, op.outs[0])
+            is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in saturating
             # in f32, however narrow the divisor is
             reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
             nodes += builder.nodes
@@ -163,18 +173,18 @@ def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
 
 def _noisy(g: Graph) -> frozenset[int]:
     """The values that some op on the way has made less exact than one rounding does, or rounded for sure."""
-    found = set[int]()
+    found, products = set[int](), _known_products(g)
     for op in g.nodes:
         assert isinstance(op, Op)
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-        if spec(op.kind).threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
+        if spec(op.kind).threshold(call) > ROUNDED_ONCE or _rounds(g, op, products) or not found.isdisjoint(op.ins):
             found.update(op.outs)
     return frozenset(found)
 
 
-def _rounds(g: Graph, op: Op) -> bool:
+def _rounds(g: Graph, op: Op, products: Mapping[int, Reals]) -> bool:
     """Whether an op multiplies by known numbers that are not short."""
-    factor = _known(g, op.ins[1]) if spec(op.kind).is_product else None
+    factor = _known(g, op.ins[1], products) if spec(op.kind).is_product else None
     return factor is not None and not _is_short(factor)
 
 
@@ -184,14 +194,20 @@ def _is_short(numbers: Reals) -> bool:
     return bool(np.all(whole == np.rint(whole)))
 
 
-def _saturates(g: Graph, id: int) -> bool:
-    """Whether a value goes nowhere but into 8-bit integers, through sums at most."""
-    readers = g.consumers[id]
-    return bool(readers) and id not in g.outs and all(isinstance(op, Op) and _is_on_the_way(g, op) for op in readers)
+def _saturating(g: Graph) -> frozenset[int]:
+    """The values that go nowhere but into 8-bit integers, through sums at most."""
+    found = set[int]()
+    for op in reversed(g.nodes):
+        assert isinstance(op, Op)
+        for id in op.outs:
+            readers = g.consumers[id]
+            if readers and id not in g.outs and all(isinstance(r, Op) and _is_on_the_way(g, r, found) for r in readers):
+                found.add(id)
+    return frozenset(found)
 
 
-def _is_on_the_way(g: Graph, op: Op) -> bool:
+def _is_on_the_way(g: Graph, op: Op, saturating: Collection[int]) -> bool:
     row, out = spec(op.kind), op.outs[0]
     if row.converts:
         return g.value(out).dtype in (DType.u8, DType.s8)
-    return row.computes is Computes.sum and _saturates(g, out)
+    return row.computes is Computes.sum and out in saturating
