@@ -98,9 +98,11 @@ def fill(graph: Graph, seed: int) -> dict[int, Array]:
     if turned := [p.dial for p in planned if p.dial is not None]:
         unknown = {p.tensor.id: in_layout(p.tensor, np.zeros(1)) for p in planned if p.derived is not None}
         made |= settled(graph, turned, {**made, **unknown}, _small_integers, seed)
-    for p in planned:
-        if p.derived is not None and p.derived.derive is not None:
-            made[p.tensor.id] = in_layout(p.tensor, p.derived.derive(_computed(graph, p.derived.of, made)))
+    place = {t.id: n for n, op in enumerate(graph.order) for t in op.outputs}
+    derived = [(p.tensor, p.derived) for p in planned if p.derived is not None]
+    for t, how in sorted(derived, key=lambda d: place.get(d[1].of, -1)):  # one may follow from what is computed of another
+        if how.derive is not None:
+            made[t.id] = in_layout(t, how.derive(_computed(graph, how.of, made)))
     return {t.id: made[t.id] for t in graph.inputs}
 
 

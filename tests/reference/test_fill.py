@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.graph import Graph, parse_graph, validate
+from benchgraph.graph import Graph, GraphBuilder, parse_graph, validate
 from benchgraph.reference import evaluate, fill, plan, uniform
 from benchgraph.reference.displace import RULES
 
@@ -232,6 +232,26 @@ def test_statistics_make_probabilities_of_the_scores() -> None:
     np.testing.assert_allclose(p.sum(axis=-1)[:, :5], 1, rtol=1e-6)
     assert not p[:, 5].any(), "the row that is masked as a whole"
     assert not data[6][:, 5].any()
+
+
+def test_no_statistics_follow_from_themselves() -> None:
+    """e**x - x goes into an exponential, and is computed of x."""
+    b = GraphBuilder()
+    x = b.input((8, 32))
+    b.op("Exp", b.op("Subtract", b.op("Exp", x), x))
+    assert "statistics" not in rules(b.graph()).values()
+    assert set(fill(b.graph(), 0)) == {x.id}
+
+
+def test_statistics_of_scores_that_are_computed_with_others_follow_those() -> None:
+    b = GraphBuilder()
+    later, first, x = (b.input((8, 8)) for _ in range(3))
+    for stats in (first, later):
+        x = b.op("Exp", b.op("Subtract", b.op("MatMul", x, b.input((8, 8))), stats))
+    graph = b.graph()
+    assert [rules(graph)[t.id] for t in (first, later)] == ["statistics"] * 2
+    (result,) = evaluate(graph, fill(graph, 0)).values()
+    np.testing.assert_allclose(result.sum(axis=-1), 1.0, rtol=1e-5)
 
 
 def test_what_are_no_statistics() -> None:

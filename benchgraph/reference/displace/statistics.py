@@ -25,12 +25,23 @@ def find(graph: Graph) -> Iterator[Displaced]:
         following = next_computing(graph, op)
         scores, stats = op.inputs[0], source(graph, op.inputs[1])
         is_exp = following is not None and spec(following.kind).computes is Computes.exp
-        if not is_exp or stats is None or stats.path or scores.id not in graph.producers:
+        if not is_exp or stats is None or stats.path or scores.id not in graph.producers or _hangs_on(graph, scores, stats.tensor):
             continue
         axes = _folded(scores, stats.tensor)
         if axes:
             says = f"max + log(sum(exp(s - max))) of %{scores.id}"
             yield Displaced(stats.tensor.id, exactly(_NOTHING, says), scores.id, _logsumexp(axes))
+
+
+def _hangs_on(graph: Graph, t: LogicalTensor, given: LogicalTensor) -> bool:
+    """Whether a tensor is computed from another, as e**x is in e**x - x: then that cannot follow from it."""
+    seen, left = {t.id}, [t]
+    while left:
+        maker = graph.producers.get(left.pop().id)
+        new = [s for s in maker.inputs if s.id not in seen] if maker is not None else []
+        seen.update(s.id for s in new)
+        left += new
+    return given.id in seen
 
 
 def _folded(scores: LogicalTensor, stats: LogicalTensor) -> tuple[int, ...]:
