@@ -139,7 +139,9 @@ def _dial(op: Op, free: list[tuple[int, LogicalTensor, tuple[tuple[Op, int], ...
     """The dial of an op, if it has one. free: what may be it."""
     row, out = spec(op.kind), op.outputs[0].id if op.outputs else -1
     if sums_products(op):
-        if weights := [x for x in free if x[0] < 2]:
+        weights = [x for x in free if x[0] < 2]
+        is_square = len({t.id for _, t, _ in weights}) < len(weights)  # its size goes with that of both operands
+        if weights and not is_square:
             port, t, path = max(weights, key=lambda x: (x[1].is_constant, x[0]))
             yield Dial(t, path, op, port, wanted.get(out, SIZE))
     elif (row.is_product or row.factors) and len(free) == 1 and (is_wide_float(free[0][1])):
@@ -197,7 +199,7 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
         return float(np.mean(scales)) * reach * RANGE_SHARE if scales.size and len(op.inputs) == 1 else inf
     if sums_products(op):
         is_both = all(_origin(graph, t)[0].id in graph.producers for t in op.inputs[:2])
-        return sqrt(size / sqrt(summed(op))) if is_both and size < inf else inf
+        return sqrt(min(size, SIZE) / sqrt(summed(op))) if is_both else inf
     if len(op.inputs) == 1 and row.is_pointwise and not row.converts and out.dtype.is_float:
         return _bent(op, size)
     if row.role is Role.pointwise and len(op.inputs) > AFFINE and size == inf:

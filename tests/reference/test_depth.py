@@ -180,3 +180,24 @@ def test_a_tensor_is_a_dial_of_the_first_op_that_computes_with_it() -> None:
     (dial,) = dials(graph, ())
     assert (dial.op.id, dial.is_tied) == (graph.order[0].id, True)
     assert all(spec(d.op.kind).follows_fpmath for d in dials(DEEP["convolutions"], ()))
+
+
+def test_products_of_products_stay_in_the_range_of_f16() -> None:
+    """Of a tree, where operands of the lowest layer alone may be scaled: what they are off by is squared from layer to layer."""
+    b = GraphBuilder()
+    level = [b.input((32, 32), DType.f16) for _ in range(32)]
+    while len(level) > 1:
+        level = [b.op("MatMul", one, other) for one, other in zip(level[::2], level[1::2], strict=True)]
+    graph = b.graph()
+    for result in made(graph, fill(graph, 0)).values():
+        assert 0.05 < np.sqrt(np.mean(result**2)) < 2.0**11
+
+
+def test_a_square_has_no_dial() -> None:
+    """Its size goes with that of both operands, which are one."""
+    b = GraphBuilder()
+    x = b.input((16, 16))
+    for _ in range(8):
+        x = b.op("MatMul", x, x)
+    assert is_deep(b.graph())
+    assert not dials(b.graph(), ())
