@@ -6,7 +6,7 @@ named; with several partitions the graph's outputs are also judged against the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.arrays import elements, view
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, turn_bits
@@ -28,13 +29,17 @@ from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import (
     REMEDY,
+    SHALLOWER,
     Comparison,
+    below_range,
     beyond_range,
     compare_output,
     domain,
     evaluate,
     fill,
+    hang_on_rounding,
     is_deep,
+    is_faint,
     is_lost,
     is_saturated,
     masked,
@@ -250,14 +255,17 @@ def judge(
     for t in graph.outputs:
         array = elements(got[t.id], t)
         c = compare_output(graph, given, t, array, want[t.id], rtol, stored)
-        if excuse := _beyond(graph, given, t, want[t.id], c, own, verdict):
+        hangs = np.zeros(want[t.id].shape, np.bool_)
+        for excuse in _excuses(graph, given, t, array, want[t.id], c, own, verdict, stored):
+            hangs |= excuse.hangs
             with np.errstate(over="ignore", invalid="ignore"):
-                right = np.where(excuse.hangs, want[t.id].astype(t.dtype.numpy), array)
+                right = np.where(hangs, want[t.id].astype(t.dtype.numpy), array)
             kept = compare_output(graph, given, t, right, want[t.id], rtol, stored)
             if kept.ok:
                 c = kept
-                reason = verdict.reason or f"{where}: tensor {t.id}: {excuse.reason}; {REMEDY}"
-                verdict = replace(verdict, reason=reason, is_beyond=True)
+                reason = verdict.reason or f"{where}: tensor {t.id}: {excuse.reason}"
+                verdict = replace(verdict, reason=reason, is_beyond=verdict.is_beyond or excuse.is_beyond)
+                break
         limit = zero_limit(graph, t.id)
         if c.is_mistrusted(limit):
             limit = zero_limit(graph, t.id, masked(given.values()), whole)
@@ -266,9 +274,11 @@ def judge(
         verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, found))
         if not c.ok:
             return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}")
-        if c.is_mistrusted(limit) and not verdict.is_beyond:
-            share = f"{c.zero_share:.0%} zeros prove little"
-            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}; at most {limit:.0%} are trusted")
+        if c.is_mistrusted(limit) and not verdict.is_beyond and not verdict.reason.endswith(REMEDY):
+            share = f"{c.zero_share:.0%} zeros prove little; at most {limit:.0%} are trusted"
+            if is_faint(graph, given, t, array == 0, limit):
+                share = f"{c.zero_share:.0%} of the values are too small for {t.dtype.value}, or others on the way are; {REMEDY}"
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}")
         if not verdict.reason and is_saturated(want[t.id], t.dtype) and is_deep(whole or graph):
             verdict = replace(verdict, reason=f"{where}: tensor {t.id}: nearly all values are at the ends of {t.dtype.value}; {REMEDY}")
     return verdict
@@ -276,10 +286,37 @@ def judge(
 
 @dataclass(frozen=True)
 class _Excuse:
-    """Why points of an output prove nothing: those that hang on numbers beyond the range of their types."""
+    """Why points of an output prove nothing, with the remedy. is_beyond: they hang on numbers beyond the range of their types."""
 
     hangs: NDArray[np.bool_]
     reason: str
+    is_beyond: bool = False
+
+
+def _excuses(
+    graph: Graph,
+    given: dict[int, Array],
+    t: LogicalTensor,
+    got: Array,
+    want: Array,
+    c: Comparison,
+    own: set[int],
+    verdict: Verdict,
+    stored: frozenset[int],
+) -> Iterator[_Excuse]:
+    """What may be said for an output that is wrong, or infinite, each in turn."""
+    if beyond := _beyond(graph, given, t, want, c, own, verdict):
+        yield beyond
+    if c.ok:
+        return
+    if (found := below_range(graph, given, own, tolerance(graph))) is not None:
+        what = f"{np.mean(found.hangs[t.id]):.0%} of the values hang on numbers too small for f32, which {found.op.label} makes first"
+        yield _Excuse(found.hangs[t.id], f"{what}; {REMEDY}")
+    if t.dtype is not DType.boolean:
+        hangs = hang_on_rounding(graph, given, t, got, want, tolerance(graph), stored)
+        if hangs.any():
+            what = f"rounding errors grow from op to op to more than the tolerance in {np.mean(hangs):.0%} of the values"
+            yield _Excuse(hangs, f"{what}; {SHALLOWER}")
 
 
 def _beyond(
@@ -289,10 +326,10 @@ def _beyond(
     if c.ok and (want.dtype.kind != "f" or np.isfinite(want).all()):
         return None
     if verdict.is_beyond:
-        return None if c.ok else _Excuse(np.ones(want.shape, np.bool_), verdict.reason)
+        return None if c.ok else _Excuse(np.ones(want.shape, np.bool_), verdict.reason, is_beyond=True)
     found = beyond_range(graph, given, own)
     if found is None or (c.ok and not is_lost(want, found.hangs[t.id])):
         return None
     hangs, op = found.hangs[t.id], found.op
     what = f"{np.mean(hangs):.0%} of the values hang on numbers beyond the range of {found.dtype.value}, which {op.label} makes first"
-    return _Excuse(hangs, what)
+    return _Excuse(hangs, f"{what}; {REMEDY}", is_beyond=True)

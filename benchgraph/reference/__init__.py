@@ -5,7 +5,8 @@ fill       data for a graph's inputs, the same for the same seed: benchdnn's int
 displace   inputs that need other data: masks, statistics, quantised operands
 depth      whether a graph is so deep that such data do not serve; settle: the size of its weights; range: where numbers leave their type's
 domain     real numbers with full mantissas, of the kind that ops meet in use
-compare    the one place that says which results pass; answers: where several are right; noise: what f32 may do to values
+compare    the one place that says which results pass; answers: where several are right; noise: what f32 may do to values; growth:
+           where that is more than right code can be held to
 """
 
 from benchgraph.reference.answers import compare_output
@@ -24,14 +25,18 @@ from benchgraph.reference.depth import is_deep
 from benchgraph.reference.domain import domain
 from benchgraph.reference.evaluate import call_of, evaluate
 from benchgraph.reference.fill import Planned, fill, plan, uniform
-from benchgraph.reference.range import REMEDY, beyond_range, is_lost, is_saturated
+from benchgraph.reference.growth import REMEDY as SHALLOWER
+from benchgraph.reference.growth import hang_on_rounding
+from benchgraph.reference.range import REMEDY, below_range, beyond_range, is_faint, is_lost, is_saturated
 
 __all__ = [
     "FPMATH_EPS",
     "REMEDY",
+    "SHALLOWER",
     "Comparison",
     "Planned",
     "Point",
+    "below_range",
     "beyond_range",
     "call_of",
     "compare",
@@ -41,7 +46,9 @@ __all__ = [
     "evaluate",
     "fill",
     "fpmath_tolerance",
+    "hang_on_rounding",
     "is_deep",
+    "is_faint",
     "is_lost",
     "is_saturated",
     "masked",

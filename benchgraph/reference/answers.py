@@ -57,7 +57,7 @@ def compare_output(
         is_tie = up.astype(t.dtype.numpy) != down.astype(t.dtype.numpy)
     low = high = want.astype(np.float64)
     excused = c
-    for run in range(_runs(graph)):
+    for run in range(runs_of(graph)):
         if excused.ok:
             break
         noise = Noise(run)
@@ -83,7 +83,8 @@ def _in_f32(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Arr
     return nearest
 
 
-def _runs(graph: Graph) -> int:
+def runs_of(graph: Graph) -> int:
+    """With noise: fewer of larger graphs."""
     elements = sum(t.type.elements for op in graph.ops for t in op.outputs)
     return min(max(ELEMENTS // max(elements, 1), LEAST_RUNS), MOST_RUNS)
 

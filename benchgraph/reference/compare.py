@@ -188,11 +188,7 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
     square, scale = _sizes(want, dtype)
     sums, misses, near, apart = _Sums(), list[Point](), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
-        with np.errstate(invalid="ignore", over="ignore"):
-            diff, bad = _failing(g, w, dtype, rtol, scale)
-            if rtol > 0 and dtype.is_float and want.ndim > 1 and bad.any():
-                scales = np.maximum(scale, _row_scales(want, start + np.flatnonzero(bad), dtype))
-                bad[bad] = _failing(g[bad], w[bad], dtype, rtol, scales)[1]
+        diff, bad = _failing_points(start, g, w, want, dtype, rtol, scale)
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
         _add(sums, g, w, diff, bad, close, dtype)
@@ -218,6 +214,13 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         points=tuple([*apart, *shown][:SHOWN]),
         nonfinite=sums.nonfinite,
     )
+
+
+def failing(got: Array, want: Array, dtype: DType, rtol: float) -> NDArray[np.bool_]:
+    """Which points of a float tensor `compare` counts as errors."""
+    scale = _sizes(want, dtype)[1]
+    found = [_failing_points(start, g, w, want, dtype, rtol, scale)[1] for start, g, w in _chunks(got, want)]
+    return np.concatenate([np.zeros(0, np.bool_), *found]).reshape(want.shape)
 
 
 def differ_in_kind(got: Array, want: Array) -> NDArray[np.bool_]:
@@ -270,6 +273,18 @@ def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.fl
         if g.size:
             yield start, g, w.astype(np.float64, copy=False)
         start += g.size
+
+
+def _failing_points(
+    start: int, got: Array, want: NDArray[np.float64], whole: Array, dtype: DType, rtol: float, scale: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """What `_failing` says of a chunk of the array `whole`, from this place on, with the scales of rows where those are larger."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        diff, bad = _failing(got, want, dtype, rtol, scale)
+        if rtol > 0 and dtype.is_float and whole.ndim > 1 and bad.any():
+            scales = np.maximum(scale, _row_scales(whole, start + np.flatnonzero(bad), dtype))
+            bad[bad] = _failing(got[bad], want[bad], dtype, rtol, scales)[1]
+    return diff, bad
 
 
 def _failing(

@@ -7,7 +7,7 @@ turns the last bit before a tie into a whole step, GreaterEqual into the other b
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -24,16 +24,17 @@ class Noise:
     """One run's: in run 0 everything grows, in run 1 it shrinks, beyond those each number does one or the other by chance.
 
     Zeros stay, for most of them are exact, and so do infinities, NaN, integers, and all that exact ops read and make. loudness: 1 is
-    what f32 may do.
+    what f32 may do. moves_operands: the ops that read what is off as well; others make errors of
+    their own that are no larger than their rows allow.
     """
 
-    def __init__(self, run: int, loudness: float = 1.0) -> None:
-        self._loudness = loudness
+    def __init__(self, run: int, loudness: float = 1.0, *, moves_operands: Callable[[Op], bool] = lambda op: True) -> None:
+        self._loudness, self._moves_operands = loudness, moves_operands
         self._rng = np.random.default_rng(run)
         self._signs = ((1.0,), (-1.0,))[run] if run < 2 else (-1.0, 1.0)
 
     def operands(self, op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        return self._moved(arrays, min(_allowed(op), OPERANDS))
+        return self._moved(arrays, min(_allowed(op), OPERANDS)) if self._moves_operands(op) else arrays
 
     def results(self, op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         """Each off by all that the op's row allows."""

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops.spec import Array
+from benchgraph.reference.compare import failing
 from benchgraph.reference.evaluate import evaluate
 
 # Of the largest number of a type. Sums are made in f32, whose partial sums may overflow where a sum of numbers of either sign does not: by
@@ -65,11 +67,35 @@ def beyond_range(graph: Graph, given: Mapping[int, Array], own: Collection[int])
     return Beyond({id: ~((plain[id] == other[id]) | (np.isnan(plain[id]) & np.isnan(other[id]))) for id in plain}, op, dtype)
 
 
-class _Replacing:
-    """Makes less of what is near the end of its type's range, or beyond it, in operands that were computed and in results of such."""
+def below_range(graph: Graph, given: Mapping[int, Array], own: Collection[int], rtol: float) -> Beyond | None:
+    """As `beyond_range`, of numbers that are computed and so small that f32 has no normal ones of their size: the next op may read 0."""
+    replacing = _Replacing(own, is_below=True)
+    other = evaluate(graph, given, noise=replacing)
+    if replacing.first is None:
+        return None
+    plain = evaluate(graph, given)
+    op, dtype = replacing.first
+    hangs = {t.id: failing(other[t.id], plain[t.id], t.dtype, rtol) for t in graph.outputs if t.dtype.is_float}
+    hangs |= {t.id: other[t.id] != plain[t.id] for t in graph.outputs if not t.dtype.is_float}
+    return Beyond(hangs, op, dtype)
 
-    def __init__(self, own: Collection[int]) -> None:
-        self._own = set(own)
+
+def is_faint(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: NDArray[np.bool_], limit: float) -> bool:
+    """Whether an output has more zeros than the limit only because its type, or those on the way, have no numbers so small."""
+    if not t.dtype.is_float or not zeros.size:
+        return False
+    exact = evaluate(graph, given, stored=())[t.id]
+    return bool(np.mean(zeros & (exact == 0)) <= limit)
+
+
+class _Replacing:
+    """Makes less of what is near the end of its type's range, or beyond it, in operands that were computed and in results of such.
+
+    is_below: makes nothing of what is below the range of f32 instead.
+    """
+
+    def __init__(self, own: Collection[int], *, is_below: bool = False) -> None:
+        self._own, self._is_below = set(own), is_below
         self.first: tuple[Op, DType] | None = None
 
     def operands(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]:
@@ -87,8 +113,11 @@ class _Replacing:
         with np.errstate(invalid="ignore"):
             sizes = np.abs(values)
             near = NEAR_SUMS if dtype.range[1] > F16_RANGE else NEAR
-            beyond = (sizes >= near * dtype.range[1]) & np.isfinite(sizes)
+            if self._is_below:
+                beyond = (sizes < DType.f32.least_normal) & (sizes > 0)
+            else:
+                beyond = (sizes >= near * dtype.range[1]) & np.isfinite(sizes)
         if not beyond.any():
             return values
         self.first = self.first or (op, dtype)
-        return np.where(beyond, np.sign(values), values)
+        return np.where(beyond, 0.0 if self._is_below else np.sign(values), values)

@@ -60,6 +60,34 @@ def test_what_is_wrong_because_of_numbers_beyond_the_range_is_not_failed_and_all
     assert judged(graph, x, {0: 3.0, 1: 3.0}).status is Status.FAILED
 
 
+def test_what_is_wrong_because_of_numbers_that_f32_has_not_so_small_is_not_failed() -> None:
+    b = GraphBuilder()
+    x = b.input((4, 16))
+    for _ in range(5):
+        x = b.op("Square", x)
+    b.op("Log", x)
+    graph, x = b.graph(), np.full((4, 16), 1.5)
+    x[0, 0] = 1e-2  # to the 32nd
+    verdict = judged(graph, x, {0: -np.inf})
+    assert (verdict.status, verdict.errors) == (Status.MISTRUSTED, 0)
+    assert "2% of the values hang on numbers too small for f32, which op 4: Square makes first; try --fill=reals, a " in verdict.reason
+    assert judged(graph, x, {1: -np.inf}).status is Status.FAILED
+
+
+def test_zeros_for_want_of_small_numbers_come_with_the_remedy(tmp_path: Path) -> None:
+    b = GraphBuilder()
+    x = b.input((4, 16), DType.f16)
+    for _ in range(24):
+        x = b.op("Divide", x, b.input((4, 16), DType.f16))
+    save(b.graph(), tmp_path / "case.json")
+    for policy in ("fused", "one_op_each"):
+        result = CliRunner().invoke(
+            main, [f"--policy={policy}", "--graph", "--expected-n-partitions=0", f"--case={tmp_path / 'case.json'}"]
+        )
+        assert "0:MISTRUSTED (" in result.output, result.output
+        assert " of the values are too small for f16, or others on the way are; try --fill=reals, a wider type by --dt" in result.output
+
+
 def test_what_an_op_makes_of_the_graphs_own_numbers_is_judged_as_ever() -> None:
     b = GraphBuilder()
     b.op("Exp", b.input((4, 16)))
