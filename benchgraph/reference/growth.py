@@ -31,6 +31,7 @@ STEPS = 1.0  # of integers: a tie moves by less
 # What is wrong by more than so many times what noise does is wrong for another reason, but where noise moves so large a share of a number
 # that nothing is left of it.
 TIMES, ANYWHERE = 16.0, 1 / 8
+SURELY_CALM = 1 / 2  # of what counts as far: where the first run moves nothing by more, the others will not either, and are saved
 MOST = 1 / 4  # of an output: where so much hangs on rounding errors all of it does, though not every number in a few runs
 REMEDY = "try a shallower graph"
 
@@ -47,8 +48,12 @@ def hang_on_rounding(
     """Which points of output t may be wrong because of rounding errors. given: the elements of the graph's inputs; want: the reference's
     answer; rtol: what it may be off by; stored: as `compare_output` takes it."""
     between = narrow_between(graph)
-    exact = want.astype(np.float64)
-    squares, count = np.zeros(want.shape), 0
+    far = rtol * (FAR_NARROW if between else FAR)
+    exact, squares, count = want.astype(np.float64), np.zeros(want.shape), 0
+
+    def is_far(moved: NDArray[np.float64], times: float = 1.0) -> NDArray[np.bool_]:
+        return failing(exact + moved, exact, t.dtype, far * times) if t.dtype.is_float else np.asarray(moved > STEPS * times)
+
     with np.errstate(over="ignore", invalid="ignore"):
         for run in range(FIRST, FIRST + min(RUNS, runs_of(graph))):
             noise = Noise(run, moves_operands=sums_products)
@@ -56,10 +61,10 @@ def hang_on_rounding(
                 noisy = evaluate(graph, given, stored=rounded, noise=noise)[t.id].astype(np.float64)
                 squares += (noisy - exact) ** 2
                 count += 1
+            if run == FIRST and not is_far(np.sqrt(squares / count), SURELY_CALM).any():
+                return np.zeros(want.shape, np.bool_)
         moved = np.sqrt(squares / count)
         off = np.abs(got.astype(np.float64) - exact)
         is_alike = (off <= TIMES * moved) | ~(moved < ANYWHERE * np.abs(exact))
-    far = rtol * (FAR_NARROW if between else FAR)
-    is_far = failing(exact + moved, exact, t.dtype, far) if t.dtype.is_float else moved > STEPS
-    hangs = np.asarray(is_far & is_alike)
+    hangs = np.asarray(is_far(moved) & is_alike)
     return np.ones_like(hangs) if hangs.size and np.mean(hangs) > MOST else hangs
