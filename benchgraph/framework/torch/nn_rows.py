@@ -108,6 +108,17 @@ def _avg_pool(
     )
 
 
+def _adaptive_avg_pool(d: Draft, src: LogicalTensor, output_size: Sequence[int]) -> LogicalTensor:
+    """Windows side by side, where they are all of a size."""
+    sizes = src.known_shape[-len(output_size) :]
+    if src.ndims != len(output_size) + 2:
+        raise Unmapped("an input without a batch axis")
+    if any(not parts or size % parts for size, parts in zip(sizes, output_size, strict=True)):
+        raise Unmapped(f"windows of several sizes: {tuple(output_size)} of {sizes}")
+    window = [size // parts for size, parts in zip(sizes, output_size, strict=True)]
+    return _avg_pool(d, src, window, window, [0], ceil_mode=False, count_include_pad=True, divisor_override=None)
+
+
 def _affine(d: Draft, weight: LogicalTensor | None, bias: LogicalTensor | None, like: Shape) -> tuple[LogicalTensor, ...]:
     """gamma and beta; (): neither. One alone is joined by what changes nothing."""
     given = weight or bias
@@ -172,6 +183,8 @@ NN_ROWS: Mapping[Any, Row] = {
     aten.max_pool3d_with_indices.default: _max_pool,
     aten.avg_pool2d.default: _avg_pool,
     aten.avg_pool3d.default: _avg_pool,
+    aten._adaptive_avg_pool2d.default: _adaptive_avg_pool,
+    aten._adaptive_avg_pool3d.default: _adaptive_avg_pool,
     aten.native_layer_norm.default: _layer_norm,
     aten.native_group_norm.default: _group_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm,
