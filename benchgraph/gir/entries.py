@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from benchgraph.gir.domain import Axes, Domain, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.product import Index, product, root_index
+from benchgraph.gir.product import product
+from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Elementwise, Reduction

@@ -17,6 +17,7 @@ from benchgraph.core.options import Forced
 from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
+from benchgraph.tir.ir import Expr
 
 
 class Constness(IntEnum):
@@ -238,6 +239,11 @@ class Graph:
         return {v: node for node in self.nodes for v in node.outs}
 
     @cached_property
+    def places(self) -> dict[int, int]:
+        """By what it makes, a node's place among the nodes."""
+        return {v: place for place, node in enumerate(self.nodes) for v in node.outs}
+
+    @cached_property
     def consumers(self) -> dict[int, tuple[Node, ...]]:
         """Value id -> the nodes that read it, each once; leaving the graph is not a consumer."""
         found: dict[int, list[Node]] = {v.id: [] for v in self.values}
@@ -251,15 +257,33 @@ class Graph:
         """The values that others are views of."""
         return frozenset(v.view.base for v in self.values if v.view is not None)
 
-    def comes_of_constants(self, id: int) -> bool:
-        """Whether a value needs no input that varies, before mark-runtime-constants says so."""
-        maker = self.producer.get(id)
-        return self.value(id).is_constant if maker is None else all(map(self.comes_of_constants, maker.ins))
+    @cached_property
+    def of_constants(self) -> frozenset[int]:
+        """The values that need no input that varies, before mark-runtime-constants says so."""
+        found = {v.id for v in self.values if v.is_constant and v.id not in self.producer}
+        for node in self.nodes:
+            if found.issuperset(node.ins):
+                found.update(node.outs)
+        return frozenset(found)
+
+    @cached_property
+    def _roots(self) -> dict[int, int]:
+        return {}
 
     def root(self, id: int) -> int:
         """The value whose buffer holds this one's elements."""
-        view = self.by_id[id].view
-        return id if view is None else self.root(view.base)
+        above = list[int]()  # views of views may be as many as a graph has ops
+        while id not in self._roots and (view := self.by_id[id].view) is not None:
+            above.append(id)
+            id = view.base
+        found = self._roots.get(id, id)
+        self._roots.update(dict.fromkeys(above, found))
+        return found
+
+    @cached_property
+    def chains(self) -> dict[int, tuple[int, tuple[Expr, ...]]]:
+        """By value, what gir/views.py has found out of its views."""
+        return {}
 
     def changed(self, values: dict[int, Value]) -> Graph:
         """The graph with these values exchanged or added, by id; the same object when there are none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from benchgraph.gir.ir import Graph
-from benchgraph.gir.product import root_index
+from benchgraph.gir.views import root_index
 from benchgraph.ops import affine
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.affine import Linear, linear, to_expr

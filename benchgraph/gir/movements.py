@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchgraph.core.remember import remembered
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Movement
@@ -15,10 +16,13 @@ def movement(node: Node | None) -> Movement | None:
 
 def is_given(g: Graph, v: int) -> bool:
     """Whether a value is an input, or one that has only been moved: then readers can read the input, through the movements."""
-    while v not in g.ins:
-        maker = g.producer.get(v)
-        if movement(maker) is None:
-            return False
-        assert isinstance(maker, Op)
-        v = maker.ins[0]
-    return True
+    return v in _given(g)
+
+
+@remembered
+def _given(g: Graph) -> frozenset[int]:
+    found = set(g.ins)
+    for node in g.nodes:
+        if movement(node) is not None and node.ins[0] in found:
+            found.add(node.outs[0])
+    return frozenset(found)

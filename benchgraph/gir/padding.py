@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.product import product, root_index, stretches
+from benchgraph.gir.product import product, stretches
+from benchgraph.gir.views import root_index
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Border, Interval
 from benchgraph.tir.affine import linear

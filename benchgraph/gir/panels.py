@@ -17,7 +17,8 @@ from typing import TypeAlias
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.entries import read_index
 from benchgraph.gir.ir import Cut, Fused, Graph, Op, Stage
-from benchgraph.gir.product import Index, K, N, root_index
+from benchgraph.gir.product import K, N
+from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Movement

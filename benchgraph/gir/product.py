@@ -15,15 +15,15 @@ from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
-from benchgraph.ops.spec import Box, Call, Contraction, Movement
+from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import variables
 
 T = TypeVar("T")
-Index = tuple[Expr, ...]
 Axis = tuple[int, int]  # (dim of the buffer, indices per step)
 M, N, K = Var("$m"), Var("$n"), Var("$k")
 # Rows up to which weights that lie by columns are not copied first, more for columns of SHORT_TERMS at most; and terms of a sum for each of
@@ -86,7 +86,7 @@ class Product:
     def operands(self) -> tuple[Index, Index]:
         """The index of src and of wei, 0 along their dims of size 1."""
         indices = self.how.index(self.call, self.at, self.over)
-        src, wei = (_zeroed(t.shape, index) for index, t in zip(indices, self.call.ins, strict=True))
+        src, wei = (zeroed(t.shape, index) for index, t in zip(indices, self.call.ins, strict=True))
         return src, wei
 
     @property
@@ -150,11 +150,6 @@ def stretches(found: Sequence[T]) -> tuple[tuple[int, T], ...]:
     return tuple((end, found[end - 1]) for end in ends)
 
 
-def _zeroed(shape: Shape, index: Index) -> Index:
-    """0 along dims of size 1."""
-    return tuple(Const(0) if extent == 1 else i for extent, i in zip(shape, index, strict=True))
-
-
 def product(g: Graph, op: Op) -> Product:
     how = spec(op.kind).lower
     assert isinstance(how, Contraction), op.kind
@@ -178,20 +173,6 @@ def comes_of_products(g: Graph, id: int) -> bool:
         seen |= fresh
         work.extend(fresh)
     return False
-
-
-def root_index(g: Graph, id: int, index: Index) -> Index:
-    """The index in the root's logical shape of the element at `index` of a value, through all its views."""
-    value = g.value(id)
-    while value.view is not None:
-        view = value.view
-        movement = spec(view.kind).lower
-        assert isinstance(movement, Movement)
-        move = movement.target if view.inverse else movement.source
-        assert move is not None, "make-views writes through no movement without targets"
-        value = g.value(view.base)
-        index = _zeroed(value.shape, move(view.attrs, view.src_shape, view.dst_shape, index))
-    return index
 
 
 def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: int = 1) -> tuple[Axis, ...] | None:
@@ -226,7 +207,7 @@ def result_axes(g: Graph, op: Op, *, turned: bool = False) -> tuple[Axis, ...] |
     turned: None unless it is the rows that lie side by side, of which the microkernel can write one element only.
     """
     out = g.value(op.outs[0])
-    at = _zeroed(out.shape, product(g, op).at)
+    at = zeroed(out.shape, product(g, op).at)
     axes = buffer_axes(g, out.id, at, at[-2:])
     if axes is None:
         return None
@@ -354,7 +335,7 @@ def _is_grouped(g: Graph, id: int, group: int) -> bool:
 def has_rows(g: Graph, id: int) -> bool:
     """Whether the last axis of a value, if it has any, goes from element to element of memory."""
     shape = g.value(id).shape
-    at = _zeroed(shape, tuple(Var(f"$i{i}") for i in range(len(shape))))
+    at = zeroed(shape, tuple(Var(f"$i{i}") for i in range(len(shape))))
     axes = buffer_axes(g, id, at, at[-1:])
     return axes is not None and all(has_unit_stride(g, id, axis) for axis in axes)
 

@@ -13,7 +13,7 @@ from benchgraph.core.layout import Layout
 from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Value
-from benchgraph.gir.product import root_index
+from benchgraph.gir.views import root_index
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.product import root_index
+from benchgraph.gir.views import root_index
 from benchgraph.lower.runs import is_even
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Indices, Movement

@@ -26,8 +26,9 @@ from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writ
 from benchgraph.gir.idle import IDLE, idle
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
 from benchgraph.gir.nests import Nests, merged_in_pairs
-from benchgraph.gir.product import Index, K, M, N, columns_of_src, group_of, product, root_index
+from benchgraph.gir.product import K, M, N, columns_of_src, group_of, product
 from benchgraph.gir.schedule import few_rows_for_all_weights
+from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
 

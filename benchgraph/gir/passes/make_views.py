@@ -15,16 +15,19 @@ return %3                             %4 = Reorder(%1)
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
+from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.movements import is_given, movement
 from benchgraph.gir.product import comes_of_products
+from benchgraph.gir.views import Chain, chain, is_short, longer
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Movement
@@ -34,6 +37,15 @@ def make_views(g: Graph, target: Target) -> Graph:
     """First from the outputs back (producers write in place), then from the inputs on (consumers read in place)."""
     border = {*g.ins, *g.outs}
     changed: dict[int, Value] = {}
+    chains: dict[int, Chain] = {}
+
+    def value(id: int) -> Value:
+        return changed[id] if id in changed else g.value(id)
+
+    def is_short_with(view: View) -> bool:
+        """Whether what the base is a view of is still found in few steps."""
+        return is_short(longer(view, chain(value, chains, view.base)))
+
     instead: dict[int, tuple[Op, ...]] = {}  # id of a movement op -> the ops that take its place
     for node in reversed(g.nodes):
         if not (isinstance(node, Op) and spec(node.kind).is_movement):
@@ -41,14 +53,18 @@ def make_views(g: Graph, target: Target) -> Graph:
         if _parts(g, node) is not None:
             instead[id(node)] = _assemble(g, node, border, changed)
         elif _can_write_through(g, node, 0, node.attrs, border):
-            changed[node.ins[0]] = replace(g.value(node.ins[0]), view=_view(g, node, 0, node.attrs, inverse=True))
-            instead[id(node)] = ()
+            view = _view(g, node, 0, node.attrs, inverse=True)
+            if is_short_with(view):
+                changed[node.ins[0]] = replace(g.value(node.ins[0]), view=view)
+                instead[id(node)] = ()
     for node in g.nodes:
         is_movement = isinstance(node, Op) and spec(node.kind).is_movement
         if is_movement and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
             assert isinstance(node, Op)
-            changed[node.outs[0]] = replace(g.value(node.outs[0]), view=_view(g, node, 0, node.attrs, inverse=False))
-            instead[id(node)] = ()
+            view = _view(g, node, 0, node.attrs, inverse=False)
+            if is_short_with(view):
+                changed[node.outs[0]] = replace(g.value(node.outs[0]), view=view)
+                instead[id(node)] = ()
     kept: list[Node] = [new for node in g.nodes for new in instead.get(id(node), (node,))]
     return replace(g.changed(changed), nodes=tuple(kept)) if instead else g
 
@@ -105,17 +121,33 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
 
     That is, where neither rows nor columns of a tile lie dense in dst; a row in pieces may.
     """
-    id, dst = op.ins[position], g.value(op.outs[0]).shape
-    steps = unit_steps(op.kind, attrs, g.value(id).shape, dst, inverse=True)
-    while isinstance(maker := g.producer.get(id), Op) and not spec(maker.kind).is_contraction:
-        made, id = g.value(id).shape, next((v for v in maker.ins if g.consumers[v] == (maker,)), -1)
-        if id >= 0 and movement(maker) is not None:
-            dims = unit_steps(maker.kind, maker.attrs, g.value(id).shape, made, inverse=True)
-            steps = tuple(None if dim is None else steps[dim] for dim in dims)
-        elif id < 0 or not spec(maker.kind).is_elementwise or g.value(id).shape != made:
-            return False
+    v, dst = op.ins[position], g.value(op.outs[0]).shape
+    if (tile := _tiles(g).get(v)) is None:
+        return False
+    steps = unit_steps(op.kind, attrs, g.value(v).shape, dst, inverse=True)
     dense = max((dim for dim, extent in enumerate(dst) if extent > 1), default=None)
-    return maker is not None and not {None, dense} & {*steps[-2:]}
+    return not {None, dense} & {None if dim is None else steps[dim] for dim in tile}
+
+
+@remembered
+def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
+    """By value, for what pointwise ops and movements make of a product's result alone: the dims that the product's rows and columns lie
+    along, as `unit_steps` tells them."""
+    found = dict[int, tuple[int | None, ...]]()
+    for op in g.nodes:
+        assert isinstance(op, Op)
+        if spec(op.kind).is_contraction:
+            found.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
+            continue
+        v = next((v for v in op.ins if g.consumers[v] == (op,)), -1)
+        if v not in found:
+            continue
+        if movement(op) is not None:
+            dims = unit_steps(op.kind, op.attrs, g.value(v).shape, g.value(op.outs[0]).shape, inverse=True)
+            found[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in found[v])
+        elif spec(op.kind).is_elementwise:
+            found.update((w, found[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
+    return found
 
 
 def _is_converted(g: Graph, id: int) -> bool:
@@ -135,8 +167,8 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     """
     if len(op.ins) > 1:
         return False
-    moves = _moves_around(g, op)
-    made, moved = moves[0].ins[0], moves[-1].outs[0]
+    run = _runs(g)[op.outs[0]]
+    made, moved = run.moves[0].ins[0], run.moves[-1].outs[0]
     dst, readers = g.value(moved).shape, g.consumers[moved]
     if len(dst) < 2 or not readers:
         return False
@@ -145,32 +177,39 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     if not all(isinstance(r, Op) and spec(r.kind).is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
-    turned = moves[: moves.index(op) + 1]  # those before the one that turns it may be written through
-    return all(_last_axis_behind(g, part) == len(g.value(part[-1].outs[0]).shape) - 2 for part in (turned, moves))
+    at = run.places[op.outs[0]]  # those before the one that turns it may be written through
+    return all(run.axes[k] == len(g.value(run.moves[k].outs[0]).shape) - 2 for k in (at, -1))
 
 
-def _moves_around(g: Graph, op: Op) -> tuple[Op, ...]:
-    """A movement, and those before and after it where no one else reads what they pass on, in order."""
-    moves = [op]
-    while movement(before := g.producer.get(moves[0].ins[0])) and _is_read_once(g, moves[0].ins[0]):
-        assert isinstance(before, Op)
-        moves.insert(0, before)
-    while _is_read_once(g, moves[-1].outs[0]) and movement(after := g.consumers[moves[-1].outs[0]][0]):
-        assert isinstance(after, Op)
-        moves.append(after)
-    return tuple(moves)
+@dataclass(frozen=True)
+class _Run:
+    """Movements one after the other, where no one else reads what they pass on. places: by what they make, where they are.
+
+    axes: of what each of them makes, the dim along which the steps along the last axis of what the first one reads are, one by one.
+    """
+
+    moves: list[Op] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+    axes: list[int | None] = field(default_factory=list)
+
+    def add(self, g: Graph, op: Op) -> None:
+        src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
+        axis = self.axes[-1] if self.moves else len(src) - 1
+        self.axes.append(None if axis is None or axis < 0 else unit_steps(op.kind, op.attrs, src, dst, inverse=True)[axis])
+        self.places[op.outs[0]] = len(self.moves)
+        self.moves.append(op)
 
 
-def _is_read_once(g: Graph, v: int) -> bool:
-    return len(g.consumers[v]) == 1 and v not in g.outs
-
-
-def _last_axis_behind(g: Graph, moves: tuple[Op, ...]) -> int | None:
-    """Along which dim of what movements end with the steps along the last axis of what they begin with are, one by one."""
-    axis: int | None = len(g.value(moves[0].ins[0]).shape) - 1
-    for move in moves:
-        if axis is None or axis < 0:
-            return None
-        src, dst = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-        axis = unit_steps(move.kind, move.attrs, src, dst, inverse=True)[axis]
-    return axis
+@remembered
+def _runs(g: Graph) -> Mapping[int, _Run]:
+    """By what a movement makes, the run that it is of."""
+    found = dict[int, _Run]()
+    for op in g.nodes:
+        if movement(op) is None:
+            continue
+        assert isinstance(op, Op)
+        (src,) = op.ins
+        run = found[src] if src in found and len(g.consumers[src]) == 1 and src not in g.outs else _Run()
+        run.add(g, op)
+        found[op.outs[0]] = run
+    return found

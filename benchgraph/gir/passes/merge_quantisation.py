@@ -75,7 +75,7 @@ def _is_step(g: Graph, op: Op) -> bool:
     is_shift = row.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
     by = others[0]
     is_few = len(others) == 1 and src.dtype is by.dtype is out.dtype and by.type.elements * FEWER <= out.type.elements
-    return (is_scaling or is_shift) and is_few and g.comes_of_constants(by.id)
+    return (is_scaling or is_shift) and is_few and by.id in g.of_constants
 
 
 def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:

@@ -47,7 +47,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     p = product(g, op)
     if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
-    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), g.comes_of_constants(op.ins[1])
+    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.of_constants
     return p.columns >= SERVED and (rows >= SERVED or is_constant)
 
 

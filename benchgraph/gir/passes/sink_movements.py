@@ -19,8 +19,10 @@ bf16, 64x56x56 by 1x1 with an Add takes 1.33 (1.04 on two cores): its images wer
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
+from heapq import heappop, heappush
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
@@ -31,6 +33,8 @@ from benchgraph.gir.movements import is_given, movement
 from benchgraph.ops import spec
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
+
+MOST_PASSED = 64  # ops that a movement goes past: each of several movements makes all of them anew
 
 
 def sink_movements(g: Graph, target: Target) -> Graph:
@@ -59,24 +63,50 @@ def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
 
 def _sinking(g: Graph, move: Op) -> tuple[Op, ...]:
     """The ops past which the movement goes: no one else reads it, nor what they make, but for what the last one makes."""
-    (moved,), moves = move.outs, _since_product(g, move)
+    (moved,) = move.outs
     ops, inside = list[Op](), {moved}
+    moves = cache(lambda: _since_product(g, move))
 
     def is_at_hand(v: int) -> bool:
         value = g.value(v)
-        return v in inside or value.type.elements == 1 or _goes_back(g, moves, value.type)
+        return v in inside or value.type.elements == 1 or _goes_back(g, moves(), value.type)
 
-    for op in g.nodes:
-        is_one = isinstance(op, Op) and not inside.isdisjoint(op.ins) and _is_pointwise(op)
-        if is_one and isinstance(op, Op) and g.value(op.outs[0]).shape == g.value(moved).shape and all(map(is_at_hand, op.ins)):
+    for op in _reached(g, moved, inside):
+        if g.value(op.outs[0]).shape == g.value(moved).shape and all(map(is_at_hand, op.ins)):
             ops.append(op)
             inside.add(op.outs[0])
-    while ops:
-        read = [moved, *(op.outs[0] for op in ops[:-1])]
-        if all(v not in g.outs and set(g.consumers[v]) <= set(ops) for v in read):
-            return tuple(ops)
-        ops.pop()
-    return ()
+    return _leaving_one(g, moved, ops)
+
+
+def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
+    """The pointwise ops that read a value or what such ops, which are `inside` then, make of it, in order, and no more than MOST_PASSED."""
+    waiting, seen = list[int](), set[int]()
+
+    def wait_for_readers(v: int) -> None:
+        fresh = {g.places[op.outs[0]] for op in g.consumers[v]} - seen
+        seen.update(fresh)
+        for place in fresh:
+            heappush(waiting, place)
+
+    wait_for_readers(moved)
+    while waiting and len(inside) <= MOST_PASSED:
+        op = g.nodes[heappop(waiting)]
+        if isinstance(op, Op) and _is_pointwise(op):
+            yield op
+            if op.outs[0] in inside:
+                wait_for_readers(op.outs[0])
+
+
+def _leaving_one(g: Graph, moved: int, ops: Sequence[Op]) -> tuple[Op, ...]:
+    """The first of these ops, as many as leave one value to read of what is moved."""
+    place = {op.outs[0]: n for n, op in enumerate(ops)}
+    count, last = 0, -1  # last: the place of the last op that reads what the ops up to here read and pass on
+    for n, v in enumerate((moved, *place)):
+        if 0 <= last < n:
+            count = n
+        readers = (place.get(op.outs[0], len(ops)) for op in g.consumers[v])
+        last = max(last, len(ops) if v in g.outs else max(readers, default=-1))
+    return tuple(ops[:count])
 
 
 def _goes_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
@@ -104,14 +134,17 @@ def _with_dims(shape: Shape, rank: int) -> Shape:
 
 @dataclass
 class _Sunk:
-    """Ops past which a movement goes, as they are before it. early: value -> the same before the movement. gone: ops that no one needs."""
+    """Ops past which a movement goes, as they are before it.
+
+    early: value -> the same before the movement. gone: what ops that no one needs make.
+    """
 
     g: Graph
     move: Op
     ops: tuple[Op, ...]
     early: dict[int, int] = field(default_factory=dict)
     nodes: list[Op] = field(default_factory=list)
-    gone: list[Op] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.builder = Builder(self.g.values)
@@ -120,13 +153,13 @@ class _Sunk:
         """The graph in which the movement comes after the ops."""
         last = self.ops[-1]
         self.early[self.move.outs[0]] = self.move.ins[0]
-        self.gone += [self.move, *self.ops]
+        self.gone.update(op.outs[0] for op in (self.move, *self.ops))
         for op in self.ops:
             self._put(op)
         late = replace(self.move, ins=(self.early[last.outs[0]],), outs=last.outs)
         nodes: list[Node] = []
         for node in self.g.nodes:
-            nodes += [*self.nodes, late] if node is last else [] if node in self.gone else [node]
+            nodes += [*self.nodes, late] if node is last else [] if node.outs[0] in self.gone else [node]
         return replace(self.g, values=tuple(self.builder.values.values()), nodes=tuple(nodes))
 
     def _put(self, op: Op) -> None:
@@ -140,14 +173,14 @@ class _Sunk:
         if v not in self.early:
             made_by = self.g.producer.get(v)
             is_kept = v in self.g.outs or v in self.early.values()  # what is moved stays, whoever else reads it
-            is_ours = isinstance(made_by, Op) and not is_kept and all(op in self.gone for op in self.g.consumers[v])
+            is_ours = isinstance(made_by, Op) and not is_kept and all(op.outs[0] in self.gone for op in self.g.consumers[v])
             if self.g.value(v).type.elements == 1:
                 self.early[v] = self._scalar(v)
             elif isinstance(made_by, Op) and self._is_alike(made_by):
-                self.gone += [made_by] * is_ours
+                self.gone.update((v,) * is_ours)
                 self.early[v] = made_by.ins[0]
             elif isinstance(made_by, Op) and is_ours and self._may_be_early(made_by):
-                self.gone.append(made_by)
+                self.gone.add(v)
                 self._put(made_by)
             else:
                 self.early[v] = self._moved_back(v)

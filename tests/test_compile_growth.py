@@ -1,0 +1,122 @@
+"""Graphs of which a pass might look at every path, at every pair, or at all again for each op, and what each of them costs, counted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from benchgraph.core.target import host
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.gir.passes.make_views import make_views
+from benchgraph.gir.passes.sink_movements import sink_movements
+from benchgraph.graph import GraphBuilder
+from benchgraph.lower import lower
+from benchgraph.partition.ir import Policy
+from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.passes.simplify import simplify
+from tests.gir.test_passes import gir
+from tests.lower.test_meaning import is_right
+from tests.test_compile_cost import calls, counted, through_graph_ir
+
+Network = Callable[[GraphBuilder, int], object]
+
+
+def built(network: Network, length: int) -> GraphBuilder:
+    b = GraphBuilder()
+    network(b, length)
+    return b
+
+
+def growth(work: Callable[[int], Callable[[], object]], length: int) -> float:
+    """How many times what one length takes, in calls of Python, twice the length does, beyond what half the length takes in both."""
+    calls(work(1))  # what is looked up once in a process
+    half, one, two = (calls(work(n)) for n in (length // 2, length, 2 * length))
+    return (two - one) / (one - half)
+
+
+# ---- movements of what is moved --------------------------------------------------------------------------------------
+
+
+def matrix(b: GraphBuilder, rows: int, columns: int) -> LogicalTensor:
+    return b.op("MatMul", b.input((rows, columns)), b.constant((columns, columns)))
+
+
+def shaped(b: GraphBuilder, x: LogicalTensor, *shape: int) -> LogicalTensor:
+    return b.op("StaticReshape", x, shape=shape, special_zero=False)
+
+
+def heads(b: GraphBuilder, length: int) -> None:
+    """Each of these finds its elements by several indices of the one before it."""
+    x = matrix(b, 8, 32)
+    for _ in range(length):
+        x = shaped(b, b.op("StaticTranspose", shaped(b, x, 4, 2, 4, 8), order=(1, 0, 2, 3)), 8, 32)
+    b.op("MatMul", x, b.constant((32, 8)))
+
+
+def odd_shapes(b: GraphBuilder, length: int) -> None:
+    """No index becomes simpler here."""
+    x = matrix(b, 6, 10)
+    for n in range(length):
+        x = b.op("StaticTranspose", shaped(b, x, *((4, 15), (6, 10))[n % 2]), order=(1, 0))
+    b.op("ReLU", x)
+
+
+def concatenations(b: GraphBuilder, length: int) -> None:
+    x = matrix(b, 3, 4)
+    for _ in range(length):
+        x = b.op("StaticTranspose", b.op("Concat", x, b.input((1, x.known_shape[1])), axis=0), order=(1, 0))
+    b.op("ReLU", x)
+
+
+@pytest.mark.parametrize("network", [heads, odd_shapes])
+def test_movements_of_what_is_moved_are_found_in_few_steps(network: Network) -> None:
+    def work(length: int) -> Callable[[], object]:
+        b = built(network, length)
+        return lambda: simplify(lower(through_graph_ir(b)).main, host())
+
+    assert growth(work, 6) <= 3
+
+
+@pytest.mark.parametrize(("network", "length"), [(heads, 6), (odd_shapes, 9), (concatenations, 6)])
+def test_movements_of_what_is_moved_mean_what_they_say(network: Network, length: int) -> None:
+    graph = built(network, length).graph()
+    (partition,) = partitions(graph, Policy.fused)
+    assert is_right(graph, partition)
+
+
+def test_an_index_that_does_not_become_simpler_ends_at_a_copy() -> None:
+    g = through_graph_ir(built(odd_shapes, 12))
+    moves = [op for node in g.nodes for op in node.ops if op.kind in ("StaticReshape", "StaticTranspose")]
+    assert 0 < len(moves) < 12
+
+
+def test_a_movement_goes_past_no_more_ops_than_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def movements(b: GraphBuilder, length: int) -> None:
+        x = matrix(b, 8, 8)
+        for _ in range(length):
+            x = b.op("ReLU", b.op("StaticTranspose", x, order=(1, 0)))
+
+    module = sys.modules[sink_movements.__module__]
+    monkeypatch.setattr(module, "MOST_PASSED", 4, raising=False)
+    few, more = (
+        counted(monkeypatch, module._Sunk, "_put", lambda g=g: sink_movements(g, host()))
+        for g in (gir(lambda b, n=n: movements(b, n)) for n in (12, 24))
+    )
+    assert few >= 12
+    assert more <= 2.3 * few
+
+
+def test_what_is_before_a_movement_is_looked_at_once() -> None:
+    def movements(b: GraphBuilder, length: int) -> None:
+        x = b.op("Abs", b.input((8, 8)))
+        for _ in range(length):
+            x = b.op("StaticTranspose", x, order=(1, 0))
+        b.op("SoftMax", x, axis=-1)
+
+    def work(length: int) -> Callable[[], object]:
+        g = gir(lambda b: movements(b, length))
+        return lambda: (sink_movements(g, host()), make_views(g, host()))
+
+    assert growth(work, 20) <= 2.2
