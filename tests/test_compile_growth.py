@@ -9,7 +9,12 @@ import pytest
 
 from benchgraph.core.target import host
 from benchgraph.core.tensor import LogicalTensor
+from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.online import is_foreseen
+from benchgraph.gir.passes.defer_scaling import _is_maximum
 from benchgraph.gir.passes.make_views import make_views
+from benchgraph.gir.passes.settle_borders import _preferred
 from benchgraph.gir.passes.sink_movements import sink_movements
 from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
@@ -120,3 +125,81 @@ def test_what_is_before_a_movement_is_looked_at_once() -> None:
         return lambda: (sink_movements(g, host()), make_views(g, host()))
 
     assert growth(work, 20) <= 2.2
+
+
+# ---- paths -----------------------------------------------------------------------------------------------------------
+
+
+def diamonds(kinds: tuple[str, str, str]) -> Network:
+    """Of a value on both sides and an op that joins them, one after the other."""
+
+    def network(b: GraphBuilder, length: int) -> None:
+        one, other, both = kinds
+        x = b.input((8, 32))
+        for _ in range(length):
+            x = b.op(both, b.op(one, x), b.op(other, x))
+
+    return network
+
+
+def squares(b: GraphBuilder, length: int) -> None:
+    x = b.input((8, 32))
+    for _ in range(length):
+        x = b.op("Multiply", x, x)
+
+
+def test_the_passes_do_not_follow_every_path() -> None:
+    def work(length: int) -> Callable[[], object]:
+        g = gir(lambda b: squares(b, length))
+
+        def through() -> None:
+            h = g
+            for each in gir_passes.PIPELINE:
+                h = each.fn(h, host())
+
+        return through
+
+    assert growth(work, 6) <= 3
+
+
+def last(g: Graph) -> int:
+    return g.nodes[-1].outs[0]
+
+
+def makers(g: Graph) -> dict[int, Op]:
+    return {v: op for op in g.nodes if isinstance(op, Op) for v in op.outs}
+
+
+POINTWISE, MAXIMA = ("ReLU", "Tanh", "Add"), ("Maximum", "Maximum", "Maximum")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda g: _preferred(g, last(g), host()),
+        lambda g: last(g) in g.of_constants,
+    ],
+    ids=["layout", "constants"],
+)
+def test_no_question_follows_every_path(ask: Callable[[Graph], object]) -> None:
+    def work(length: int) -> Callable[[], object]:
+        g = gir(lambda b: diamonds(POINTWISE)(b, length))
+        return lambda: ask(g)
+
+    assert growth(work, 8) <= 2.2
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda g: _is_maximum(g, last(g)), lambda g: is_foreseen(g, makers(g), last(g))], ids=["maximum", "foreseen"]
+)
+def test_no_question_follows_what_an_op_reads_twice(ask: Callable[[Graph], object]) -> None:
+    def doubled(b: GraphBuilder, kind: str, length: int) -> None:
+        x = b.input((1, 1))
+        for _ in range(length):
+            x = b.op(kind, x, x)
+
+    def work(length: int) -> Callable[[], object]:
+        graphs = [gir(lambda b, kind=kind: doubled(b, kind, length)) for kind in ("Maximum", "Add")]
+        return lambda: [ask(g) for g in graphs]
+
+    assert growth(work, 8) <= 2.2

@@ -158,11 +158,17 @@ def _with_choice(g: Graph, o: Online) -> Online:
 
 def is_foreseen(g: Graph, made: dict[int, Op], id: int) -> bool:
     """A value is one number, or rises and falls with the place alone, by ops that say so."""
-    if (op := made.get(id)) is None:
-        return g.value(id).type.elements == 1
-    ways = spec(op.kind).monotone
-    return (
-        len(ways) == len(op.ins)
-        and len(op.outs) == 1
-        and all(not way or is_foreseen(g, made, v) for way, v in zip(ways, op.ins, strict=True))
-    )
+    work, seen = [id], {id}
+    while work:
+        v = work.pop()
+        if (op := made.get(v)) is None:
+            if g.value(v).type.elements != 1:
+                return False
+            continue
+        ways = spec(op.kind).monotone
+        if len(ways) != len(op.ins) or len(op.outs) != 1:
+            return False
+        fresh = {v for way, v in zip(ways, op.ins, strict=True) if way} - seen
+        work += fresh
+        seen |= fresh
+    return True

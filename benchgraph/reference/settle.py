@@ -116,10 +116,13 @@ class _Turning:
 
     def _carry(self, tensor: int, values: Array) -> None:
         """Let all that read the tensor, or what is moved or converted of it, read these values."""
-        self._moved[tensor] = _exact(values)
-        for op in self._graph.consumers.get(tensor, ()):
-            if is_transparent(op) and op.outputs:
-                self._carry(op.outputs[0].id, self._through(values, [(op, 0)]))
+        work = [(tensor, values)]
+        while work:
+            tensor, values = work.pop()
+            self._moved[tensor] = _exact(values)
+            for op in self._graph.consumers.get(tensor, ()):
+                if is_transparent(op) and op.outputs:
+                    work.append((op.outputs[0].id, self._through(values, [(op, 0)])))
 
 
 def _exact(values: Array) -> Array:

@@ -108,10 +108,15 @@ def _is_at_most_one(g: Graph, id: int) -> bool:
 
 def _is_maximum(g: Graph, id: int) -> bool:
     """A maximum over rows, or that and nothing smaller."""
-    op = g.producer.get(id)
-    if not isinstance(op, Op):
-        return False
-    row = spec(op.kind)
-    if row.folds_with in (BinOp.max, BinOp.maximum):
-        return True
-    return row.computes is Computes.maximum and any(_is_maximum(g, v) for v in op.ins)
+    work, seen = [id], {id}
+    while work:
+        op = g.producer.get(work.pop())
+        if not isinstance(op, Op):
+            continue
+        row = spec(op.kind)
+        if row.folds_with in (BinOp.max, BinOp.maximum):
+            return True
+        if row.computes is Computes.maximum:
+            work += {*op.ins} - seen
+            seen.update(op.ins)
+    return False

@@ -26,12 +26,13 @@ as in x * 1 / 0.3, both ops stay: they round once, as what they say does, and 72
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
@@ -58,14 +59,13 @@ def _divided_before(g: Graph) -> Graph:
     builder = Builder(g.values)
     changed: dict[int, Op] = {}  # by the value that the op made before
     gone: set[int] = set()
-    products, saturating = _known_products(g), _saturating(g)
     for op in g.nodes:
         assert isinstance(op, Op)
-        found = _scaled(g, op, products)
+        found = _scaled(g, op)
         if found is None:
             continue
         product, last, exact = found
-        quotient = _odd(exact) if op.outs[0] in saturating else exact
+        quotient = _odd(exact) if op.outs[0] in _saturating(g) else exact
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
         gone.add(op.outs[0])
@@ -75,10 +75,10 @@ def _divided_before(g: Graph) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=nodes)
 
 
-def _scaled(g: Graph, op: Op, products: Mapping[int, Reals]) -> tuple[Op, Op, Reals] | None:
+def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
     """Of a division by known numbers of what known numbers have multiplied, and nobody else reads: (the multiplication, what makes the
     dividend, quotients of the numbers); None if the factors cannot be divided instead."""
-    divisor = _known(g, op.ins[1], products) if spec(op.kind).product_kind else None
+    divisor = _known(g).get(op.ins[1]) if spec(op.kind).product_kind else None
     reader, last = op, None
     while divisor is not None:
         id = reader.ins[0]
@@ -88,7 +88,7 @@ def _scaled(g: Graph, op: Op, products: Mapping[int, Reals]) -> tuple[Op, Op, Re
             return None
         last = last or maker
         if spec(maker.kind).is_product:
-            factor = _known(g, maker.ins[1], products)
+            factor = _known(g).get(maker.ins[1])
             if factor is None or not _divides(factor, divisor):
                 return None
             quotient = factor / divisor
@@ -100,25 +100,15 @@ def _scaled(g: Graph, op: Op, products: Mapping[int, Reals]) -> tuple[Op, Op, Re
     return None
 
 
-def _known_products(g: Graph) -> dict[int, Reals]:
-    """The products in f32 of values that are known now, before they are rounded, by value."""
-    found = dict[int, Reals]()
+@remembered
+def _known(g: Graph) -> Mapping[int, Reals]:
+    """The values in f32 that are known now, and products of such values before they are rounded."""
+    found = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
     for op in g.nodes:
-        assert isinstance(op, Op)
-        if spec(op.kind).is_product and g.value(op.outs[0]).dtype is DType.f32:
-            one = _known(g, op.ins[0], found)
-            other = None if one is None else _known(g, op.ins[1], found)
-            if one is not None and other is not None:
-                found[op.outs[0]] = np.asarray(one * other)
+        if isinstance(op, Op) and spec(op.kind).is_product and found.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
+            one, other = op.ins
+            found[op.outs[0]] = np.asarray(found[one] * found[other])
     return found
-
-
-def _known(g: Graph, id: int, products: Mapping[int, Reals]) -> Reals | None:
-    """A value in f32 that is known now, or a product of such."""
-    value = g.value(id)
-    if value.literal is not None and value.dtype is DType.f32:
-        return value.literal.array.astype(np.float64)
-    return products.get(id)
 
 
 def _divides(factor: Reals, divisor: Reals) -> bool:
@@ -148,12 +138,12 @@ def _hoisted(g: Graph) -> Graph:
     """With reciprocals where divisors are few."""
     builder = Builder(g.values)
     nodes: list[Node] = []
-    noisy, saturating = _noisy(g), _saturating(g)
+    noisy = _noisy(g)
     for op in g.nodes:
         assert isinstance(op, Op)
         product = spec(op.kind).product_kind
         if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
-            is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in saturating
+            is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
             # in f32, however narrow the divisor is
             reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
             nodes += builder.nodes
@@ -173,18 +163,18 @@ def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
 
 def _noisy(g: Graph) -> frozenset[int]:
     """The values that some op on the way has made less exact than one rounding does, or rounded for sure."""
-    found, products = set[int](), _known_products(g)
+    found = set[int]()
     for op in g.nodes:
         assert isinstance(op, Op)
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-        if spec(op.kind).threshold(call) > ROUNDED_ONCE or _rounds(g, op, products) or not found.isdisjoint(op.ins):
+        if spec(op.kind).threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
             found.update(op.outs)
     return frozenset(found)
 
 
-def _rounds(g: Graph, op: Op, products: Mapping[int, Reals]) -> bool:
+def _rounds(g: Graph, op: Op) -> bool:
     """Whether an op multiplies by known numbers that are not short."""
-    factor = _known(g, op.ins[1], products) if spec(op.kind).is_product else None
+    factor = _known(g).get(op.ins[1]) if spec(op.kind).is_product else None
     return factor is not None and not _is_short(factor)
 
 
@@ -194,20 +184,17 @@ def _is_short(numbers: Reals) -> bool:
     return bool(np.all(whole == np.rint(whole)))
 
 
+@remembered
 def _saturating(g: Graph) -> frozenset[int]:
     """The values that go nowhere but into 8-bit integers, through sums at most."""
     found = set[int]()
-    for op in reversed(g.nodes):
-        assert isinstance(op, Op)
-        for id in op.outs:
-            readers = g.consumers[id]
-            if readers and id not in g.outs and all(isinstance(r, Op) and _is_on_the_way(g, r, found) for r in readers):
-                found.add(id)
-    return frozenset(found)
 
-
-def _is_on_the_way(g: Graph, op: Op, saturating: Collection[int]) -> bool:
-    row, out = spec(op.kind), op.outs[0]
-    if row.converts:
+    def is_on_the_way(op: Node) -> bool:
+        row, out = spec(op.kind) if isinstance(op, Op) else None, op.outs[0]
+        if row is None or not row.converts:
+            return row is not None and row.computes is Computes.sum and out in found
         return g.value(out).dtype in (DType.u8, DType.s8)
-    return row.computes is Computes.sum and out in saturating
+
+    for node in reversed(g.nodes):
+        found.update(v for v in node.outs if g.consumers[v] and v not in g.outs and all(map(is_on_the_way, g.consumers[v])))
+    return frozenset(found)

@@ -83,21 +83,25 @@ def _is_product(node: Node | None) -> bool:
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
-    """The blocked layout in which the value comes at no cost, None when there is none."""
-    v, node = g.value(id), g.producer.get(id)
-    if v.layout.blocks:
-        return v.layout
-    if len(v.shape) < 2 or 0 in v.shape or not isinstance(node, Op):
-        return None
-    row = spec(node.kind)
-    if row.is_contraction:
-        block = result_block(product(g, node), target)
-        return column_blocked(len(v.shape), block) if block else None
-    if row.is_movement:
-        return column_blocked(len(v.shape), panel(v.shape[-1], target)) if v.dtype is DType.f32 else None
-    if not row.is_elementwise:
-        return None
-    return next((found for s in node.ins if g.value(s).shape == v.shape and (found := _preferred(g, s, target))), None)
+    """The blocked layout in which the value comes at no cost, None when there is none. What pointwise ops make has that of an operand."""
+    work, seen = [id], set[int]()
+    while work:
+        if (at := work.pop()) in seen:
+            continue
+        seen.add(at)
+        v, node = g.value(at), g.producer.get(at)
+        if v.layout.blocks:
+            return v.layout
+        if len(v.shape) < 2 or 0 in v.shape or not isinstance(node, Op):
+            continue
+        row = spec(node.kind)
+        if row.is_contraction and (block := result_block(product(g, node), target)):
+            return column_blocked(len(v.shape), block)
+        if row.is_movement and v.dtype is DType.f32:
+            return column_blocked(len(v.shape), panel(v.shape[-1], target))
+        if row.is_elementwise:
+            work += (s for s in reversed(node.ins) if g.value(s).shape == v.shape)  # the first one is the next
+    return None
 
 
 def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
