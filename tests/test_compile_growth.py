@@ -20,7 +20,9 @@ from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
+from benchgraph.tir.passes.turn_loops import turn_loops
 from tests.gir.test_passes import gir
 from tests.lower.test_meaning import is_right
 from tests.test_compile_cost import calls, counted, through_graph_ir
@@ -203,3 +205,28 @@ def test_no_question_follows_what_an_op_reads_twice(ask: Callable[[Graph], objec
         return lambda: [ask(g) for g in graphs]
 
     assert growth(work, 8) <= 2.2
+
+
+# ---- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_a_concatenation_are_not_held_against_each_other() -> None:
+    def work(length: int) -> Callable[[], object]:
+        b = GraphBuilder()
+        b.op("ReLU", b.op("Concat", *(b.op("Tanh", b.input((4, 8))) for _ in range(length)), axis=1))
+        func = simplify(lower(through_graph_ir(b)).main, host())
+        return lambda: shrink_tensors(func, host())
+
+    assert growth(work, 12) <= 2.6
+
+
+def test_results_of_a_loop_are_not_held_against_each_other() -> None:
+    def work(length: int) -> Callable[[], object]:
+        b = GraphBuilder()
+        x = matrix(b, 8, 32)
+        for _ in range(length):
+            b.op("ReLU", x)
+        func = lower(through_graph_ir(b)).main
+        return lambda: turn_loops(func, host())
+
+    assert growth(work, 12) <= 2.2

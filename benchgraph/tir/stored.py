@@ -6,7 +6,7 @@ such as min(32, 100 - mo*32); a later load inside a loop of the same extent lies
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchgraph.tir.affine import Linear, Ranges, inside, linear_bounds
@@ -29,13 +29,24 @@ class _Side:
 _Box = tuple[_Side, ...]
 
 
-def stores_first(t: Tensor, stmts: Iterable[Stmt], ranges: Ranges) -> bool:
+def stores_first(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> bool:
     """True when every load from t inside these statements certainly reads what they stored before it."""
-    return _run_all(t, stmts, ranges, {}, []) is not None
+    return reads_before(t, stmts, ranges) is None
+
+
+def reads_before(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> int | None:
+    """The place of the first of these statements that may load from t what none before it stored, nor itself; None when there is none."""
+    stored: list[_Box] = []
+    for place, s in enumerate(stmts):
+        after = _run(t, s, ranges, {}, stored)
+        if after is None:
+            return place
+        stored = after
+    return None
 
 
 def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored: list[_Box]) -> list[_Box] | None:
-    """The boxes stored after s, given those before; None when a load may read something else. extents: those of the loops around."""
+    """The boxes stored after s, those before it first; None when a load may read something else. extents: those of the loops around."""
     if t.name not in tensor_names(s):
         return stored
     match s:
@@ -45,12 +56,15 @@ def _run(t: Tensor, s: Stmt, ranges: Ranges, extents: Mapping[str, Expr], stored
             body = _run(t, s.body, inside(s, ranges), {**extents, s.var.name: s.extent}, stored)
             if body is None:
                 return None
-            swept = [_swept(box, s.var, s.extent) for box in body if box not in stored]
+            swept = [_swept(box, s.var, s.extent) for box in body[len(stored) :]]
             return stored + [box for box in swept if box is not None]
         case If():
             then = _run(t, s.then, assume(s.cond, ranges, holds=True), extents, stored)
             orelse = stored if s.orelse is None else _run(t, s.orelse, assume(s.cond, ranges, holds=False), extents, stored)
-            return None if then is None or orelse is None else [box for box in then if box in orelse]
+            if then is None or orelse is None:
+                return None
+            new = orelse[len(stored) :]
+            return stored + [box for box in then[len(stored) :] if box in new]
         case Store() | Brgemm() | Pack():
             return _leaf(t, s, ranges, extents, stored)
     return stored

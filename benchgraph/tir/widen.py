@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.remember import remembered
 from benchgraph.core.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
@@ -279,14 +281,17 @@ def _is_independent(loop: Loop) -> bool:
     loads, stores = list(_loads(loop)), [c for c in loop.stmts if isinstance(c, Store) and c.tensor.name not in loop.registers]
     reduced = {r.store.tensor.name for r in loop.reductions}
     every = [(x.tensor, x.index) for x in loads] + [(c.tensor, c.index) for c in stores]
+    indices = defaultdict[str, list[tuple[Expr, ...]]](list)
+    for t, index in every:
+        indices[t.name].append(index)
     for c in stores:
-        others = [index for t, index in every if t.name == c.tensor.name]
+        others = indices[c.tensor.name]
         if c.tensor.name in reduced and len(others) != 2:
             return False
         if c.tensor.name not in reduced and not all(_apart(loop, c.index, index) for index in others):
             return False
-        if any(t.name != c.tensor.name and share_bytes(t, c.tensor) for t, _ in every):
-            return False
+    if any_share_bytes((c.tensor for c in stores), (t for t, _ in every)):
+        return False
     written = {c.tensor.name for c in stores}
     return not any(load.tensor.name in written for _, at in every for i in at for load in loads_of(i))
 
@@ -300,13 +305,39 @@ def _apart(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 def may_meet(f: Func, a: Tensor, b: Tensor) -> bool:
     """Whether tensors of a function may have an element in common."""
-    return a.name == b.name or share_bytes(a, b) or any({over.dst, over.src} == {a.name, b.name} for over in f.inplace)
+    return any_meet(f, (a,), (b,))
 
 
-def share_bytes(a: Tensor, b: Tensor) -> bool:
-    if a.offset is None or b.offset is None or a.scope is not b.scope:
-        return False
-    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+def any_meet(f: Func, some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
+    """Whether one of these tensors of a function and one of those may have an element in common."""
+    named, other = ({t.name: t for t in ts} for ts in (some, others))
+    over = _partners(f)
+    if not named.keys().isdisjoint(other) or any(not over[name].isdisjoint(other) for name in named if name in over):
+        return True
+    return any_share_bytes(named.values(), other.values())
+
+
+def any_share_bytes(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
+    """Whether one of these tensors shares bytes of an arena with another one of those."""
+    named, other = ({t.name: t for t in ts if t.offset is not None} for ts in (some, others))
+    end = defaultdict[tuple[Scope, bool], int](int)  # of what begins before, in each arena, of these and of those
+    for t in sorted({**named, **other}.values(), key=lambda t: t.offset or 0):
+        begin, sides = t.offset or 0, [is_other for is_other, ts in ((False, named), (True, other)) if t.name in ts]
+        if t.nbytes and any(begin < end[t.scope, not side] for side in sides):
+            return True
+        for side in sides:
+            end[t.scope, side] = max(end[t.scope, side], begin + t.nbytes)
+    return False
+
+
+@remembered
+def _partners(f: Func) -> Mapping[str, frozenset[str]]:
+    """Parameter -> those that may lie where it does."""
+    found = defaultdict[str, set[str]](set)
+    for over in f.inplace:
+        found[over.dst].add(over.src)
+        found[over.src].add(over.dst)
+    return {name: frozenset(names) for name, names in found.items()}
 
 
 def _pays(loop: Loop) -> bool:

@@ -40,7 +40,7 @@ from benchgraph.tir.visit import (
     walk_expr,
     written,
 )
-from benchgraph.tir.widen import may_meet
+from benchgraph.tir.widen import any_meet
 
 MOST = 16384  # numbers of a draw: 64 KB, which a second-level cache holds beside what they are used with
 
@@ -88,7 +88,7 @@ class _Drawer:
             count *= extents[atom]
         stands = variables(e.seed).union(variables(e.offset)).isdisjoint(bound_names(s))
         read = [load.tensor for part in (e.seed, e.offset) for load in loads_of(part)]
-        if not stands or any(may_meet(self.f, x, y) for x in read for y in written(s)):
+        if not stands or any_meet(self.f, read, written(s)):
             return None
         return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= MOST else None
 

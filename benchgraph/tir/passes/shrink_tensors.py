@@ -48,7 +48,7 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.local import held_locally
 from benchgraph.tir.operands import operands
 from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned, position
-from benchgraph.tir.stored import stores_first
+from benchgraph.tir.stored import reads_before, stores_first
 from benchgraph.tir.visit import (
     bound_names,
     claim,
@@ -136,9 +136,9 @@ def _declare(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access] = (), us
     first, uses = users[0], tuple(stmts[k] for k in users)  # of a long block few statements, and only those are looked at
     found = found or list(accesses_of(t.name, Seq(uses), place.ranges))
     if len(users) > 1:
-        again = next((k for n, k in enumerate(users) if n and stores_first(t, uses[n:], place.ranges)), None)
+        again = _filled_anew(t, uses, place)
         if again is not None:
-            return _split(t, stmts, again, place)
+            return _split(t, stmts, users[again], place)
     else:
         deeper = _descend(t, stmts[first], place, found)
         if deeper is not None:
@@ -148,6 +148,17 @@ def _declare(t: Tensor, s: Stmt, place: _Place, found: Sequence[Access] = (), us
     for k in users:
         moved[k] = _shifted(stmts[k], t.name, shrunk, shift, place.ranges)
     return Seq((*moved[:first], Alloc(shrunk), *moved[first:]))
+
+
+def _filled_anew(t: Tensor, uses: Sequence[Stmt], place: _Place) -> int | None:
+    """From which of these statements on, not the first, they read of t what they store; None when there is no such one."""
+    first = 1
+    while first < len(uses):
+        before = reads_before(t, uses[first:], place.ranges)
+        if before is None:
+            return first
+        first += before + 1  # what begins between stores still less before it reads there
+    return None
 
 
 def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, place: _Place) -> Stmt:

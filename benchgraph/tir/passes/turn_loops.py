@@ -29,7 +29,7 @@ from benchgraph.tir.build import Loop, add, constant, mul, nest, piece
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
 from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
-from benchgraph.tir.widen import may_meet
+from benchgraph.tir.widen import any_meet
 
 SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block: a tile of 32 bits an element
 
@@ -78,7 +78,7 @@ class _Turner:
         """Whether no turn of the loops reads what another may have stored."""
         if any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
             return False
-        return not any(may_meet(self.f, s.tensor, x.tensor) for s in stored for x in read)
+        return not any_meet(self.f, (s.tensor for s in stored), (x.tensor for x in read))
 
     def in_blocks(self, rows: Side, columns: Side, read: list[Load], body: Stmt) -> Stmt | None:
         """The loops over blocks, and inside those in a block; None where nothing is read across, or by no more than a tile."""
