@@ -18,6 +18,7 @@ from benchgraph.gir.passes.settle_borders import _preferred
 from benchgraph.gir.passes.sink_movements import sink_movements
 from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
+from benchgraph.partition.convexity import Reachability
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
@@ -230,3 +231,16 @@ def test_results_of_a_loop_are_not_held_against_each_other() -> None:
         return lambda: turn_loops(func, host())
 
     assert growth(work, 12) <= 2.2
+
+
+def test_a_line_of_post_ops_is_not_read_again_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(length: int) -> int:
+        b = GraphBuilder()
+        x = b.input((8, 32))
+        for _ in range(length):
+            x = b.op("ReLU", x)
+        return counted(monkeypatch, Reachability, "stays_inside", lambda: partitions(b.graph(), Policy.post_ops))
+
+    short, long = asked(20), asked(40)
+    assert short >= 19
+    assert long <= 2.2 * short

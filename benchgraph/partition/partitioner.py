@@ -91,12 +91,14 @@ def _grow_line(rule: Rule, reach: Reachability, start: int, fits: int, free: int
     x * sigmoid(x) thereby joins whole or not at all, and no path can leave the group and come back.
     """
     group = complete = _with_preparation(rule, reach, start, free)
-    last = start
+    last, leaving = start, group.members  # all that may not stay inside; what does so once does in every longer line
     while users := reach.consumers[last] & fits & ~group.members:
         last = next(bits(users))
         group = reach.joined(group, 1 << last)
-        if all(reach.stays_inside(i, group) for i in bits(group.members & ~(1 << last))):
+        leaving = union(1 << i for i in bits(leaving) if not reach.stays_inside(i, group))
+        if not leaving:
             complete = group
+        leaving |= 1 << last
     return complete
 
 
