@@ -112,27 +112,32 @@ def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _training_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """As the norms have it; and running statistics that start from an infinite one are NaN, if by steps from one to the other."""
-    others = [_trained(call, ins, *found) for found in normalize.moments_in_f32(real(ins[0]), _axes(call))]
-    for outs in (_reference_training(call, ins), *others[:1]):
-        dst, *running, mean, variance = outs
-        olds = zip(running, ins[1:3], (mean, variance), strict=True)
-        stepped = (np.where(np.isfinite(real(old)) & np.isfinite(overflow.held(real(new))), r, np.nan) for r, old, new in olds)
-        others.append((dst, *stepped, mean, variance))
-    return tuple(others)
+    """As the norms have it; and running statistics are NaN where they were infinite, or the batch's are, if by steps from one to the other.
+    With a share of 0 there is no step."""
+    src, axes = real(ins[0]), _axes(call)
+    ways = normalize.moments_in_f32(src, axes) or (normalize.moments(src, axes),)
+    return tuple(found for way in ways for found in _stepped(call, ins, _trained(call, ins, *way, normalize.SCALED)))
 
 
-def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -> tuple[Array, ...]:
-    src, m = real(ins[0]), _momentum(call)
+def _stepped(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    """These outputs, and others where a step to the running statistics starts or ends at an infinity."""
+    dst, *running, mean, variance = outs
+    olds = zip(running, ins[1:3], (mean, variance), strict=True)
+    lost = [np.where(np.isfinite(real(old)) & np.isfinite(overflow.held(real(new))), r, np.nan) for r, old, new in olds]
+    is_stepped = _momentum(call) not in (0, 1) and not all(map(np.array_equal, lost, running))
+    return (outs, (dst, *lost, mean, variance)) if is_stepped else (outs,)
+
+
+def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a: Arithmetic = overflow.EXACT) -> tuple[Array, ...]:
+    src, momentum = real(ins[0]), _momentum(call)
     dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
     for operate, operand in zip((np.multiply, np.add), _spread(call, ins[3:]), strict=False):
-        dst = operate(dst, operand)
+        dst = a.step(operate(dst, operand))
     mean, variance = mean.ravel(), variance.ravel()
-    shares = (
-        [share * stat for share, stat in ((m, real(old)), (1 - m, new)) if share]
-        for old, new in zip(ins[1:3], (mean, variance), strict=True)
-    )
-    return dst, *(np.asarray(sum(parts)) for parts in shares), mean, variance
+    pairs = zip(map(real, ins[1:3]), (mean, variance), strict=True)
+    shares = (momentum, 1 - momentum)
+    parts = ([share * stat for share, stat in zip(shares, pair, strict=True) if share] for pair in pairs)
+    return a.result(dst), *(np.asarray(sum(running)) for running in parts), mean, variance
 
 
 def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -149,12 +154,12 @@ def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 def _running(d: Decomposer, call: Call, old: int, batch: int) -> int:
     """momentum * old + (1 - momentum) * batch, in batch's shape: from the one with the larger share at most half the way to the other.
 
-    Most of the way from a number much larger than the other would leave the difference of two of its size.
+    Most of the way from a number much larger than the other would leave the difference of two of its size. A share of 0 leaves out
+    whatever it is of, infinities too.
     """
-    momentum = _momentum(call)
-    if momentum == 0:
-        return batch
-    old = reshaped(d, old, d.type(batch).shape)
+    momentum, old = _momentum(call), reshaped(d, old, d.type(batch).shape)
+    if momentum in (0, 1):
+        return old if momentum else batch
     start, end, share = (batch, old, momentum) if momentum <= 0.5 else (old, batch, 1 - momentum)
     gap = d.op("Subtract", end, start, dtype=DType.f32)
     return d.op("Add", start, d.op("Multiply", gap, d.const(share)), dtype=DType.f32)

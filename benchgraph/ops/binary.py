@@ -1,7 +1,7 @@
 """Two inputs, element by element, with numpy broadcasting: arithmetic, SquaredDifference, Maximum, Minimum, GreaterEqual.
 
 Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 against a float computes in f32, and a result kept in s32
-is rounded to nearest even and saturated. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded
+is rounded to nearest even and saturated, NaN 0. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded
 operation errs by half an eps: the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
 
 Maximum and Minimum give the second operand where the two do not compare, as oneDNN does; NaN if PROPAGATE_NAN is set.
@@ -18,6 +18,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
+from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, real, recovers, relation
 from benchgraph.ops.spec import Array, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.strategies import pointwise
@@ -49,7 +50,7 @@ def _reference(compute: Ufunc) -> Callable[[Call, tuple[Array, ...]], tuple[Arra
         with np.errstate(all="ignore"):
             dst = np.asarray(how(ins[0], ins[1]))
         kept_whole = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
-        return (np.asarray(np.clip(np.rint(dst), *call.outs[0].dtype.range)) if kept_whole else dst,)
+        return (convert(dst, call.outs[0].dtype) if kept_whole else dst,)
 
     return reference
 

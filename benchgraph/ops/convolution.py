@@ -20,7 +20,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_depthwise, conv_padding, conv_partial, conv_phases, conv_problem, fills, overflow, sums
+from benchgraph.ops import conv_decompose, conv_depthwise, conv_padding, conv_partial, conv_phases, conv_problem, fills, sums
 from benchgraph.ops.conv_depthwise import ProblemOf
 from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.conv_samples import (
@@ -128,9 +128,9 @@ class _Kind:
     def in_f32(self, call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         """Zeros that are no elements may be multiplied like others, and products and their sums may be beyond f32 on the way."""
         sum_of, a, b = self.product(call, ins)
-        right, beyond = sums.of_products(sum_of, a, b), sums.may_overflow(sum_of, a, b)
+        right = sums.of_products(sum_of, a, b)
         padded = np.where(self.meets_zeros(call, ~np.isfinite(a), ~np.isfinite(b)), np.nan, right)
-        return tuple((self.finished(call, ins, real(found)),) for (found,) in (*overflow.overflowed((right,), (beyond,)), (padded,)))
+        return tuple((self.finished(call, ins, found),) for found in (*sums.others_in_f32(sum_of, a, b, right), padded))
 
     def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
         """Where a sum may have a product of what is not finite, here of both operands, with a zero that is no element."""

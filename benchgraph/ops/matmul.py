@@ -20,7 +20,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, overflow, sums
+from benchgraph.ops import fills, sums
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
@@ -84,9 +84,8 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
     """A product, or a sum of some of them, may be beyond f32 where the sum of all is not."""
-    bias = real(ins[2]) if len(ins) > 2 else np.zeros(())
-    found = overflow.overflowed((_product(*_matrices(call, ins)),), (sums.may_overflow(_product, *_matrices(call, ins)),))
-    return tuple((real(dst) + bias,) for (dst,) in found)
+    bias, (a, b) = real(ins[2]) if len(ins) > 2 else np.zeros(()), _matrices(call, ins)
+    return tuple((found + bias,) for found in sums.others_in_f32(_product, a, b, _product(a, b)))
 
 
 def _product(a: Reals, b: Reals) -> Reals:

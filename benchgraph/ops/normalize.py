@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import inf, prod, sqrt
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.overflow import EXACT, Arithmetic
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
 from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, F, Infer, Law, OpSpec, Port, Role, Sample
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
@@ -28,8 +29,8 @@ STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)
 EPSILON = Attr("f32", default=1e-05, range=FINITE_NOT_NEGATIVE)
 KEEP_STATS = Attr("bool", default=True)
-ROUNDED = 4.0  # of eps: how far the mean of numbers that f32 does not tell apart may be off, a walk of their sum
 FLOPS = 7  # per element, forward: sum, subtract, square, sum, divide, scale, shift
+SCALED = Arithmetic(inf)  # of gamma times what is normalised, which may be beyond f32 where beta brings it back
 VARIANCES = fills.uniform(0.5, 2)
 
 
@@ -93,25 +94,29 @@ def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
         return mean, np.square(src - mean).sum(axis=axes, keepdims=True) / count
 
 
-def gradient_formula(x: Reals, g: Reals, axes: tuple[int, ...], a: overflow.Arithmetic) -> Reals:
-    """g - mean(g) - x * mean(g * x), as `gradient` has it."""
+def gradient_formula(x: Reals, g: Reals, axes: tuple[int, ...], a: Arithmetic) -> Reals:
+    """g - mean(g) - x * mean(g * x), as `gradient` has it. Where the means are lost, or off, both move the result the same way."""
     count = np.float64(prod(x.shape[axis] for axis in axes))
     mean, along = (a.step(a.sum(terms, axes, keepdims=True)) / count for terms in (g, g * x))
+    if a != a.opposite:
+        along = np.where(x < 0, a.opposite.step(a.opposite.sum(g * x, axes, keepdims=True)) / count, along)
     return a.step(a.step(g - mean) - a.step(x * along))
 
 
 def moments_in_f32(src: Reals, axes: tuple[int, ...]) -> tuple[tuple[Reals, Reals], ...]:
     """Mean and variance as f32 may have them where its range or its digits do not do: () where they do.
 
-    A sum of numbers that overflows is any of overflow.ANY. Deviations from 1.8e19 on have no square: the variance is infinite, and what is
-    divided by it 0. Of equal numbers the deviations are what the mean is rounded by, either way: a norm of 1e19 alone is 1, -1 or 0.
+    A sum of numbers that overflows is any of overflow.ANY: rows whose sizes add up to more than f32 holds have no mean, as one of 3e38
+    throughout; for one, every element would have to be scaled before it is added. Deviations from 1.8e19 on have no square: the variance
+    is infinite, and what is divided by it 0. Of equal numbers the deviations are what the mean is rounded by, either way: a norm of 1e19
+    alone is 1, -1 or 0.
     """
     count = np.float64(prod(src.shape[axis] for axis in axes))
     with np.errstate(all="ignore"):
         mean, variance = moments(src, axes)
         beyond = overflow.is_beyond(np.abs(src).sum(axis=axes, keepdims=True))
         step = DType.f32.eps * np.abs(mean)
-        rounded = np.where(np.sqrt(variance) < step, ROUNDED * step, 0.0)
+        rounded = np.where(np.sqrt(variance) < step, overflow.ROUNDED * step, 0.0)
         found = []
         for value, way in (*((value, 0.0) for value in overflow.ANY), (None, 1.0), (None, -1.0)):
             centre = mean + way * rounded if value is None else np.where(beyond, value, mean)
@@ -174,15 +179,17 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
 
     def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         norm = norm_of(call)
-        return tuple(with_moments(call, ins, *found) for found in moments_in_f32(real(ins[0]).reshape(norm.shape), norm.axes))
+        src = real(ins[0]).reshape(norm.shape)
+        ways = moments_in_f32(src, norm.axes) or (moments(src, norm.axes),)
+        return tuple(with_moments(call, ins, *found, SCALED) for found in ways)
 
-    def with_moments(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals) -> tuple[Array, ...]:
+    def with_moments(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a: Arithmetic = EXACT) -> tuple[Array, ...]:
         norm = norm_of(call)
         src = real(ins[0]).reshape(norm.shape)
         dst = (src - mean) / np.sqrt(variance + call.attrs.real("epsilon"))
         if len(ins) > 1:
-            gamma, beta = (real(a).reshape(norm.affine) for a in ins[1:])
-            dst = dst * gamma + beta
+            gamma, beta = (real(p).reshape(norm.affine) for p in ins[1:])
+            dst = np.asarray(a.result(a.step(dst * gamma) + beta))
         stats = (s.reshape(t.shape) for s, t in zip((mean, variance), call.outs[1:], strict=False))
         return (dst.reshape(call.outs[0].shape), *stats)
 

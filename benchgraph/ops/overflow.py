@@ -1,14 +1,15 @@
-"""What f32 arithmetic gives where numbers on the way are beyond its range: rows say so in `OpSpec.in_f32`.
+"""What f32 arithmetic gives where its range, or its digits, do not do for numbers on the way: rows say so in `OpSpec.in_f32`.
 
-A sum that overflows on the way is infinite, or NaN where it did so both ways; which of them depends on its order. Numbers that f32 holds
-are as exact as float64 has them here: how far they may be off is the row's threshold. Formulas of several steps are written once, in an
-`Arithmetic`: the reference is what they give in EXACT, and `in_f32` what they give in the others.
+A sum that overflows on the way is infinite, or NaN where it did so both ways; which of them depends on its order. A sum is off by some eps
+of the sizes of its terms. Of what is left when the sum is taken away again, or multiplied by what is much larger than its neighbours, that
+may be far more than the row's threshold allows. Formulas of several steps are written once, in an `Arithmetic`: the reference is what they
+give in EXACT, and `in_f32` what they give in the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchgraph.ops.spec import Array, Call
 MOST = DType.f32.range[1]
 _HUGE = 1e300  # times whatever f32 holds that is not 0, it stays beyond f32
 ANY = (nan, inf, -inf)  # what a sum that overflows may be
+ROUNDED = 4.0  # of eps(f32): how far a sum may be off, of the sizes of its terms; half an eps for the result, and a walk of partial sums
 
 
 def held(values: Reals) -> Reals:
@@ -40,6 +42,10 @@ def overflowed(right: Sequence[Array], beyond: Sequence[Array]) -> tuple[tuple[A
     return tuple(tuple(_lost(r, b, value) for r, b in zip(right, beyond, strict=True)) for value in ANY)
 
 
+def _are_same(a: Array, b: Array) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=True))
+
+
 def _lost(right: Array, beyond: Array, value: float) -> Array:
     """A sum that overflows as this value; with an infinity in it that one remains, or becomes NaN."""
     return np.where(beyond & (np.isfinite(right) | np.isnan(value)), value, right)
@@ -48,9 +54,15 @@ def _lost(right: Array, beyond: Array, value: float) -> Array:
 @dataclass(frozen=True)
 class Arithmetic:
     """lost: what a sum is that may overflow on the way. Steps beyond f32 are no numbers with it, or so large that what they are summed up
-    in overflows as well. None: float64, in which nothing is lost."""
+    in overflows as well. None: float64, in which nothing is lost. off: how many eps of the sizes of its terms a sum is off by."""
 
     lost: float | None = None
+    off: float = 0.0
+
+    @property
+    def opposite(self) -> Arithmetic:
+        """With sums that are lost, or off, the other way."""
+        return replace(self, lost=None if self.lost is None else -self.lost, off=-self.off)
 
     def step(self, values: Reals) -> Reals:
         """An intermediate result."""
@@ -65,9 +77,11 @@ class Arithmetic:
     def total(self, sum_of: Callable[[Reals], Reals], terms: Reals) -> Reals:
         """sum_of(terms): sums of some of them each."""
         right = sum_of(terms)
-        if self.lost is None:
+        if self.lost is None and not self.off:
             return right
-        return np.asarray(_lost(right, is_beyond(sum_of(np.where(np.isfinite(terms), np.abs(terms), 0.0))), self.lost))
+        sizes = sum_of(np.where(np.isfinite(terms), np.abs(terms), 0.0))
+        right = np.asarray(right + self.off * DType.f32.eps * sizes)
+        return right if self.lost is None else np.asarray(_lost(right, is_beyond(sizes), self.lost))
 
     def sum(self, terms: Reals, axis: int | tuple[int, ...], *, keepdims: bool = False) -> Reals:
         """The sum of terms over these axes."""
@@ -87,7 +101,9 @@ def in_f32(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[tuple[
     """`OpSpec.in_f32` of a row."""
 
     def others(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-        ways = (Arithmetic(lost) for lost in ANY)
-        return tuple(tuple(a.result(out) for out in formula(call, ins, a)) for a in ways)
+        ways = (*(Arithmetic(lost) for lost in ANY), *(Arithmetic(off=off) for off in (ROUNDED, -ROUNDED)))
+        found = (tuple(a.result(out) for out in formula(call, ins, a)) for a in ways)
+        right = formula(call, ins, EXACT)
+        return tuple(outs for outs in found if not all(map(_are_same, outs, right)))
 
     return others

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core.dtypes import DType
 from benchgraph.ops import overflow
-from benchgraph.ops.laws import Reals
+from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array
 
 SumOf = Callable[[Reals, Reals], Reals]
@@ -41,9 +42,16 @@ def meet(sum_of: SumOf, *pairs: tuple[Array, Array]) -> NDArray[np.bool_]:
     return np.asarray(sum(sum_of(x.astype(np.float64), y.astype(np.float64)) for x, y in pairs) > 0.5, np.bool_)
 
 
-def may_overflow(sum_of: SumOf, a: Reals, b: Reals) -> Array:
-    """Where products, or sums of some of them, may be beyond f32 on the way: the sizes of those that are finite add up to more."""
+def others_in_f32(sum_of: SumOf, a: Reals, b: Reals, right: Reals) -> tuple[Reals, ...]:
+    """What f32 may make of such sums, which are right in float64, where products are near the end of its range; () where none are.
+
+    Where the sizes of a sum's products add up to more than f32 holds, it may overflow on the way. Others are off by some eps of these
+    sizes, which results far from the end of the range cannot answer for: none of their neighbours tells of sizes there (compare.py).
+    """
     x, y = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (a, b))
     if x.max(initial=0.0) * y.max(initial=0.0) * x.size < overflow.MOST:
-        return np.zeros((), np.bool_)
-    return overflow.is_beyond(sum_of(x, y))
+        return ()
+    sizes = sum_of(x, y)
+    lost = (found for (found,) in overflow.overflowed((right,), (overflow.is_beyond(sizes),)))
+    off = overflow.ROUNDED * DType.f32.eps * sizes
+    return (*map(real, lost), right + off, right - off)

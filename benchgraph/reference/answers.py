@@ -11,7 +11,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.ops.spec import Array
 from benchgraph.reference.compare import Comparison, compare
-from benchgraph.reference.evaluate import evaluate, narrow_between
+from benchgraph.reference.evaluate import InF32, evaluate, narrow_between
 from benchgraph.reference.noise import Noise
 
 # Runs with noise. What hangs on the sign of one error is missed by every second; the first two do for most ties. A wrong result of a large
@@ -22,7 +22,6 @@ FEW = 1 / 16
 # Of all points of integers: as many may need noise where none of them is a tie of the exact numbers, which a library has to get right.
 # Multiples of 1/4 over a scale of 0.1 end in a half, every second one, but for what f32 makes of 0.1.
 MANY = 1 / 2
-IN_F32 = 5  # answers of rows that say what f32 arithmetic may give instead, at most: a norm's (ops/normalize.py)
 FAINT = 2.0**-20  # of the noise: what this moves is a tie before f32 has rounded anything
 
 
@@ -72,11 +71,11 @@ def _in_f32(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Arr
     """For each element what is nearest to got of want and what the rows say that f32 arithmetic may give, or between those of them that are
     numbers."""
     low = high = want.astype(np.float64)
-    nearest = want
-    for which in range(IN_F32):
-        other = evaluate(graph, given, stored=stored, in_f32=which)[t.id]
-        if which == 0 and np.array_equal(other, want, equal_nan=t.dtype.is_float):
-            break
+    nearest, which, count = want, 0, 1
+    while which < count:
+        way = InF32(which)
+        other = evaluate(graph, given, stored=stored, in_f32=way)[t.id]
+        which, count = which + 1, way.count
         number = np.where(np.isfinite(other), other, want)
         low, high = np.fmin(low, number), np.fmax(high, number)
         nearest = _nearer(got, _inside(got, low, high, nearest) if t.dtype.is_float else nearest, other)

@@ -16,7 +16,8 @@ off by one pass too, as long as they are no more than max(1/1024, rtol) of all, 
 different sides of a tie now and then, and only now and then.
 
 A graph with bf16 or f16 between its ops has two right answers, and ties and numbers that cancel have several (answers.py). So have rows
-that say so where numbers on the way are beyond f32 (OpSpec.in_f32): the squares of a norm of 1e19.
+that say so where numbers on the way are beyond f32 (OpSpec.in_f32): the squares of a norm of 1e19. Subnormal numbers of bf16 may be 0 in
+whatever computes, exact ops among it (evaluate.InF32).
 
 Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (OpSpec.zero_limit).
 """

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec, with_defaults
-from benchgraph.ops.spec import Array, Call
+from benchgraph.ops.spec import Array, Call, OpSpec, Role
 
 
 def call_of(op: Op) -> Call:
@@ -28,6 +29,36 @@ class Disturbance(Protocol):
     def results(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]: ...
 
 
+@dataclass
+class InF32:
+    """What f32 arithmetic may give instead of the reference (OpSpec.in_f32), one answer at a time.
+
+    Subnormal numbers of bf16 are 0 to the instructions that multiply them, or convert to bf16: in what products read, and in whatever is
+    computed. What moves elements keeps them. which: of those that a row has, the last if there are less. count: how many there are, of the
+    row that has most; known when `evaluate` is through.
+    """
+
+    which: int
+    count: int = 0
+
+    def results(self, row: OpSpec, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        """This answer of an op; the reference's where its row has no other."""
+        ins = self._normal(call.ins, ins) if row.follows_fpmath else ins
+        others = row.in_f32(call, ins)
+        self.count = max(self.count, len(others))
+        outs = others[min(self.which, len(others) - 1)] if others else row.reference(call, ins)
+        return outs if row.role is Role.movement else self._normal(call.outs, outs)
+
+    def _normal(self, types: tuple[TensorType, ...], arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        """With 0 for the subnormal numbers of bf16 tensors."""
+        found = []
+        for t, a in zip(types, arrays, strict=True):
+            is_subnormal = (np.abs(a) < t.dtype.least_normal) & (a != 0) if t.dtype is DType.bf16 else np.zeros(1, np.bool_)
+            self.count = max(self.count, int(is_subnormal.any()))
+            found.append(np.where(is_subnormal, 0.0, a) if is_subnormal.any() else a)
+        return tuple(found)
+
+
 def evaluate(
     graph: Graph,
     inputs: Mapping[int, Array],
@@ -35,7 +66,7 @@ def evaluate(
     *,
     stored: Collection[int] | None = None,
     noise: Disturbance | None = None,
-    in_f32: int | None = None,
+    in_f32: InF32 | None = None,
 ) -> dict[int, Array]:
     """The graph's outputs, and the tensors that `keep` names, by tensor id.
 
@@ -43,9 +74,8 @@ def evaluate(
     their tensor's dtype; integers and booleans in their own type. The ops in between read what a tensor of bf16 or f16 holds: a softmax
     of scores in the thousands is another one when they are multiples of 32. stored: the tensors for which that holds, None for all; of
     others they read the exact numbers, as in a library that keeps what passes between fused ops in f32. Everything else is freed after its
-    last use, for one attention score matrix can be a gigabyte. in_f32: where rows say that
-    f32 arithmetic may give something else (OpSpec.in_f32), which of it ops give, the last if there is less. Raises InvalidArguments for a
-    missing input or one of the wrong shape, Unimplemented for an op whose meaning is not known.
+    last use, for one attention score matrix can be a gigabyte. in_f32: ops give what rows say that f32 arithmetic may give instead.
+    Raises InvalidArguments for a missing input or one of the wrong shape, Unimplemented for an op whose meaning is not known.
     """
     wanted = {t.id for t in graph.outputs} | set(keep)
     values = {t.id: _exact(inputs, t.id, t.known_shape) for t in graph.inputs}
@@ -64,7 +94,7 @@ def evaluate(
     return {id: found[id] for id in sorted(found)}
 
 
-def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: int | None) -> tuple[Array, ...]:
+def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: InF32 | None) -> tuple[Array, ...]:
     """What the op's row says; a cast from float to float takes nothing away itself where its tensor says what is rounded.
 
     Infinities and NaN are answers like others: a scale of 0 at execution is an input that oneDNN takes, too.
@@ -75,8 +105,7 @@ def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: int | None
         warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is no number, and nothing to tell about
         if is_cast and not rounds:
             return ins
-        others = () if in_f32 is None else row.in_f32(call, ins)
-        return others[min(in_f32 or 0, len(others) - 1)] if others else row.reference(call, ins)
+        return row.reference(call, ins) if in_f32 is None else in_f32.results(row, call, ins)
 
 
 def narrow_between(graph: Graph) -> frozenset[int]:
