@@ -32,6 +32,7 @@ def shown(results: ResultSet, *, is_verbose: bool) -> str:
 def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
     if results.machine is not None:
         out.print(machine(results.machine))
+    told = set[str]()
     for case in results.cases:
         if case.result.timings:
             out.print()
@@ -39,8 +40,9 @@ def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
             out.print(conditions(case.result, results.mode))
             found, *more = table(case, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width, most)
             out.print(found)
-            for line in (*more, *notes(case)):
+            for line in (*(line for line in more if line not in told), *notes(case)):
                 out.print(line)
+            told |= set(more)
     if means := list(lines(results.cases)):
         out.print()
         for line in means:

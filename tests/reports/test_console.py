@@ -203,6 +203,11 @@ def test_the_whole_table_on_a_terminal_of_80_columns(terminal: None) -> None:
     assert screen(results) == NARROW
 
 
+def test_what_holds_for_every_table_is_said_once(terminal: None) -> None:
+    two = ResultSet(Mode.performance, MACHINE, (CASE, replace(CASE, index=1)), 1.0)
+    assert screen(two).count("no room for") == 1
+
+
 def many(count: int) -> ResultSet:
     """A policy of so many partitions, of which every third takes ten times as long."""
     policy = PolicyTiming("one_op_each", timing(20.0), parts(*(1.0 if i % 3 == 0 else 0.1 for i in range(count))))
