@@ -160,7 +160,7 @@ def _read(text: str, read: Callable[[str], object], word: str, where: str) -> No
 
 
 def _is_policy(word: str) -> bool:
-    return word in NAMED or re.fullmatch(r"per_dim_\d+|\d+", word, re.ASCII) is not None
+    return word in NAMED or re.fullmatch(r"per_dim_\d+|\d{1,1000}", word, re.ASCII) is not None
 
 
 def _policy(word: str) -> str:

@@ -71,7 +71,7 @@ def _events(text: str) -> tuple[str, ...]:
 def _matches(pattern: str, word: str) -> bool:
     try:
         return re.search(pattern, word) is not None
-    except re.error as bad:
+    except (re.error, RecursionError, OverflowError) as bad:
         raise ValueError(f"give a regular expression behind filter=: {bad}") from bad
 
 

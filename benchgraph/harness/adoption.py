@@ -14,6 +14,7 @@ import numpy as np
 
 from benchgraph.core.arrays import elements
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.lines import shortened
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
@@ -29,6 +30,7 @@ from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import differ_in_kind, evaluate
+from benchgraph.runtime.threads import most_threads
 
 OWN = "benchgraph"
 
@@ -91,18 +93,24 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
             runs.append(executor.last)
         return runs, found
 
+    if k.callers > most_threads():
+        raise _too_many(k.callers)
     with ThreadPoolExecutor(k.callers) as pool:
         try:
             begun = [pool.submit(call, n) for n in range(k.callers)]
         except NO_THREAD as bad:
-            what = f"this system does not let {k.callers} threads start"
-            raise InvalidArguments(what, where=f"--callers={k.callers}", fix="ask for fewer callers") from bad
+            raise _too_many(k.callers) from bad
         every = [each.result() for each in begun]
     runs, first = every[0][0], every[0][1][0]
     complaint = next((c for _, found in every for outs in found if (c := _unlike(first, outs))), "")
     if not complaint and k.cache_capacity >= DEFAULT_CAPACITY:
         complaint = next((c for done, _ in every for r in done[1:] if (c := _made_anew(r))), "")
     return runs, first, complaint
+
+
+def _too_many(callers: int) -> InvalidArguments:
+    what = f"this system does not let {shortened(str(callers))} threads start"
+    return InvalidArguments(what, where=f"--callers={shortened(str(callers))}", fix="ask for fewer callers")
 
 
 def _unlike(first: dict[int, Array], outs: dict[int, Array]) -> str:

@@ -312,6 +312,8 @@ def _content(path: Path) -> str:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as bad:
         raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
+    if text.startswith("\ufeff"):
+        raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
     if "\0" in text:
         raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
     return text

@@ -17,12 +17,14 @@ from textwrap import wrap
 
 from benchgraph.core.config import environment, module_path
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.lines import quoted
 from benchgraph.core.steps import begin, tell
 from benchgraph.harness.argv import UsageError, parse
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
 from benchgraph.harness.knobs import Globals
+from benchgraph.harness.parsers import positive
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.progress import progress_line
 from benchgraph.harness.prose import folded
@@ -81,9 +83,10 @@ def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) ->
 def _read(given: list[str]) -> tuple[int, list[str]]:
     runs, rest = RUNS, list[str]()
     for _, value in own_options("compile-times", ["--runs"], given, rest):
-        if not value.isdecimal() or int(value) < 1:
-            raise UsageError(f"{value!r} is no number of runs", where="compile-times: --runs", fix="write --runs=5")
-        runs = int(value)
+        try:
+            runs = positive(value)
+        except ValueError as bad:
+            raise UsageError(f"{quoted(value)} is no number of runs", where="compile-times: --runs", fix="write --runs=5") from bad
     return runs, rest
 
 

@@ -65,6 +65,9 @@ def _byte(found: re.Match[bytes]) -> bytes:
     return bytes([int(found[1], 16)]) if found[1] else _SHORT.get(found[2].decode("latin-1"), "").encode() or found[2]
 
 
+MOST_DIGITS = 4000  # Python does not read 5,000
+
+
 # ---- single values ---------------------------------------------------------------------------------------------------
 
 
@@ -72,14 +75,16 @@ def natural(word: str) -> int:
     """A non-negative integer."""
     if not (word.isascii() and word.isdecimal()):
         raise ValueError("give a non-negative integer")
+    if len(word) > MOST_DIGITS:
+        raise ValueError(f"give an integer of at most {MOST_DIGITS} digits")
     return int(word)
 
 
 def positive(word: str) -> int:
     """An integer from 1 on."""
-    if not (word.isascii() and word.isdecimal()) or int(word) == 0:
+    if not (word.isascii() and word.isdecimal() and word.strip("0")):
         raise ValueError("give an integer from 1 on")
-    return int(word)
+    return natural(word)
 
 
 def boolean(word: str) -> bool:
@@ -151,7 +156,7 @@ def pattern(word: str) -> str:
     """A regular expression."""
     try:
         re.compile(word)
-    except re.error as bad:
+    except (re.error, RecursionError, OverflowError) as bad:
         raise ValueError(f"not a regular expression: {bad}") from None
     return word
 

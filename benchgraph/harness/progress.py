@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DELAY_S = 0.5  # before which a line that counts nothing is not worth it
 PATIENCE_S = 0.5  # between two drawings of steps of one kind
+MOST_COLUMNS = 1000  # whatever COLUMNS says: the line is filled with spaces
 PER_SECOND = 4  # drawings by the thread
 ERASE = b"\r\x1b[2K"  # a terminal's code to begin a line anew
 
@@ -123,13 +124,15 @@ def _bar(noun: str, total: int, *, is_measuring: bool) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
+    console = Console(stderr=True, soft_wrap=True)
+    console.width = min(console.width, MOST_COLUMNS)
     counted = (BarColumn(16), MofNCompleteColumn(), TextColumn(noun)) if total else ()
     said = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
     return Progress(
         *counted,
         TimeElapsedColumn(),
         said,
-        console=Console(stderr=True, soft_wrap=True),
+        console=console,
         auto_refresh=not is_measuring,
         refresh_per_second=PER_SECOND,
         transient=True,

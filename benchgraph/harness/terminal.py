@@ -16,7 +16,7 @@ BETWEEN = 3  # columns between two of a grid: a space, a line, a space
 def columns(*, stderr: bool = False) -> int:
     """Of the terminal, or WIDE."""
     screen = Console(stderr=stderr)
-    return screen.width if screen.is_terminal else WIDE
+    return min(screen.width, WIDE) if screen.is_terminal else WIDE
 
 
 def paper(width: int = WIDE, *, is_plain: bool = False) -> Console:

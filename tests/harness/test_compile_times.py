@@ -33,6 +33,7 @@ def test_what_cannot_be_timed_is_said() -> None:
     for words, message in (
         (["--runs=0", "--case=mlp.json"], "'0' is no number of runs"),
         (["--runs=x", "--case=mlp.json"], "'x' is no number of runs"),
+        ([f"--runs={'9' * 5000}", "--case=mlp.json"], "...' is no number of runs"),
         ([], "no case to compile"),
         (["--library=onednn", "--graph", "--case=mlp.json"], "only our own compiler is timed"),
     ):

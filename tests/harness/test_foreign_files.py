@@ -75,6 +75,15 @@ def test_a_batch_that_is_no_text_is_refused() -> None:
     assert (done.exit_code, done.output) == (2, what)
 
 
+def test_a_batch_with_a_byte_order_mark_is_refused() -> None:
+    Path("batch").write_bytes(b"\xef\xbb\xbf--case=mlp.json")
+    done = run("--graph", "--batch=batch")
+    assert (done.exit_code, done.output) == (
+        2,
+        "benchgraph: batch: the file begins with a byte order mark; save it as UTF-8 without one\n",
+    )
+
+
 def test_words_of_a_batch_cannot_change_the_terminal() -> None:
     Path("batch").write_bytes(b"\x1b[31m\xff")
     done = run("--graph", "--batch=batch")

@@ -66,6 +66,11 @@ def test_threads_that_do_not_start_are_a_reason(words: tuple[str, ...]) -> None:
     assert "this system " in done.stdout
 
 
+def test_callers_beyond_what_a_machine_can_start_are_a_reason() -> None:
+    done = run("--framework", f"--callers={'9' * 30}", "--case=relu.json")
+    assert (done.exit_code, "this system does not let 999999999999999999999999999999 threads start" in done.stdout) == (1, True)
+
+
 @pytest.mark.usefixtures("threadless")
 def test_streams_need_a_thread_each() -> None:
     with pytest.raises(InvalidArguments, match="this system lets only 0 of 2 threads of streams start; ask for fewer streams"):
