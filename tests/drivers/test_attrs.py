@@ -67,6 +67,11 @@ def test_what_cannot_be_read_is_refused(option: str, message: str) -> None:
     assert str(bad.value) == f"--attr-{name}: bad value '{value}'; {message}"
 
 
+def test_a_mask_that_python_does_not_read_is_refused() -> None:
+    with pytest.raises(UsageError, match="--attr-post-ops: bad value"):
+        problem("--matmul", f"--attr-post-ops=add:f32:{'9' * 5000}", "2x3:3x4")
+
+
 @pytest.mark.parametrize(
     ("policy", "shape"),
     [("common", (1, 1, 1)), ("per_oc", (1, 1, 4)), ("per_dim_01", (2, 3, 1)), ("per_tensor", (2, 3, 4)), ("5", (2, 1, 4))],

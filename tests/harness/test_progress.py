@@ -45,6 +45,14 @@ def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return made
 
 
+def test_a_terminal_of_any_width_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "1000000000")
+    with progress_line("cases", 2, is_measuring=True):
+        begin("mlp.json")
+    assert 0 < len(terminal.getvalue()) < 10_000
+
+
 def screen(text: str, width: int = 80) -> list[str]:
     """What a terminal shows of it: the codes that rich writes, and lines that are too long go on in the next."""
     rows, row, column = [""], 0, 0
