@@ -21,12 +21,15 @@ from benchgraph.lower import lower
 from benchgraph.partition.convexity import Reachability
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.turn_loops import turn_loops
 from tests.gir.test_passes import gir
 from tests.lower.test_meaning import is_right
 from tests.test_compile_cost import calls, counted, through_graph_ir
+from tests.tir.programs import before
 
 Network = Callable[[GraphBuilder, int], object]
 
@@ -244,3 +247,15 @@ def test_a_line_of_post_ops_is_not_read_again_for_each_of_them(monkeypatch: pyte
     short, long = asked(20), asked(40)
     assert short >= 19
     assert long <= 2.2 * short
+
+
+def test_pairs_that_may_lie_in_place_are_read_alone() -> None:
+    def work(length: int) -> Callable[[], object]:
+        b = GraphBuilder()
+        x = matrix(b, 8, 32)
+        for _ in range(length):
+            x = b.op("Add", x, b.input((8, 32)))
+        func = tir_passes.run(lower(through_graph_ir(b)).main, host(), lambda *_: None, before("mark-inplace"))
+        return lambda: mark_inplace(func, host())
+
+    assert growth(work, 16) <= 2.2

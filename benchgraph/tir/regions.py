@@ -11,7 +11,7 @@ from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, insid
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, variables
+from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, variables
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,26 @@ def pitch(load: Load, var: Var) -> int:
     return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
-def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:
-    """Every access inside s to the tensor of this name, as `accesses` gives them; statements without any cost nothing."""
+def accesses_of(name: str, s: Stmt, ranges: Ranges, *, is_lasting: bool = False) -> Iterator[Access]:
+    """Every access inside s to the tensor of this name, as `accesses` gives them; statements without any cost nothing.
+
+    is_lasting: s is asked about many tensors before it changes, so that its blocks had better know which statements use which.
+    """
     if name not in tensor_names(s):
         return
     match s:
         case For():
             yield from _loaded(s, ranges, name)
-            yield from accesses_of(name, s.body, inside(s, ranges))
+            yield from accesses_of(name, s.body, inside(s, ranges), is_lasting=is_lasting)
         case If():
             yield from _loaded(s, ranges, name)
-            yield from accesses_of(name, s.then, assume(s.cond, ranges, holds=True))
+            yield from accesses_of(name, s.then, assume(s.cond, ranges, holds=True), is_lasting=is_lasting)
             if s.orelse is not None:
-                yield from accesses_of(name, s.orelse, assume(s.cond, ranges, holds=False))
+                yield from accesses_of(name, s.orelse, assume(s.cond, ranges, holds=False), is_lasting=is_lasting)
         case Seq():
-            for c in s.stmts:
-                yield from accesses_of(name, c, ranges)
+            for c in (s.stmts[at] for at in users(s)[name]) if is_lasting else s.stmts:
+                if name in tensor_names(c):  # a generator for each that is to give nothing would take longer
+                    yield from accesses_of(name, c, ranges, is_lasting=is_lasting)
         case Store():
             yield from _loaded(s, ranges, name)
             if s.tensor.name == name:
