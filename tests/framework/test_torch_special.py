@@ -70,6 +70,8 @@ MORE: list[Sample] = [
     (aten._to_copy.default, lambda a: aten._to_copy(a, dtype=torch.float32), [A.to(F16)]),
     (aten.pow.Tensor_Scalar, lambda a: aten.pow.Tensor_Scalar(a, -1.5), [A]),
     (aten.pow.Tensor_Scalar, lambda a: aten.pow.Tensor_Scalar(a, 3), [A]),
+    (aten.pow.Tensor_Scalar, lambda a: aten.pow.Tensor_Scalar(a, -0.5), [A]),
+    *((aten.pow.Tensor_Scalar, lambda a, e=e: aten.pow.Tensor_Scalar(a, e), [A.to(d)]) for e in (0.5, -0.5) for d in (F16, BF16)),
     (aten.max_pool2d_with_indices.default, lambda x: aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])[0], [t(1, 19, 12, 20)]),
 ]
 

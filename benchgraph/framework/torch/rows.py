@@ -156,6 +156,10 @@ _POWERS: Mapping[float, tuple[str, ...]] = {2: ("Square",), 0.5: ("Sqrt",), -1: 
 
 
 def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
+    """In PyTorch a root is sqrt in f32 and bf16, NaN of -inf and -0 of -0, as Pow with beta 0.5; in f16 it is pow's, inf and 0."""
+    if src.dtype is DType.f16 and abs(exponent) == 0.5:
+        inverse = d.op("Pow", src, beta=-0.5)
+        return inverse if exponent < 0 else d.op("Reciprocal", inverse)
     return _chained(d, src, *_POWERS[exponent]) if exponent in _POWERS else d.op("Pow", src, beta=float(exponent))
 
 
