@@ -27,8 +27,8 @@ def _meanings(ok: str, failed: str, refused: str = WORDS, interrupted: str = CTR
 MEANINGS: dict[str, dict[ExitCode, str]] = {
     RUN: _meanings(
         "no case failed",
-        "a case failed, or is of a status that --fail-on names; or a report or the history could not be written at the end",
-        f"{WORDS}, or a file, library, instruction set or history they name cannot be used, or a place for results not be "
+        "a case failed or cannot be read, or is of a status that --fail-on names; or a report or the history could not be written at the end",
+        f"{WORDS}, or a batch file, library, instruction set or history they name cannot be used, or a place for results not be "
         "written; no case was run",
         f"{CTRL_C}; what was done by then is reported",
     ),
@@ -50,6 +50,10 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         f"{WORDS}, or files cannot be read, compared or written",
     ),
     "history": _meanings("printed, or added", "never", f"{WORDS}, or the database or a file cannot be used"),
-    "regressions": _meanings("nothing got slower for good", "something did", f"{WORDS}, or the database cannot be used"),
+    "regressions": _meanings(
+        "nothing got slower for good, or too few runs are there to tell, which it says",
+        "something did",
+        f"{WORDS}, or the database cannot be used",
+    ),
     "report": _meanings("written", "never", f"{WORDS}, or files cannot be read or written"),
 }

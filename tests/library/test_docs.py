@@ -26,6 +26,14 @@ def names() -> dict[str, Any]:
     return found
 
 
+def test_the_code_of_the_readme_runs() -> None:
+    """It says itself what is right."""
+    readme = PAGE.parents[1] / "README.md"
+    (code,) = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+    assert "assert " in code
+    exec(compile(code, str(readme), "exec"), {})
+
+
 def test_the_pages_convolution_is_right(names: dict[str, Any]) -> None:
     """S2-1: the RFC's example, 8x3x227x227 by 96x3x11x11 in steps of 4, then ReLU."""
     src, weights, bias = (names["arrays"][i] for i in range(3))
