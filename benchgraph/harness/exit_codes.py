@@ -27,7 +27,8 @@ def _meanings(ok: str, failed: str, refused: str = WORDS, interrupted: str = CTR
 MEANINGS: dict[str, dict[ExitCode, str]] = {
     RUN: _meanings(
         "no case failed",
-        "a case failed or cannot be read, or is of a status that --fail-on names; or a report or the history could not be written at the end",
+        "a case failed or cannot be read, or is of a status that --fail-on names; or a report or the history could not be "
+        "written at the end",
         f"{WORDS}, or a batch file, library, instruction set or history they name cannot be used, or a place for results not be "
         "written; no case was run",
         f"{CTRL_C}; what was done by then is reported",

@@ -274,7 +274,7 @@ def test_a_pipe_gets_the_same_bytes_with_a_terminal_beside_it(tmp_path: Path) ->
 def test_ctrl_c_clears_the_line_and_reports(tmp_path: Path) -> None:
     words = ["--mode=P", "--max-ms-per-prb=60000", "--policy=fused", "--graph", "--mb=1,2", "--case=mlp.json"]
     with on_terminal(words, tmp_path) as (process, read):
-        wait_for(lambda: "measure" in read())
+        wait_for(lambda: "peaks" in read())
         os.kill(process.pid, signal.SIGINT)
         wait_for(lambda: bool(read()) and process.poll() is not None)
         shown = screen(read())

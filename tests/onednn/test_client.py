@@ -17,8 +17,10 @@ from benchgraph.core.errors import ExecutionFailed, InvalidArguments, InvalidSha
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import json
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.bench import Bench
 from benchgraph.onednn.library import OneDnn
 from benchgraph.partition.ir import Policy
+from tests.harness.fake_library import FakeProbe, bandwidth
 from tests.onednn.graphs import F32, line, one
 
 
@@ -173,7 +175,9 @@ def test_mode_p_measures_the_policies_that_it_has(fake: Path, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     json.save(line("ReLU", "Tanh"), "case.json")
     words = ["--mode=P", "--fix-times-per-prb=2", f"--library=onednn:{fake}", "--graph", "--expected-n-partitions=0"]
-    done = CliRunner().invoke(main, [*words, "--case=case.json"])
+    steady = FakeProbe(1e11)  # measuring the machine would take seconds
+    bench = Bench(probe=lambda *_: steady, kernel=lambda *_: steady, bandwidth=bandwidth)
+    done = CliRunner().invoke(main, [*words, "--case=case.json"], obj=bench)
     assert done.exit_code == 0, done.output
     assert "within this run: one_op_each 1.00" in done.output
     assert "onednn 3.5.1 (OMP)" in done.output

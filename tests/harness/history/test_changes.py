@@ -62,7 +62,7 @@ def test_ten_percent_in_one_case_of_thirty_is_found_where_it_is(noise: Noise) ->
 @pytest.mark.parametrize("noise", [Noise(), Noise(heavy=True), Noise(wild=0.05), Noise(shared=0.02)], ids=str)
 def test_noise_alone_raises_no_more_alarms_than_promised(noise: Noise, runs: int) -> None:
     """An alarm is any change in any of 12 cases, however small. Of n histories so many alarm that chance explains it in 99.9 %."""
-    n = 120
+    n = 60
     alarms = sum(bool(changes(series(np.random.default_rng([seed, runs]), noise, cases=12, runs=runs), 0.0)) for seed in range(n))
     assert alarms <= n * ALPHA + 3.1 * (n * ALPHA * (1 - ALPHA)) ** 0.5
 
