@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from benchgraph.core.config import config, override
+from benchgraph.core.config import PREFIX, config, override
 from benchgraph.core.errors import BenchgraphError, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.core.tuning import findings
@@ -74,7 +74,8 @@ def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
             with loading_within(limit):
                 bench.library(name)
         except BenchgraphError as bad:
-            raise UsageError(str(bad), where=f"--library={name}") from bad
+            option = f"--library={name}"
+            raise UsageError(str(bad), where="" if bad.where == option else option) from bad
 
 
 def need_isas(problems: Sequence[Problem]) -> None:
@@ -89,11 +90,12 @@ def need_isas(problems: Sequence[Problem]) -> None:
 
 def need_tuning(problems: Sequence[Problem]) -> None:
     """Make sure, before the first case runs, that every tuning file can be read. Raises UsageError with the remedy."""
-    for path in dict.fromkeys(p.globals.tuning or config().tuning for p in problems if p.globals.mode is not Mode.list):
+    given = (p.globals.tuning for p in problems if p.globals.mode is not Mode.list)
+    for where, path in dict.fromkeys(("--tuning", path) if path else (f"{PREFIX}TUNING", config().tuning) for path in given):
         try:
             findings(Path(path), current()) if path else None
         except BenchgraphError as bad:
-            raise UsageError(str(bad), where="--tuning") from bad
+            raise UsageError(str(bad), where=where) from bad
 
 
 def _peak(threads: int, arithmetic: str) -> Probe:

@@ -205,6 +205,14 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "cannot read the tuning file: No such file or directory; name one that `benchgraph tune` wrote" in result.output
 
 
+def test_a_file_that_the_environment_names_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchgraph.core.config._current", None)
+    monkeypatch.setenv("BENCHGRAPH_TUNING", "none.json")
+    result = CliRunner().invoke(main, ["--matmul", "24x13:13x40"])
+    assert result.exit_code == 2
+    assert result.output.startswith("benchgraph: BENCHGRAPH_TUNING: none.json: cannot read")
+
+
 def test_later_runs_take_the_findings(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     store(file, current(), [FINDING])

@@ -111,9 +111,7 @@ def test_a_run_is_refused_before_its_first_case(tmp_path: Path) -> None:
     gone = tmp_path / "gone.so"
     done = CliRunner().invoke(main, ["--library=benchgraph", *CASE, f"--library=onednn:{gone}", *CASE])
     assert done.exit_code == 2
-    assert done.output == (
-        f"benchgraph: --library=onednn:{gone}: --library=onednn:{gone}: there is no file {gone}; give the path of libdnnl.so.3\n"
-    )
+    assert done.output == f"benchgraph: --library=onednn:{gone}: there is no file {gone}; give the path of libdnnl.so.3\n"
 
 
 def test_mode_l_needs_no_library(tmp_path: Path) -> None:
