@@ -57,7 +57,7 @@ def _checked(problem: Problem, graph: Graph) -> Result:
     result = Result(Status.PASSED)
     for side in problem.globals.sides:
         runs, outputs, complaint = _framework(problem, graph, Policy(side.policy), given)
-        verdict = judge(graph, given, outputs, want, f"{side.policy}: framework", Verdict())
+        verdict = judge(graph, given, outputs, want, "framework", Verdict())
         if not verdict.errors and complaint:
             verdict = replace(verdict, errors=1, reason=complaint)
         notes = [f"[FRAMEWORK]: {side.policy}: run {k}: {r}" for k, r in enumerate(runs)]
@@ -72,7 +72,7 @@ def _checked(problem: Problem, graph: Graph) -> Result:
             partitions={**result.partitions, side.policy: ops},
         )
         if verdict.status is not None:
-            return replace(result, status=verdict.status, errors=verdict.errors, reason=verdict.reason)
+            return replace(result, status=verdict.status, errors=verdict.errors, reason=f"{side.policy}: {verdict.reason}")
     return result
 
 

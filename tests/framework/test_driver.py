@@ -91,6 +91,11 @@ def test_listing(case: str) -> None:
     assert "LISTED" in ran("--mode=L", case).output
 
 
+def test_the_policy_stands_once_with_what_was_compared(case: str) -> None:
+    (line,) = [line for line in ran("--policy=post_ops", "-v1", case).output.splitlines() if line.startswith("[COMPARE]")]
+    assert line.startswith("[COMPARE]: post_ops: framework: tensor 8 f32: ")
+
+
 def test_a_wrong_result_fails(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Output.commit
 
