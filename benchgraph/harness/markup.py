@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import punctuation
 
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import counted, unit
 from benchgraph.harness.results import Machine
 
 MOST = 100  # rows or lines of one list: GitHub takes no comment longer than 65536 characters
@@ -58,6 +58,6 @@ def folded(title: str, body: str) -> str:
 
 
 def machine(m: Machine) -> str:
-    peaks = [f", {dtype} peak {peak / 1e9:.0f} GFLOP/s" for dtype, peak in m.peak_flops.items()]
+    peaks = [f", {dtype} peak {peak / 1e9:.0f} {unit(dtype)}" for dtype, peak in m.peak_flops.items()]
     versions = ", ".join(f"{name} {version}" for name, version in m.versions.items())
     return code(f"{m.cpu}, {counted(m.cores, 'core')}, {counted(m.threads, 'thread')}, {m.isa}{''.join(peaks)}; {versions}")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from benchgraph.harness.knobs import Mode
-from benchgraph.harness.markup import MOST, OPEN, code, table
+from benchgraph.harness.markup import MOST, OPEN, code, machine, table
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
 
@@ -123,6 +123,10 @@ def test_long_lists_are_folded_and_cut() -> None:
     assert "#### Failed (20)" in render(*failed[:OPEN])
     assert "<details><summary>Failed (21)</summary>" in render(*failed[: OPEN + 1])
     assert len(render(*failed)) < 65536
+
+
+def test_integer_peaks_are_said_in_the_unit_of_integers() -> None:
+    assert "f32 peak 16 GFLOP/s, int8 peak 64 GOP/s; python" in machine(replace(MACHINE, peak_flops={"f32": 16e9, "int8": 64e9}))
 
 
 HOSTILE = ["a|b", "a`b", "``", "`", "a\\|b", "\\", "|", "a\\", "<b>&amp;*x*_y_[z](u)", "@you #1 ~~no~~", "a\nb", "\x1b[31mred", "a`|`b*c*"]
