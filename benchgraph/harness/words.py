@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,15 +12,16 @@ from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.plugins import contradicts, names
 
 T = TypeVar("T")
+NEGATIVE = re.compile(r"-\.?\d.*")  # a value that only looks like an option; none begins so
 
 
 def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", barred: str = "-") -> str:
-    """What an option is given: behind its =, or by the next word, which is taken, unless it begins as options do (barred).
+    """What an option is given: behind its =, or by the next word, which is taken, unless it begins as options do (barred) and is no number.
 
     Raises UsageError, naming the command and the form of the option, when there is none.
     """
     option, has_value, value = word.partition("=")
-    if not has_value and left and (left[0] == STDOUT or not left[0].startswith(barred)):
+    if not has_value and left and (left[0] == STDOUT or not left[0].startswith(barred) or NEGATIVE.fullmatch(left[0])):
         value = left.pop(0)
     if not value:
         raise UsageError("a value is missing", where=f"{command}: {option}", fix=f"write '{option}{form}'")

@@ -63,6 +63,8 @@ def test_the_other_words_go_to_every_graph() -> None:
     [
         (["--count=0"], "fuzz: --count: bad value '0'; give an integer from 1 on"),
         (["--seed=x"], "fuzz: --seed: bad value 'x'; give a non-negative integer"),
+        (["--seed", "-1"], "fuzz: --seed: bad value '-1'; give a non-negative integer"),
+        (["--seed", "--count=1"], "fuzz: --seed: a value is missing; write '--seed VALUE'"),
         (["--seed"], "fuzz: --seed: a value is missing; write '--seed VALUE'"),
         (["5"], "fuzz: a word that is no option: '5'; write options as --name=value"),
         (["--cuont=3"], "--cuont: unknown option"),
