@@ -371,7 +371,7 @@ def test_a_missing_batch_file_is_exit_2(cases: Path) -> None:
         (["explain", "--fuzz"], "benchgraph: explain: no case to explain; add a descriptor, as 1:17\n"),
         (["compile-times", "--fuzz"], "benchgraph: compile-times: no case to compile; add a descriptor, as 1:17\n"),
         (["--eltwise", "--alg=gelu", "3"], "benchgraph: --alg: bad value 'gelu'; did you mean 'gelu_erf' or 'gelu_tanh'?\n"),
-        (["ops", "MatMul"], "benchgraph: ops: MatMul: not an option; write 'benchgraph ops --kind=MatMul'\n"),
+        (["ops", "Pow", "MatMul"], "benchgraph: ops: MatMul: one op kind at a time is shown; leave the others out\n"),
         (["ops", "--knd=Add"], "benchgraph: ops: --knd: unknown option; did you mean '--kind'?\n"),
         (["ops", "--kind"], "benchgraph: ops: --kind: a value is missing; write '--kind VALUE'\n"),
     ],

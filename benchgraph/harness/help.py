@@ -54,7 +54,7 @@ COMMANDS: dict[str, Command] = {
         note="A batch runs with --batch=NAME. LINES counts the lines of the file that have words, CASES what they expand to.",
     ),
     "ops": Command(
-        "the op table, or one row in full", "[--kind KIND]", (("--kind KIND", "one op kind in full"),), ("ops", "ops --kind=SoftMax")
+        "the op table, or one row in full", "[KIND]", (("--kind KIND", "one op kind in full, as KIND alone"),), ("ops", "ops SoftMax")
     ),
     "show": Command(
         "the partitioned graph of one case, drawn",

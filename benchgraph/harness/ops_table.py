@@ -1,4 +1,4 @@
-"""The op table for people: `benchgraph ops`, and one row in full with `benchgraph ops --kind=SoftMax`."""
+"""The op table for people: `benchgraph ops`, and one row in full with `benchgraph ops SoftMax` or `--kind=SoftMax`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def ops(given: Sequence[str]) -> str:
         option = word.partition("=")[0]
         if word.startswith("-"):
             raise UsageError("unknown option", where=f"ops: {option}", fix=did_you_mean(option, OPTIONS) or "there is --kind")
-        raise UsageError("not an option", where=f"ops: {word}", fix=f"write 'benchgraph ops --kind={word}'")
+        if kinds:
+            raise UsageError("one op kind at a time is shown", where=f"ops: {word}", fix="leave the others out")
+        kinds.append(word)
     with within("ops"):
         return in_full(kinds[-1]) if kinds else overview()
 

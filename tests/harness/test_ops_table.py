@@ -36,10 +36,15 @@ def test_one_row_shows_ports_attributes_and_laws() -> None:
     assert "  attr beta: f32, required, finite numbers\n" in run("--kind", "Pow")[1]
 
 
+def test_the_bare_word_is_a_kind() -> None:
+    assert run("Pow") == run("--kind=Pow")
+    assert run("pow") == (1, "benchgraph: ops: unknown op kind 'pow'; did you mean 'Pow'?\n")
+
+
 def test_a_misspelt_kind_gets_a_suggestion() -> None:
     assert run("--kind=softmax") == (1, "benchgraph: ops: unknown op kind 'softmax'; did you mean 'SoftMax'?\n")
 
 
-@pytest.mark.parametrize("words", [("SoftMax",), ("--kind=",), ("--kind", "SoftMax", "more")])
+@pytest.mark.parametrize("words", [("--kindd=SoftMax",), ("--kind=",), ("--kind", "SoftMax", "more"), ("Pow", "SoftMax")])
 def test_other_words_are_refused(words: tuple[str, ...]) -> None:
     assert run(*words)[0] == 2
