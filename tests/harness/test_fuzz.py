@@ -66,6 +66,8 @@ def test_the_other_words_go_to_every_graph() -> None:
         (["--seed", "-1"], "fuzz: --seed: bad value '-1'; give a non-negative integer"),
         (["--seed", "--count=1"], "fuzz: --seed: a value is missing; write '--seed VALUE'"),
         (["--seed"], "fuzz: --seed: a value is missing; write '--seed VALUE'"),
+        (["--release=2.0"], "--release: bad value '2.0'; give a release of oneDNN, 3.2 or a newer one"),
+        (["--release=3.1"], "--release: bad value '3.1'; give a release of oneDNN, 3.2 or a newer one"),
         (["5"], "fuzz: a word that is no option: '5'; write options as --name=value"),
         (["--cuont=3"], "--cuont: unknown option"),
     ],
@@ -81,6 +83,15 @@ def test_a_place_that_names_no_graph_costs_its_case(case: str) -> None:
     result = CliRunner().invoke(main, ["--fuzz", f"--case={case}"])
     assert "INVALID_ARGUMENTS" in result.output
     assert "give SEED:INDEX, as in 1:17" in result.output
+
+
+def test_a_place_where_no_graph_can_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("benchgraph.harness.fuzz.grow.Growth.grow", lambda growth, wanted: None)
+    result = fuzz("--count=1", "--ops=1", "-o", str(tmp_path), library=FakeLibrary(Clock()))
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert "INVALID_ARGUMENTS (0:0: none of 100 attempts with at most 1 op came to a graph; take another place" in result.output
+    assert "AssertionError" not in result.output
 
 
 def spoilt(kind: str, array: np.ndarray) -> np.ndarray:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from random import Random
 
+from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import FPMATH_MODES
+from benchgraph.harness.cells import counted
 from benchgraph.harness.fuzz.draw import Tally
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.grow import Growth
@@ -15,6 +17,7 @@ from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
 from benchgraph.reference import domain
 
 MAX_OPS = 30
+ATTEMPTS = 100
 ROUNDS = 4  # how often what was not fair is replaced
 RELAXED = 0.25  # share of graphs under a math mode other than strict
 OF_INTEGERS = 0.3  # and of these, of those whose mode goes for integers too
@@ -24,9 +27,9 @@ DATA_SEED = 0  # the harness's default --seed: the data, reals, on which a graph
 def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None = None, release: Version | None = None) -> Graph:
     """A legal graph of 1 to max_ops ops, shapes inferred; on its data of seed 0 the reference can be held against it.
 
-    release: of oneDNN, which has all that is drawn.
+    release: of oneDNN, which has all that is drawn. Raises InvalidArguments where no attempt comes to a graph.
     """
-    for attempt in range(100):
+    for attempt in range(ATTEMPTS):
         name = f"{seed}:{index}:{max_ops}:{attempt}"
         growth = Growth(Random(name), max_ops, tally or Tally(), _fpmath(Random(f"fpmath {name}"), release), release)
         wanted = max(1, round(max_ops * growth.rng.random() ** 1.5))  # more small graphs than large ones
@@ -39,7 +42,8 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
         _prune(growth, name)  # what leaves the graph is looked at more closely
         if growth.ops:
             return growth.graph()
-    raise AssertionError(f"no graph for seed {seed}, index {index}")
+    what = f"none of {ATTEMPTS} attempts with at most {counted(max_ops, 'op')} came to a graph"
+    raise InvalidArguments(what, fix="take another place, allow more ops, or a newer release")
 
 
 def _fpmath(rng: Random, release: Version | None) -> tuple[str, bool]:
