@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchgraph.core.errors import did_you_mean, within
 from benchgraph.harness.knobs import knob
 from benchgraph.harness.parsers import boolean, natural, positive
 from benchgraph.harness.problem import Driver
 
-from .graph import LOOPS, build
+from .graph import LOOPS
 from .graph import Knobs as GraphKnobs
+from .graph import build as build_graph
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchgraph.graph import Graph
     from benchgraph.harness.problem import Problem
     from benchgraph.harness.results import Result
@@ -30,7 +34,15 @@ class Some:
 
 def some(word: str) -> Some:
     """ID|KIND[+...]"""
-    return Some(tuple(int(part) if part.isdecimal() else part for part in word.split("+")))
+    return Some(tuple(natural(part) if part.isascii() and part.isdecimal() else _kind(part) for part in word.split("+")))
+
+
+def _kind(word: str) -> str:
+    from benchgraph.ops import OPS  # and with it numpy, so only when a kind is named
+
+    if word not in OPS:
+        raise ValueError(did_you_mean(word, OPS) or "give ids of ops, or kinds that 'benchgraph ops' lists")
+    return word
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,18 @@ class _Own:
 @dataclass(frozen=True)
 class Knobs(GraphKnobs, _Own):
     """_Own's first: the case is what ends an option list."""
+
+
+def build(knobs: Knobs, file: Path) -> Graph:
+    """The graph driver's. Raises InvalidArguments for a fallback whose id no op has; a kind may be one of other cases."""
+    from benchgraph.graph.override.attrs import find_op
+
+    graph = build_graph(knobs, file)
+    with within(f"{file}: --fallback"):
+        for id in knobs.fallback.ops:
+            if isinstance(id, int):
+                find_op({op.id: op for op in graph.ops}, id)
+    return graph
 
 
 def run(problem: Problem, graph: Graph) -> Result:

@@ -75,6 +75,21 @@ def test_fallbacks_are_told_with_their_reasons(case: str) -> None:
     assert "2 partitions of 4 ops, 1 fallbacks; op 1: ReLU: asked for;" in got.output
 
 
+@pytest.mark.parametrize(
+    ("word", "says", "code"),
+    [
+        ("Softmx", "benchgraph: --fallback: bad value 'Softmx'; did you mean 'SoftMax'?", 2),
+        ("1+Nothing", "give ids of ops, or kinds that 'benchgraph ops' lists", 2),
+        ("ReLU+99", "INVALID_ARGUMENTS (case.json: --fallback: op 99: there is no such op; the graph has 0 (MatMul), ", 1),
+        ("SoftMax+1", "0:LISTED", 0),
+    ],
+)
+def test_a_fallback_that_cannot_be_meant_is_said(word: str, says: str, code: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(case.removeprefix("--case=")).parent)
+    got = ran("--mode=L", f"--fallback={word}", "--case=case.json")
+    assert (says in got.output, got.exit_code) == (True, code), got.output
+
+
 def test_all_callers_are_judged(case: str) -> None:
     assert ran("-v1", "--callers=3", case).output.count("run 0") == 1
 
