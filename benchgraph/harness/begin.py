@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchgraph.core.files import exists
 from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Begun:
-    """todo: the problems that are yet to run. held: results that --resume has."""
+    """todo: the problems that are yet to run. held: results that --resume has. is_resumed: whether its file was there."""
 
     todo: Sequence[Problem] = ()
     held: tuple[CaseResult, ...] = ()
     origin: Origin | None = None
     recording: Recording | None = None
+    is_resumed: bool = False
 
 
 def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
@@ -43,6 +45,7 @@ def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
 def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
     """Take over what --resume has, try the history, and begin to keep results. Raises BenchgraphError."""
     held, found = tuple[CaseResult, ...](), None
+    is_resumed = bool(line.globals.resume) and exists(Path(line.globals.resume))
     if machine and line.globals.resume:
         held, found = earlier(Path(line.globals.resume), machine, line.problems)
     origin = found or (_origin(line.globals) if machine else None)
@@ -52,7 +55,7 @@ def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
     if recording:
         kept.open_one(recording.files, begun)
     done = {case.index for case in held}
-    return Begun([p for p in line.problems if p.index not in done], held, origin, recording)
+    return Begun([p for p in line.problems if p.index not in done], held, origin, recording, is_resumed)
 
 
 def _origin(settings: Globals) -> Origin:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import click
 
 from benchgraph.core.lines import printable_lines
+from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.progress import progress_line
@@ -36,9 +37,11 @@ class Screen:
         while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
             self._show(self.problems[len(self.shown)])
 
-    def take_over(self, held: Sequence[CaseResult], file: str) -> None:
-        """Results of --resume. file: '' for none."""
-        if file:
+    def take_over(self, held: Sequence[CaseResult], file: str, is_there: bool) -> None:
+        """Results of --resume. file: '' for none. is_there: whether there was one to take them from."""
+        if file and not is_there:
+            click.echo(f"{file}: no such file yet; all {counted(len(self.problems), 'case')} run")
+        elif file:
             click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
         for case in held:
             self.add(Done(case))

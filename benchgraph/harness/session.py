@@ -76,7 +76,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
                 machine = machine_of(line, bench)
             begun = begin(line, machine, kept)
             code = ExitCode.failed  # of what goes wrong from here on: cases run
-            screen.take_over(begun.held, line.globals.resume)
+            screen.take_over(begun.held, line.globals.resume, begun.is_resumed)
             for _ in begun.held:
                 step()
             with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs)) as found:

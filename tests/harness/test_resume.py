@@ -49,10 +49,16 @@ def keep(file: str, *kept: int) -> None:
 
 def test_the_first_run_starts_the_file() -> None:
     result, ran = run(*WORDS, "--resume=out.json")
-    assert result.stdout.startswith("out.json: 0 of 4 cases are done already\n0:PASSED ")
+    assert result.stdout.startswith("out.json: no such file yet; all 4 cases run\n0:PASSED ")
     assert ran == REPROS
     assert saved_repros("out.json") == REPROS
     assert "json report: out.json\n" in result.stdout
+
+
+def test_a_file_that_is_not_there_yet_is_said_to_be_none() -> None:
+    first, again = (run("--resume=misspelt.json", *WORDS)[0].output.splitlines()[0] for _ in range(2))
+    assert first == "misspelt.json: no such file yet; all 4 cases run"
+    assert again == "misspelt.json: 4 of 4 cases are done already"
 
 
 def test_what_is_done_is_counted_and_reported_but_not_run() -> None:
