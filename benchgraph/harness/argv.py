@@ -24,9 +24,11 @@ from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
 from benchgraph.core.files import real
+from benchgraph.core.remarks import remark
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
 from benchgraph.harness.matching import matches
+from benchgraph.harness.parsers import text
 from benchgraph.harness.plugins import contradicts, load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
@@ -225,6 +227,8 @@ class _State:
             fix = "use --mode=P with it"
             raise UsageError(f"mode {mode.value} settles this itself", where=_where(option), fix=fix)
         new = _values(knob, value, option)
+        if value and any(isinstance(number, float) and number != float(value) for number in new):  # clamped by its parser
+            remark(f"{_where(option)}={value}: out of range, {text(new)} is taken")
         if knob.name == "report" and value:
             ((name, file),) = new[0]
             _check_report(name, file, option)
