@@ -9,11 +9,12 @@ from dataclasses import replace
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
-from benchgraph.harness.knobs import Side
+from benchgraph.harness.knobs import Globals, Side
 from benchgraph.harness.phases import phase
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
+from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition, Policy
@@ -29,10 +30,14 @@ def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[P
     """The partitions to execute, in order; those that hold nothing but End are left out.
 
     Raises Unimplemented for one the library cannot compile, WrongCount when the fused policy of the library under test made an
-    unexpected number.
+    unexpected number. The graph and what became of it are dumped where the environment asks for that, under the index of the problem.
     """
     chosen = Choice.read(side.policy)
     found = tuple(replace(p, options=chosen.options) for p in library.partitions(graph, chosen.policy))
+    if side.library == Globals().library[0]:  # others write their own dumps
+        several = len({s.policy for s in problem.globals.sides if s.library == side.library}) > 1
+        dump_graph(problem.index, graph)
+        dump_partitioning(f"{problem.index}-{side.policy}" if several else problem.index, graph, found)
     work = tuple(p for p in found if any(op.kind != END for op in p.ops))
     for position, p in enumerate(work):
         if not p.is_supported:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
 
-from benchgraph.core.config import config
+from benchgraph.core.config import PREFIX, config
 from benchgraph.core.files import make_folder, real
 from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals
@@ -38,7 +38,12 @@ def need_outputs(settings: Globals) -> None:
             raise UsageError(what, where=f"{other}, {option}", fix="give each a place of its own")
         if file != STDOUT:
             need_file(Path(file), option)
-    for folder, option in ((settings.dump_dir, f"--dump-dir={settings.dump_dir}"), (config().dump_dir, "BENCHGRAPH_DUMP_DIR")):
+    here = "." if config().dump else ""
+    for folder, option in (
+        (settings.dump_dir, f"--dump-dir={settings.dump_dir}"),
+        (config().dump_dir, f"{PREFIX}DUMP_DIR"),
+        (here, f"{PREFIX}DUMP"),
+    ):
         if folder:
             need_folder(Path(folder), option)
 

@@ -2,10 +2,11 @@
 
     graph-<id>.json                   a graph, when its partitions are asked for
     graph-<id>-partitioning.json      the same after partitioning: each op says partition and backend
-    graph-<partition id>-<hash>.json  a partition as compiled: shapes and layouts known; the hash tells its shapes apart
+    graph-<partition id>-<hash>.json  a partition as compiled: shapes and layouts known; the hash tells these and its ops apart
 
 They go to the current directory, as oneDNN's do, and are cases for `benchgraph --driver graph --case`. Asked for with set_dump_mode, else
-with BENCHGRAPH_DUMP (or ONEDNN_GRAPH_DUMP).
+with BENCHGRAPH_DUMP (or ONEDNN_GRAPH_DUMP), which the command line honours too: there the id of a graph is the index of its case, and of
+several policies each has a file graph-<id>-<policy>-partitioning.json.
 """
 
 from __future__ import annotations
@@ -69,11 +70,12 @@ def wanted() -> GraphDumpMode:
 
 
 def dump_graph(id: int, graph: Graph) -> None:
+    """id: what its file is named after; of the library's graphs a number of their own, on the command line the index of the case."""
     if GraphDumpMode.graph in wanted():
         _write(f"graph-{id}", graph)
 
 
-def dump_partitioning(id: int, graph: Graph, partitions: Iterable[Partition]) -> None:
+def dump_partitioning(id: int | str, graph: Graph, partitions: Iterable[Partition]) -> None:
     if GraphDumpMode.graph in wanted():
         home = {op.id: p for p in partitions for op in p.ops}
         _write(f"graph-{id}-partitioning", replace(graph, ops=tuple(_assigned(op, home[op.id]) for op in graph.ops)))
@@ -91,8 +93,8 @@ def _assigned(op: Op, partition: Partition) -> Op:
 
 
 def _hash(partition: Partition) -> int:
-    """A number for the logical tensors at the border, the same in every process."""
-    text = repr((partition.inputs, partition.outputs))
+    """A number for the ops and the logical tensors at the border, the same in every process: ids of partitions are those of one alone."""
+    text = repr((partition.ops, partition.inputs, partition.outputs))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

@@ -12,6 +12,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
 from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
+from benchgraph.library.dump import dump_partition
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.protocol import Bound, Chain, Compiled
 from benchgraph.library.tensor import Tensor
@@ -41,7 +42,8 @@ class Benchgraph:
 
     @staticmethod
     def _told(partition: Partition, executable: Executable) -> Compiled:
-        """With what the verbose log says of it."""
+        """With what the verbose log says of it, and dumped where the environment asks for that."""
+        dump_partition(partition)
         verbose.log_compilation(partition, executable, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
 

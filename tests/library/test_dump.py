@@ -201,6 +201,29 @@ def test_the_environment_asks_and_the_function_overrules_it(directory: Path) -> 
         assert dump.wanted() == BOTH
 
 
+def test_the_command_line_dumps_too(directory: Path) -> None:
+    """Of each case its graph, the cut of each policy, and each partition; ops of the same shapes do not share a file."""
+    words = ["--mode=I", "--policy=fused,post_ops", "--graph", "--case=op/relu.json", "--case=op/abs.json"]
+    with override(dump=("graph", "subgraph")):
+        result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    files = {f.name: api.load(f) for f in directory.iterdir()}
+    by_index = {name for name in files if not re.fullmatch(r"graph-\d+-\d{6,}\.json", name)}
+    cuts = {f"graph-{i}-{policy}-partitioning.json" for i in (0, 1) for policy in ("fused", "post_ops")}
+    assert by_index == {"graph-0.json", "graph-1.json", *cuts}
+    assert [files[f"graph-{i}.json"].ops[0].kind for i in (0, 1)] == ["ReLU", "Abs"]
+    assert len(files.keys() - by_index) == 4
+    assert len({name.split("-")[2] for name in files.keys() - by_index}) == 2, "two policies have one partition, two ops have not"
+
+
+def test_the_command_line_refuses_a_folder_that_takes_no_dump(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/proc")
+    with override(dump=("graph",)):
+        result = CliRunner().invoke(main, ["--mode=I", "--graph", "--case=op/relu.json"])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert result.output.startswith("benchgraph: BENCHGRAPH_DUMP: cannot write the file: ")
+
+
 @pytest.mark.parametrize("modes", [4, -1, 7, "graph", None])
 def test_bits_that_are_no_mode_are_refused(modes: object) -> None:
     with pytest.raises(InvalidArguments, match=r"set_dump_mode: the dump mode is .*; use GraphDumpMode.none, GraphDumpMode.subgraph, "):
