@@ -6,14 +6,19 @@ a checkout, a run has no commit, and its place is its time.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 import uuid
 from pathlib import Path
 
 import benchgraph
+from benchgraph.core.lines import printable
+from benchgraph.core.remarks import remark
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.results import Origin
 
+RELATIVE = re.compile(r"^(@|([A-Z]+_)?HEAD)$|[~^]|@\{")  # of words that mean another commit from repository to repository
 PATIENCE_S = 20.0  # for one answer of git, on the slowest network drive
 
 
@@ -24,8 +29,21 @@ def origin(commit: str = "") -> Origin:
 
 
 def full(commit: str) -> str:
-    """The full hash, if the present directory knows the commit; otherwise the word as it is: the repository may be elsewhere."""
-    return resolve(commit, Path()) or commit
+    """The full hash, if the present directory knows the commit; otherwise the word as it is: the repository may be elsewhere.
+
+    In a checkout that does not know the word that is remarked on. Raises UsageError for one that says nothing elsewhere, as HEAD~1.
+    """
+    if found := resolve(commit, Path()):
+        return found
+    is_checkout = git(Path(), "rev-parse", "--git-dir") is not None
+    what = "the repository in this folder has no such commit" if is_checkout else "this folder is in no repository that git can read"
+    where = f"--commit={printable(commit)}"
+    if RELATIVE.search(commit):
+        fix = "write a tag, or the hash that 'git rev-parse HEAD' says where the measured code is"
+        raise UsageError(what, where=where, fix=fix)
+    if is_checkout:
+        remark(f"{where}: {what}; the word is stored as it is")
+    return commit
 
 
 def _checkout() -> tuple[str, bool]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.remarks import collected
 from benchgraph.harness import origin as origins
+from benchgraph.harness.argv import UsageError
 from benchgraph.harness.history.order import Repository, ordered, repository, since
 from benchgraph.harness.history.store import RunRow
 from benchgraph.harness.origin import lineage, origin, resolve
@@ -137,6 +139,23 @@ def test_no_repository_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert origin("v7").commit == "v7"
     monkeypatch.setenv("PATH", "")
     assert origin().commit == ""
+
+
+@pytest.mark.parametrize("word", ["HEAD", "@", "HEAD~1", "ORIG_HEAD", "main^", "main@{1}"])
+def test_what_only_a_repository_can_say_is_refused_outside(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(origins, "git", lambda where, *words: None)
+    with pytest.raises(UsageError) as bad:
+        origin(word)
+    assert str(bad.value).startswith(f"--commit={word}: this folder is in no repository that git can read; write a tag, or the hash that ")
+
+
+def test_a_word_that_the_checkout_does_not_know_is_remarked_on(checkout: Path) -> None:
+    with collected() as remarks:
+        assert [origin(word).commit for word in ("HAED", "one")] == ["HAED", git("rev-parse", "one")]
+    assert remarks == ["--commit=HAED: the repository in this folder has no such commit; the word is stored as it is"]
+    with pytest.raises(UsageError, match=r"--commit=HEAD~9: the repository in this folder has no such commit; write a tag"):
+        origin("HEAD~9")
 
 
 def test_a_named_commit_is_looked_up_where_one_stands(checkout: Path) -> None:
