@@ -6,7 +6,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from benchgraph.core.tuning import Finding, findings, store
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.tune.search import FINALISTS, HEAT, Searcher
+from benchgraph.harness.tune.search import FINALISTS, HEAT, Found, Measured, Searcher
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Partition, Policy
@@ -291,6 +291,18 @@ def test_tune_tells_and_stores_what_it_found(tmp_path: Path) -> None:
     assert "2 cases: geometric mean of ratios 1.300, largest 1.300; 0 of 2 within 10% of the best" in result.output
     assert {(f.forced.mb, f.forced.split_n, f.ratio) for f in findings(file, current())} == {(3, True, 1.3)}
     assert table.read_text() == result.output
+    assert f"tuning: {file}: 2 findings stored\n" in table.read_text()
+
+
+def test_a_best_that_only_its_minimum_says_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lucky = Found(Measured(Forced("p", 1, 1), (3.0, 3.0, 3.0)), Measured(Forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
+    monkeypatch.setattr(Searcher, "search", lambda *given: lucky)
+    file = tmp_path / "t.json"
+    result = tune(f"--store={file}", "--matmul", "24x13:13x40")
+    assert (result.exit_code, file.exists()) == (0, False)
+    said = " ".join(result.output.split())
+    assert "t.json: 0 findings stored not stored, as by the median the best is no faster than the schedule's choice: --matmul 24x13" in said
+    assert replace(lucky, best=lucky.chosen).is_sure
 
 
 def test_a_case_that_cannot_be_tuned_costs_itself_alone() -> None:

@@ -32,7 +32,7 @@ from benchgraph.harness.run import settings_of
 from benchgraph.harness.saved import write
 from benchgraph.harness.terminal import WIDE, columns
 from benchgraph.harness.tune.search import Searcher
-from benchgraph.harness.tune.text import Outcome, heading, line, summary
+from benchgraph.harness.tune.text import Outcome, heading, line, stored, summary
 from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.reference import uniform
@@ -84,24 +84,29 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         said.append(text(WIDE))
         say(text(columns()))
 
-    outcomes = list[Outcome]()
-    with progress_line("cases", len(problems), is_measuring=True) as step:
-        for problem in problems:
-            begin(problem.description)
-            with settings_of(problem), override(tuning="", disk_cache_capacity=0):
-                try:
-                    outcome = tune(problem, request, bench)
-                except BenchgraphError as bad:
-                    complain(str(bad))
-                    step()
-                    continue
-                if request.store:
-                    store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-            if not outcomes:
-                tell(partial(heading, outcome.machine))
-            outcomes.append(outcome)
-            tell(partial(line, outcome))
-            step()
+    outcomes, kept = list[Outcome](), 0
+    try:
+        with progress_line("cases", len(problems), is_measuring=True) as step:
+            for problem in problems:
+                begin(problem.description)
+                with settings_of(problem), override(tuning="", disk_cache_capacity=0):
+                    try:
+                        outcome = tune(problem, request, bench)
+                    except BenchgraphError as bad:
+                        complain(str(bad))
+                        step()
+                        continue
+                    if request.store and outcome.found.is_sure:
+                        store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
+                        kept += 1
+                if not outcomes:
+                    tell(partial(heading, outcome.machine))
+                outcomes.append(outcome)
+                tell(partial(line, outcome))
+                step()
+    finally:  # what is stored stays, whatever ends it
+        if request.store and outcomes:
+            tell(partial(stored, request.store, kept, outcomes))
     if outcomes:
         tell(lambda width: summary(outcomes, width))
     if request.output not in ("", STDOUT):

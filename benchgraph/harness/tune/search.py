@@ -59,6 +59,11 @@ class Found:
         return self.chosen.min_s / self.best.min_s
 
     @property
+    def is_sure(self) -> bool:
+        """Whether the best is faster than the schedule's choice, where it is another, by the median too: else its minimum may be luck."""
+        return self.best == self.chosen or self.median_ratio > 1
+
+    @property
     def median_ratio(self) -> float:
         return self.chosen.median_s / self.best.median_s
 

@@ -67,6 +67,13 @@ def _parameters(c: Forced) -> str:
     return f"{c.mb} x {c.nb}{' split' if c.split_n else ''}"
 
 
+def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> str:
+    """What became of --store: where findings are, how many, and of which cases none was stored."""
+    unsure = [o.repro for o in outcomes if not o.found.is_sure]
+    said = [f"not stored, as by the median the best is no faster than the schedule's choice: {repro}; raise --rounds" for repro in unsure]
+    return "\n".join(folded(text, width) for text in (f"\ntuning: {file}: {counted(count, 'finding')} stored", *said))
+
+
 def summary(outcomes: Sequence[Outcome], width: int) -> str:
     ratios = [o.found.ratio for o in outcomes]
     within = sum(r <= GOAL for r in ratios)
