@@ -152,10 +152,23 @@ class Accuracy:
         """What it was held to."""
         return f"{self.where}: tensor {self.tensor} {self.dtype}: rtol {self.rtol:.3g}, at most {self.zero_limit:.0%} zeros"
 
+    @property
+    def allowed(self) -> str:
+        """What a point may be off by, and of what that is a share, in a few words; reference/compare.py says it in full."""
+        from benchgraph.core.dtypes import DType  # and with it numpy, which --help does without
+
+        dtype = DType(self.dtype)
+        if not self.rtol:
+            return "0"
+        if not dtype.is_float:
+            return "1 in few points"
+        return f"{self.rtol:.3g} * max(|value|, rms)" + (f" + rounding to {dtype.value}" if dtype.bits < DType.f32.bits else "")
+
     def __str__(self) -> str:
         wrong = f"{self.nonfinite} wrong in NaN or infinity, " if self.nonfinite else ""
         sizes = f"{wrong}max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
-        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {self.total} values, {sizes}, {self.zero_share:.0%} zeros"
+        said = f"{self.total} values, {sizes}, {self.zero_share:.0%} zeros; abs allowed {self.allowed}"
+        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {said}"
 
 
 @dataclass(frozen=True)

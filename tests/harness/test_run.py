@@ -10,7 +10,8 @@ from benchgraph.core.errors import CompilerFault, ExecutionFailed, InvalidArgume
 from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
-from benchgraph.harness.results import CaseResult, Status
+from benchgraph.harness.page.view import accuracy
+from benchgraph.harness.results import Accuracy, CaseResult, Status
 from benchgraph.harness.run import run_all, run_case
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
@@ -175,9 +176,25 @@ def test_every_level_of_v_says_more(case: Path) -> None:
     start, metrics = said(1)
     assert start == f"run: --graph --case={case}"
     assert metrics.startswith("[COMPARE]: fused: partition 0 (fake): tensor 1 f32: 16 values, max abs 0, max rel 0, 0 ulp, L2 0, ")
+    assert metrics.endswith(" zeros; abs allowed 0")
     assert "[INFO]: fused: n_partitions:1; ops_in_partitions: {0}" in said(3)
     assert any(line.startswith("graph engine=cpu") for line in said(7))
     assert not any(line.startswith("graph engine=cpu") for line in said(6))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rtol", "allowed"),
+    [
+        ("f32", 2e-5, "2e-05 * max(|value|, rms)"),
+        ("bf16", 1e-3, "0.001 * max(|value|, rms) + rounding to bf16"),
+        ("s8", 1e-3, "1 in few points"),
+        ("f32", 0.0, "0"),
+    ],
+)
+def test_the_comparison_says_what_is_allowed(dtype: str, rtol: float, allowed: str) -> None:
+    found = Accuracy("whole graph", 3, dtype, 8, 0, 1e-4, 5e-4, 4e3, 1e-7, 0.5, "fused", rtol=rtol)
+    assert str(found).endswith(f"max rel 0.0005, 4e+03 ulp, L2 1e-07, 50% zeros; abs allowed {allowed}")
+    assert accuracy(found)[-1] == allowed
 
 
 def test_no_dumps_unless_asked_for(case: Path) -> None:

@@ -56,7 +56,9 @@ def _details(case: Case, store: Store) -> str:
     pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
     template = _templates().get_template("details.html")
     return _dense(
-        template.render(case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros"), accuracy=accuracy, ranges=ranges)
+        template.render(
+            case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros", "abs allowed"), accuracy=accuracy, ranges=ranges
+        )
     )
 
 

@@ -227,11 +227,12 @@ def _in_kind(nonfinite: int) -> str:
 
 
 def accuracy(a: Accuracy) -> tuple[str, ...]:
-    """The cells of one output's row, under wrong, max abs, max rel, max ulp, L2, zeros."""
+    """The cells of one output's row, under wrong, max abs, max rel, max ulp, L2, zeros, abs allowed."""
     return (
         f"{a.errors} of {a.total}{_in_kind(a.nonfinite)}",
         *(size(v) for v in (a.max_abs, a.max_rel, a.max_ulp, a.l2)),
         f"{a.zero_share:.0%}",
+        a.allowed,
     )
 
 
