@@ -170,11 +170,12 @@ def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
                 write_out(out, text)
                 continue
             write_whole(Path(file), text)
-            click.echo(f"{name} report: {file}")
         except OSError as bad:
             why = unwritable(bad, f"--report={name}:{file}", _full(name, Path(file)))
             warn(f"{why}; {_saved(name, text, results)}")
             written = False
+        else:
+            click.echo(f"{name} report: {file}")
     return written
 
 

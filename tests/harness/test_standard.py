@@ -39,11 +39,13 @@ def ended(*words: str) -> int:
 
 def test_a_run_goes_on_for_its_files(out: TextIO, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with redirect_stdout(out):
-        assert ended("--mode=I", "--report=json:o.json", "--report=html:o.html", "--report=csv:o.csv", *CASES) == 1
+        reports = {"json": "json", "html": "html", "csv": "csv", "markdown": "md", "junit": "xml"}
+        assert ended("--mode=I", *(f"--report={name}:o.{suffix}" for name, suffix in reports.items()), *CASES) == 1
     assert capfd.readouterr().err == (FULL if "full" in str(out.name) else "")
     assert len(saved(tmp_path / "o.json")) == 2
     assert "cut short" not in (tmp_path / "o.html").read_text()
-    assert (tmp_path / "o.csv").is_file()
+    assert all((tmp_path / f"o.{suffix}").stat().st_size for suffix in reports.values())
+    assert not list(tmp_path.glob("benchgraph-unsaved-*"))
 
 
 def test_a_run_without_files_stops(out: TextIO, capfd: pytest.CaptureFixture[str]) -> None:
