@@ -17,6 +17,7 @@ from benchgraph.core.arrays import elements, view
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, turn_bits
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import compile_all, cut, described
@@ -24,7 +25,7 @@ from benchgraph.harness.differ import differences
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Accuracy, Result, Status
+from benchgraph.harness.results import Result, Status
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import (

@@ -12,6 +12,7 @@ from enum import Enum
 from statistics import median, quantiles
 from typing import TypeAlias
 
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.roofline import Roofline
@@ -120,55 +121,6 @@ class PolicyTiming:
     def is_warm(self) -> bool:
         """Whether compile_s leaves out what one of them took to compile."""
         return any(p.is_warm for p in self.partitions)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """How far one output was from right, whether it passed or not.
-
-    where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: largest difference, largest one as a
-    share of the right value, and the norm of all differences as a share of the norm of the right values. max_ulp: in units in the last
-    place of the dtype. zero_share: how much of the output was 0. rtol, zero_limit: the relative error and the share of zeros allowed.
-    nonfinite: wrong points with a NaN or an infinity on one side, which no distance tells of.
-    """
-
-    where: str
-    tensor: int
-    dtype: str
-    total: int
-    errors: int
-    max_abs: float
-    max_rel: float
-    max_ulp: float
-    l2: float
-    zero_share: float
-    policy: str = ""
-    rtol: float = 0.0
-    zero_limit: float = 1.0
-    nonfinite: int = 0
-
-    @property
-    def configuration(self) -> str:
-        """What it was held to."""
-        return f"{self.where}: tensor {self.tensor} {self.dtype}: rtol {self.rtol:.3g}, at most {self.zero_limit:.0%} zeros"
-
-    @property
-    def allowed(self) -> str:
-        """What a point may be off by, and of what that is a share, in a few words; reference/compare.py says it in full."""
-        from benchgraph.core.dtypes import DType  # and with it numpy, which --help does without
-
-        dtype = DType(self.dtype)
-        if not self.rtol:
-            return "0"
-        if not dtype.is_float:
-            return "1 in few points"
-        return f"{self.rtol:.3g} * max(|value|, rms)" + (f" + rounding to {dtype.value}" if dtype.bits < DType.f32.bits else "")
-
-    def __str__(self) -> str:
-        wrong = f"{self.nonfinite} wrong in NaN or infinity, " if self.nonfinite else ""
-        sizes = f"{wrong}max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
-        said = f"{self.total} values, {sizes}, {self.zero_share:.0%} zeros; abs allowed {self.allowed}"
-        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {said}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness import results as r
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.compare import command, markdown, table
 from benchgraph.harness.compare.differences import Comparison, compare, interval
 from benchgraph.harness.compare.sides import Side, read
@@ -199,7 +200,7 @@ def test_too_few_samples_are_not_enough_data(here: Path) -> None:
 
 def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> None:
     def off(l2: float) -> r.Result:
-        return replace(OK, accuracy=(r.Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, l2, 0.0, "fused"),))
+        return replace(OK, accuracy=(Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, l2, 0.0, "fused"),))
 
     slow = both(here, {line(1): timed(1.0, compile_s=0.1)}, {line(1): timed(1.0, compile_s=0.3)})
     assert [str(c) for c in slow.compile] == ["--graph --mb=1 --case=mlp.json: fused: compile time: 100 ms -> 300 ms"]
@@ -219,7 +220,7 @@ def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> Non
 
 def test_values_wrong_in_nan_or_infinity_are_told_where_no_distance_changes(here: Path) -> None:
     def off(*nonfinite: int) -> r.Result:
-        accuracy = (r.Accuracy("whole graph", 5, "f32", 64, n, 0.5, 0.25, 2.0, 1e-7, 0.0, "fused", nonfinite=n) for n in nonfinite)
+        accuracy = (Accuracy("whole graph", 5, "f32", 64, n, 0.5, 0.25, 2.0, 1e-7, 0.0, "fused", nonfinite=n) for n in nonfinite)
         return replace(FAILED, accuracy=tuple(accuracy))
 
     found = both(here, {"--graph --case=a": off(0)}, {"--graph --case=a": off(3, 0)}, Mode.correctness)

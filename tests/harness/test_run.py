@@ -9,9 +9,10 @@ from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import CompilerFault, ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.argv import parse
 from benchgraph.harness.page.view import accuracy
-from benchgraph.harness.results import Accuracy, CaseResult, Status
+from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_all, run_case
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.knobs import Mode
 from benchgraph.harness.page.page import page
-from benchgraph.harness.results import Accuracy, CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.sketch import OpSketch, Sketch
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=2e9)

@@ -8,10 +8,11 @@ from math import isfinite
 from statistics import geometric_mean, median
 
 from benchgraph.harness import cells
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.compare.sides import Key, Side, notes
 from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, drift, judge, moved
 from benchgraph.harness.exit_codes import ExitCode
-from benchgraph.harness.results import UNWANTED, Accuracy, CaseResult, PolicyTiming, Result, Status
+from benchgraph.harness.results import UNWANTED, CaseResult, PolicyTiming, Result, Status
 
 MISSING = "missing"
 FAIL_ON = (MISSING, *UNWANTED)  # what --fail-on may name

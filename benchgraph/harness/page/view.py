@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from benchgraph.harness import means
+from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.cells import RATES, Row, cells, conditions, interval, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import ratio_of
 from benchgraph.harness.repro import split
-from benchgraph.harness.results import Accuracy, CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
+from benchgraph.harness.results import CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
 
 ERRORS = ("wrong", "max abs", "max rel", "max ulp", "L2")
 
