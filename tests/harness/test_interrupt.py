@@ -22,11 +22,10 @@ from benchgraph.harness.interrupt import awaiting, code_of, interruptible
 from benchgraph.harness.results import CaseResult
 from benchgraph.harness.saved import parse
 from tests.harness.hostile import write_cases
+from tests.harness.listen import LISTEN
 from tests.harness.test_isolate import is_gone
 
 ROOT = Path(__file__).parents[2]
-# A shell without job control starts what is in its background with SIGINT ignored, and everything below inherits that.
-LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 COMMAND = f"{LISTEN}; from benchgraph.cli import main; from tests.harness.hostile import BENCH; main(obj=BENCH, prog_name='benchgraph')"
 PATIENCE_S = 60  # for things to happen on a busy machine
 

@@ -23,6 +23,7 @@ import pytest
 from benchgraph.core.steps import Step, begin, tell, watched
 from benchgraph.harness import progress as module
 from benchgraph.harness.progress import ERASE, erasing, progress_line
+from tests.harness.listen import LISTEN
 
 
 class Terminal(io.StringIO):
@@ -216,7 +217,7 @@ def on_terminal(words: list[str], folder: Path, **how: object) -> Iterator[tuple
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")} | {"TERM": "xterm"}
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | how
-    command = [sys.executable, "-m", "benchgraph", *words]
+    command = [sys.executable, "-c", f"{LISTEN}; from benchgraph.__main__ import main; main()", *words]
     process = subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **streams)  # type: ignore[call-overload]
     os.close(theirs)
     os.set_blocking(ours, False)
