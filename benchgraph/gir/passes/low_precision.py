@@ -302,13 +302,19 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
 
 def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
     """One batch entry of ones after the movements; None where batch entries do not stay what they are."""
-    if not all(_adds_zeros(move) or _permutes(g, move) for move in moves):
+    if not all((_adds_zeros(move) or _permutes(g, move)) and _keeps_entries(g, move) for move in moves):
         return None
     first = g.value(moves[-1].ins[0]).shape
     id = d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
     for move in reversed(moves):
-        id = d.op(move.kind, id, attrs=move.attrs)
+        shape = move.attrs.integers("shape")  # of a box, which has all batch entries
+        id = d.op(move.kind, id, attrs=move.attrs.updated(shape=(1, *shape[1:])) if shape else move.attrs)
     return id if d.type(id).shape == (1, *g.value(moves[0].outs[0]).shape[1:]) else None
+
+
+def _keeps_entries(g: Graph, move: Op) -> bool:
+    """Whether there are as many batch entries as before."""
+    return g.value(move.ins[0]).shape[:1] == g.value(move.outs[0]).shape[:1]
 
 
 def _permutes(g: Graph, move: Op) -> bool:
