@@ -61,8 +61,8 @@ def interruptible() -> Iterator[None]:
     Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already; nor for a signal that is ignored, as by
     nohup, or handled by somebody.
     """
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not ours:
+    is_free = signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN)  # ignored: in a shell's background
+    if threading.current_thread() is not threading.main_thread() or not is_free:
         yield
         return
     came = threading.Event()

@@ -242,6 +242,22 @@ def test_a_signal_is_raised_once_and_has_its_exit_code(number: signal.Signals, c
     assert signal.getsignal(number) == before
 
 
+def test_sigterm_is_heard_where_ctrl_c_is_ignored() -> None:
+    """As in what a shell has in its background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def both() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised, interruptible():
+            both()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert code_of(raised.value) == 143
+
+
 @pytest.mark.usefixtures("listens")
 def test_sighup_that_is_ignored_stays_so() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
