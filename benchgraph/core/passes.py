@@ -89,9 +89,9 @@ def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
     return lambda: show(ir)
 
 
-# BENCHGRAPH_DEBUG from this level on prints the stage.
 # The texts that a compilation has besides what its passes give, in order: from the partition to the machine code.
 TEXTS = PARTITION, GIR, TIR, LLVM, LLVM_OPT, ASSEMBLY = "partition", "gir", "tir", "llvm", "llvm-opt", "assembly"
+# BENCHGRAPH_DEBUG from this level on prints the stage.
 _SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorize": 4, LLVM: 5, ASSEMBLY: 5}
 
 
