@@ -423,25 +423,27 @@ def test_the_table_at_a_hundred_columns(here: Path) -> None:
     assert f"\n{name} " in table.render(found, 160)
 
 
-def test_at_sixty_columns_the_verdicts_are_whole(here: Path) -> None:
+def drifted(here: Path, width: int) -> tuple[str, list[str]]:
+    """The table of four cases on a machine that became slower, no wider than it may be, and its heads."""
     before = {line(i): slowed(timed(1.0 + i), 1.0) for i in range(4)}
     found = both(here, before, {name: slowed(result, 1.04) for name, result in before.items()})
-    text = table.render(found, 60)
-    assert max(map(len, text.splitlines())) <= 60
+    text = table.render(found, width)
+    assert max(map(len, text.splitlines())) <= width
     heads = next(line for line in text.splitlines() if "verdict" in line)
-    assert [cell.strip() for cell in heads.split("|")] == ["case / policy", "B / A", "corrected", "verdict"]
+    return text, [cell.strip() for cell in heads.split("|")]
+
+
+def test_at_sixty_columns_the_verdicts_are_whole(here: Path) -> None:
+    text, heads = drifted(here, 60)
+    assert heads == ["case / policy", "B / A", "corrected", "verdict"]
     verdicts = [cells[-1].strip() for row in text.splitlines() if len(cells := row.split("|")) == 4]
     assert set(verdicts[1:]) <= {"", *(verdict.value for verdict in Verdict)}
     assert "no room for the 95 % interval" in text
 
 
 def test_at_eighty_columns_the_times_make_way(here: Path) -> None:
-    before = {line(i): slowed(timed(1.0 + i), 1.0) for i in range(4)}
-    found = both(here, before, {name: slowed(result, 1.04) for name, result in before.items()})
-    text = table.render(found, 80)
-    assert max(map(len, text.splitlines())) <= 80
-    heads = next(line for line in text.splitlines() if "verdict" in line)
-    assert [cell.strip() for cell in heads.split("|")] == ["case / policy", "B / A", "corrected", "95 % interval", "verdict"]
+    text, heads = drifted(here, 80)
+    assert heads == ["case / policy", "B / A", "corrected", "95 % interval", "verdict"]
     assert "geometric mean, fused" in " ".join(text.split())
 
 
