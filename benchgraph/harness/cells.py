@@ -32,12 +32,14 @@ class Row:
         return not isinstance(self.of, PolicyTiming)
 
 
+def computer(cpu: str, cores: int, isa: str, threads: int) -> str:
+    """What a run computed on, in a few words."""
+    return f"{cpu}, {counted(cores, 'core')}, {isa}, {counted(threads, 'thread')}"
+
+
 def machine(m: Machine) -> str:
     """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
-    lines = [
-        f"{m.cpu}, {counted(m.cores, 'core')}, {m.isa}, {counted(m.threads, 'thread')}; "
-        + ", ".join(f"{k} {v}" for k, v in m.versions.items())
-    ]
+    lines = [f"{computer(m.cpu, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
     for dtype, one in m.peak_flops_1_thread.items():
         rate = unit(dtype)
         line = f"{dtype} peak {one / 1e9:.0f} {rate}"

@@ -10,7 +10,7 @@ from statistics import median
 from sqlalchemy import Connection, RowMapping, select
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
-from benchgraph.harness.cells import counted
+from benchgraph.harness.cells import computer
 from benchgraph.harness.history import tables
 from benchgraph.harness.history.database import Database
 from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
@@ -143,7 +143,7 @@ def machines(database: Database) -> dict[int, str]:
     """What to call the machine of each number."""
     with database.reading() as connection:
         rows = connection.execute(select(tables.machine)).mappings().all()
-    return {r["id"]: f"{r['cpu']}, {counted(r['cores'], 'core')}, {r['isa']}, {counted(r['threads'], 'thread')}" for r in rows}
+    return {r["id"]: computer(r["cpu"], r["cores"], r["isa"], r["threads"]) for r in rows}
 
 
 def points(database: Database) -> list[Point]:
