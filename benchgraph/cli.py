@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchgraph.core.config import config, unknown
-from benchgraph.core.errors import BenchgraphError, did_you_mean
+from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
 from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by
-from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.argv import CommandLine, parse
 from benchgraph.harness.blas import use_one_thread
 from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.help import COMMANDS, asked, overview
@@ -160,7 +160,7 @@ def _need_means(line: CommandLine, given: Bench | None) -> None:
     need_isas(line.problems)
     need_tuning(line.problems)
     if all(p.globals.num_streams != Globals().num_streams for p in line.problems):  # else one of them can be measured
-        from benchgraph.harness.streams import need_streams
+        from benchgraph.harness.bench import need_streams
 
         need_streams(line.problems)
     need_libraries([p for p in line.problems if p.globals.library != Globals().library], _bench(given))

@@ -6,7 +6,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchgraph.harness.cells import HEADS, SHOWN_PARTITIONS, conditions, interval, machine, ratio, rows
+from benchgraph.core.formats import interval
+from benchgraph.harness.cells import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import lines
 from benchgraph.harness.results import CaseResult, ResultSet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchgraph.harness.cells import counted, milliseconds
+from benchgraph.core.formats import counted, milliseconds
 from benchgraph.harness.markup import bullets, code, folded, machine, section, table
 from benchgraph.harness.means import mean_ratio, ratio_of
 from benchgraph.harness.repro import split

@@ -15,10 +15,11 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.core.config import table
+from benchgraph.core.files import data_dir
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.argv import parse
 from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.plugins import data_dir, load_driver
+from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.screen import progress
 from benchgraph.partition.ir import Policy
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench

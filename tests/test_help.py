@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.config import table
 from benchgraph.core.errors import BenchgraphError, did_you_mean
+from benchgraph.core.files import data_dir
 from benchgraph.harness.argv import parse
 from benchgraph.harness.help import COMMANDS, EXAMPLES, USED_MOST, topic
 from benchgraph.harness.knobs import INERT, Globals, knobs_of
 from benchgraph.harness.listing import POLICIES, listing
-from benchgraph.harness.plugins import data_dir, load_driver, names, suffixes
+from benchgraph.harness.plugins import load_driver, names, suffixes
 from benchgraph.partition.ir import Policy
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 

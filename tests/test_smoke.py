@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
+from benchgraph.core.files import data_dir
 from benchgraph.graph import load
 from benchgraph.graph.ir import Graph
 from benchgraph.harness import sampling
-from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.results import SCHEMA_VERSION
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

@@ -173,3 +173,7 @@ def _slips(a: str, b: str) -> int:
                 row[-1] = min(row[-1], before[j - 1] + 1)
         before, last = last, row
     return last[-1]
+
+
+class UsageError(InvalidArguments):
+    """A command line nobody can run: an unknown option, a bad value. Exit code 2."""

@@ -44,3 +44,10 @@ def make_folder(path: Path) -> None:
     if above.exists() and not above.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
     path.mkdir(parents=True, exist_ok=True)
+
+
+def data_dir(name: str) -> Path:
+    """The folder drivers, reports or inputs: inside the package when installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "_data" / name
+    return installed if installed.is_dir() else package.parent / name

@@ -22,7 +22,7 @@ from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import Array, allocate
 from benchgraph.harness.check import Verdict, inputs_of, judge
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status

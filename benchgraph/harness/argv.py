@@ -22,22 +22,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchgraph.core.errors import InvalidArguments, ParseError, did_you_mean
+from benchgraph.core.errors import InvalidArguments, ParseError, UsageError, did_you_mean
 from benchgraph.core.files import real
 from benchgraph.core.remarks import remark
 from benchgraph.harness.batch import Lookup, Word, drivers_with, tokenize
-from benchgraph.harness.knobs import INERT, Globals, Knob, Mode, knobs_of
+from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.matching import matches
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.parsers import text
 from benchgraph.harness.plugins import contradicts, load_driver, load_report, names
 from benchgraph.harness.problem import TRIGGER, Driver, Problem
 
 CONTROLS = ("--driver", "--batch", "--reset")
 MATCH = "--match"
-
-
-class UsageError(InvalidArguments):
-    """A command line nobody can run: an unknown option, a bad value. Exit code 2."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchgraph.core.errors import InvalidArguments, ParseError, nearest
-from benchgraph.core.files import exists, is_file, real
+from benchgraph.core.files import data_dir, exists, is_file, real
 from benchgraph.harness.parsers import unescaped
-from benchgraph.harness.plugins import data_dir
 
 MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from benchgraph.core.config import PREFIX, config, override
-from benchgraph.core.errors import BenchgraphError, OutOfMemory, Unimplemented
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, OutOfMemory, Unimplemented, UsageError
 from benchgraph.core.target import current
 from benchgraph.core.tuning import findings
-from benchgraph.harness.argv import UsageError
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.cold import cold_cache
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.problem import Problem
+from benchgraph.harness.streams import threads_per_stream
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
     from benchgraph.harness.buffers import Array
@@ -151,3 +153,20 @@ class Bench:
     free_bytes: Callable[[], int] = _free_bytes
     bandwidth: Callable[[int, Sequence[int]], Sequence[BandwidthProbe]] = _bandwidth
     evict: Callable[[Sequence[Array], int, int], Callable[[], None]] = _evict
+
+
+def need_streams(problems: Sequence[Problem]) -> None:
+    """Make sure, before the machine is measured, which takes seconds, that a case can be timed with its streams. Raises UsageError."""
+    refusal: InvalidArguments | None = None
+    for g in dict.fromkeys(p.globals for p in problems if p.globals.mode.is_timed):
+        threads = {"threads": g.threads} if g.threads != Globals().threads else {}
+        try:
+            with override(**threads):
+                is_single = g.mode is Mode.simulation or cold_cache(g.cold_cache).is_made
+                threads_per_stream(g.num_streams, current().cores, is_single=is_single)
+        except InvalidArguments as bad:
+            refusal = refusal or bad
+        else:
+            return
+    if refusal is not None:
+        raise UsageError(refusal.what, where=refusal.where, fix=refusal.fix)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
-from benchgraph.harness.knobs import Mode
+from benchgraph.core.formats import computer, counted, milliseconds, number, percent, ranges, short, size, unit
 from benchgraph.harness.means import ratio_of
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.results import Machine, PartitionTiming, PolicyTiming, Result, Timing
 from benchgraph.harness.roofline import Roofline
 
 RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
 HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
 SHOWN_PARTITIONS = 12  # of a policy, where not all are asked for
-NOTHING = "\N{EN DASH}"  # in place of an interval that says nothing
-SAYS_NOTHING = 4.0  # high over low of the interval of a ratio, from which not even a factor of two either way is known
-COARSE_S = 1e-6  # below it four digits of milliseconds say one
 
 
 @dataclass(frozen=True)
@@ -30,11 +27,6 @@ class Row:
     @property
     def is_partition(self) -> bool:
         return not isinstance(self.of, PolicyTiming)
-
-
-def computer(cpu: str, cores: int, isa: str, threads: int) -> str:
-    """What a run computed on, in a few words."""
-    return f"{cpu}, {counted(cores, 'core')}, {isa}, {counted(threads, 'thread')}"
 
 
 def machine(m: Machine) -> str:
@@ -54,11 +46,6 @@ def machine(m: Machine) -> str:
     return "\n".join(lines)
 
 
-def unit(arithmetic: str) -> str:
-    """Of its rates, in billions of operations a second."""
-    return "GOP/s" if arithmetic == "int8" else "GFLOP/s"
-
-
 def conditions(r: Result, mode: Mode) -> str:
     """How the case was measured, and the roofs of the whole graph; those of single partitions differ in the bandwidth."""
     hot = "a single execution, nothing warmed up" if mode is Mode.simulation else "hot caches"
@@ -72,15 +59,6 @@ def conditions(r: Result, mode: Mode) -> str:
         what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
         said.append(f"bandwidth {rate / 1e9:.1f} GB/s (reading {what})")
     return "; ".join(said)
-
-
-def counted(n: int, noun: str) -> str:
-    """1 op, 2 ops."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def size(nbytes: int) -> str:
-    return f"{nbytes / 1e6:.3g} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.3g} KB"
 
 
 def rows(r: Result, most: int | None = None) -> list[Row]:
@@ -111,24 +89,6 @@ def label(p: PartitionTiming) -> str:
     return f"{p.id} {p.kind}: ops {ranges(p.ops)}"
 
 
-def ranges(ids: Iterable[int]) -> str:
-    """Numbers in ascending order, three or more neighbours as a range, and how many they are where one stands for several: `0-59 (60)`."""
-    all_ids = list(ids)
-    said = runs(all_ids)
-    return " ".join(said) + (f" ({len(all_ids)})" if len(said) < len(all_ids) else "")
-
-
-def runs(ids: Iterable[int], sign: str = "") -> list[str]:
-    """Numbers in ascending order behind a sign, three or more neighbours as one text: `p0-p2`."""
-    found = list[list[int]]()
-    for id in sorted(ids):
-        if found and id == found[-1][-1] + 1:
-            found[-1].append(id)
-        else:
-            found.append([id])
-    return [text for run in found for text in ([f"{sign}{run[0]}-{sign}{run[-1]}"] if len(run) > 2 else [f"{sign}{id}" for id in run])]
-
-
 def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
     """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer.
 
@@ -151,33 +111,6 @@ def compilation(p: PolicyTiming | PartitionTiming) -> str:
     return milliseconds(p.compile_s, 1) + (" warm" if p.is_warm else "")
 
 
-def milliseconds(seconds: float, digits: int = 4) -> str:
-    """A number of milliseconds; where four digits of them say next to nothing, microseconds, which then say so: `0.104 us`."""
-    if digits >= 4 and 0 < seconds < COARSE_S:
-        return f"{seconds * 1e6:.3f} us"
-    return f"{seconds * 1e3:.{digits}f}"
-
-
-def interval(low: float, high: float, form: str, between: str) -> str:
-    """The ends of the interval of a ratio; NOTHING where it has none, or one that would hold any ratio at all. form: of a number."""
-    if not (isfinite(low) and isfinite(high)) or low <= 0 or high >= SAYS_NOTHING * low:
-        return NOTHING
-    return f"{low:{form}}{between}{high:{form}}"
-
-
 def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
     """Of median times."""
     return f"{ratio_of(one, other):.2f}"
-
-
-def number(value: float | None, unit: float = 1.0) -> str:
-    return "-" if value is None else f"{value / unit:.1f}"
-
-
-def short(value: float | None, unit: float = 1.0) -> str:
-    """Five characters at most, for anything a machine reads: the table is to fit 120 columns."""
-    return "-" if value is None else f"{value / unit:.1f}" if value < 100 * unit else f"{value / unit:.0f}"
-
-
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

@@ -22,7 +22,7 @@ from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_us
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import compile_all, cut, described
 from benchgraph.harness.differ import differences
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.phases import phase
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from textwrap import wrap
 
 from benchgraph.core.config import environment, module_path
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.errors import BenchgraphError, UsageError
 from benchgraph.core.lines import quoted
 from benchgraph.core.steps import begin, tell
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.argv import parse
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut

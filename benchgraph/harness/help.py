@@ -15,8 +15,8 @@ from textwrap import fill
 from click import HelpFormatter
 
 from benchgraph.core.config import table
-from benchgraph.core.errors import did_you_mean
-from benchgraph.harness.argv import CONTROLS, UsageError
+from benchgraph.core.errors import UsageError, did_you_mean
+from benchgraph.harness.argv import CONTROLS
 from benchgraph.harness.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.harness.plugins import about, load_driver, names
 

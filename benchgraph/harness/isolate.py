@@ -17,11 +17,11 @@ from multiprocessing.connection import wait
 
 from benchgraph.core.child import Lost
 from benchgraph.core.config import config
-from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.errors import OutOfMemory, UsageError
 from benchgraph.core.remarks import remark
 from benchgraph.core.steps import begin
 from benchgraph.core.target import current
-from benchgraph.harness.argv import CommandLine, UsageError
+from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Done, Result, Status

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from functools import cache
 from typing import Any
 
 from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.harness import values
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.parsers import (
     Parse,
     boolean,
@@ -27,23 +27,6 @@ from benchgraph.harness.parsers import (
     some_of,
     text,
 )
-
-
-class Mode(Enum):
-    """What is done with a case (benchdnn's letters)."""
-
-    list = "L"
-    init = "I"
-    run = "R"
-    correctness = "C"
-    bitwise = "B"
-    performance = "P"
-    fast_performance = "F"
-    simulation = "S"
-
-    @property
-    def is_timed(self) -> bool:
-        return self in (Mode.performance, Mode.fast_performance, Mode.simulation)
 
 
 @dataclass(frozen=True)

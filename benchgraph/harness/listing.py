@@ -7,10 +7,11 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
 
-from benchgraph.core.errors import did_you_mean
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.core.errors import UsageError, did_you_mean
+from benchgraph.core.files import data_dir
+from benchgraph.harness.argv import parse
 from benchgraph.harness.help import page_width
-from benchgraph.harness.plugins import about, data_dir, load_driver, names
+from benchgraph.harness.plugins import about, load_driver, names
 from benchgraph.harness.values import LIBRARY_POLICIES
 
 POLICIES = {

@@ -12,7 +12,8 @@ from benchgraph.core.steps import tell
 from benchgraph.core.target import cpu_name, current, host
 from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Bench, Probe
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.results import Machine
 
 PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed

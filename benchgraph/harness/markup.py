@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import punctuation
 
-from benchgraph.harness.cells import counted, unit
+from benchgraph.core.formats import counted, unit
 from benchgraph.harness.results import Machine
 
 MOST = 100  # rows or lines of one list: GitHub takes no comment longer than 65536 characters

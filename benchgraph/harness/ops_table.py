@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from benchgraph.core.errors import did_you_mean, within
-from benchgraph.harness.argv import UsageError
+from benchgraph.core.errors import UsageError, did_you_mean, within
 from benchgraph.harness.terminal import alone, columns, grid
 from benchgraph.harness.words import own_options
 from benchgraph.ops import OPS, call_of, spec

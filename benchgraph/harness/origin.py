@@ -13,9 +13,9 @@ import uuid
 from pathlib import Path
 
 import benchgraph
+from benchgraph.core.errors import UsageError
 from benchgraph.core.lines import printable
 from benchgraph.core.remarks import remark
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.results import Origin
 
 RELATIVE = re.compile(r"^(@|([A-Z]+_)?HEAD)$|[~^]|@\{")  # of words that mean another commit from repository to repository

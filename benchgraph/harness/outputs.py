@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TextIO
 
 from benchgraph.core.config import PREFIX, config
+from benchgraph.core.errors import UsageError
 from benchgraph.core.files import make_folder, real
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.plugins import suffixes
 from benchgraph.harness.saved import is_plain, unwritable

@@ -10,19 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-import benchgraph
 from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.files import data_dir
 
 if TYPE_CHECKING:
     from benchgraph.harness.problem import Driver
     from benchgraph.harness.results import Report, ResultSet
-
-
-def data_dir(name: str) -> Path:
-    """The folder drivers, reports or inputs: inside the package when installed from a wheel, beside it in a checkout."""
-    package = Path(benchgraph.__file__).parent
-    installed = package / "_data" / name
-    return installed if installed.is_dir() else package.parent / name
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.exit_codes import ExitCode
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.roofline import Roofline
 from benchgraph.harness.sketch import Sketch
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments, within
+from benchgraph.core.errors import InvalidArguments, UsageError, within
 from benchgraph.core.files import exists, read_text
-from benchgraph.harness.argv import UsageError
-from benchgraph.harness.cells import counted
+from benchgraph.core.formats import counted
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.problem import Problem

@@ -21,7 +21,8 @@ from benchgraph.harness.check import check, initialise
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.failure import failure
-from benchgraph.harness.knobs import USM, Globals, Mode, knobs_of
+from benchgraph.harness.knobs import USM, Globals, knobs_of
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.phases import phase, timed
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Result, Status

@@ -31,12 +31,11 @@ from typing import Any, TypeAlias
 
 import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
-from benchgraph.core.files import make_folder, real
+from benchgraph.core.files import data_dir, make_folder, real
+from benchgraph.core.formats import counted
 from benchgraph.core.lines import quoted
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.cells import counted
-from benchgraph.harness.knobs import Mode
-from benchgraph.harness.plugins import data_dir
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.results import (
     SCHEMA_VERSION,
     CaseResult,

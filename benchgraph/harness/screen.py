@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import click
 
+from benchgraph.core.formats import counted
 from benchgraph.core.lines import printable_lines
-from benchgraph.harness.cells import counted
 from benchgraph.harness.knobs import Globals
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.progress import progress_line
@@ -69,7 +69,7 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
     """benchdnn's perf lines of a timed case, under their header the first time."""
     if not problem.globals.mode.is_timed:
         return
-    from benchgraph.harness.perf_template import header, lines
+    from benchgraph.harness.perf_line import header, lines
 
     if is_first:
         yield header(problem.globals.perf_template)
@@ -79,7 +79,7 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
 def _told(case: CaseResult) -> Iterator[str]:
     """What several libraries have to say of a case."""
     if case.result.told:
-        from benchgraph.harness.differ import lines
+        from benchgraph.harness.told import lines
 
         yield from lines(case)
 
@@ -102,7 +102,7 @@ def summarise(settings: Globals, results: ResultSet, phases: str) -> None:
     if settings.verbose:
         click.echo(phases)
     if any(c.result.told for c in results.cases):
-        from benchgraph.harness.differ import summary
+        from benchgraph.harness.told import summary
 
         click.echo(summary(results.cases))
     click.echo(results.summary)

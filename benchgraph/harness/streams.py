@@ -15,12 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import NO_THREAD, InvalidArguments
-from benchgraph.core.target import current
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.buffers import Array
-from benchgraph.harness.cold import cold_cache
-from benchgraph.harness.knobs import Globals, Mode
-from benchgraph.harness.problem import Problem
 from benchgraph.library.protocol import Chain
 from benchgraph.runtime.threads import omp_functions
 
@@ -42,23 +37,6 @@ def threads_per_stream(streams: int, threads: int, *, is_single: bool) -> int:
         what = "the threadpool runtime has one team, which streams of several threads would have to share"
         raise InvalidArguments(what, where=where, fix=f"set BENCHGRAPH_RUNTIME=omp, or --num-streams={threads}")
     return threads // streams
-
-
-def need_streams(problems: Sequence[Problem]) -> None:
-    """Make sure, before the machine is measured, which takes seconds, that a case can be timed with its streams. Raises UsageError."""
-    refusal: InvalidArguments | None = None
-    for g in dict.fromkeys(p.globals for p in problems if p.globals.mode.is_timed):
-        threads = {"threads": g.threads} if g.threads != Globals().threads else {}
-        try:
-            with override(**threads):
-                is_single = g.mode is Mode.simulation or cold_cache(g.cold_cache).is_made
-                threads_per_stream(g.num_streams, current().cores, is_single=is_single)
-        except InvalidArguments as bad:
-            refusal = refusal or bad
-        else:
-            return
-    if refusal is not None:
-        raise UsageError(refusal.what, where=refusal.where, fix=refusal.fix)
 
 
 def _runtime() -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.core.errors import UsageError
+from benchgraph.harness.argv import CommandLine, parse
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.plugins import contradicts, names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchgraph.harness.argv import UsageError
+from benchgraph.core.errors import UsageError
 from tests.drivers.problems import problem, shared
 
 A = shared("attrs")

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.core.errors import InvalidArguments, UsageError
+from benchgraph.harness.argv import parse
 from benchgraph.harness.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem
 from tests.harness.fake_library import Clock, FakeLibrary, fake_bench

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.core.files import data_dir
 from benchgraph.graph import Graph
 from benchgraph.harness.argv import parse
-from benchgraph.harness.plugins import data_dir, load_driver, names
+from benchgraph.harness.plugins import load_driver, names
 from benchgraph.harness.problem import CannotExpress, Problem
 from benchgraph.harness.repro import unquoted
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.files import data_dir
 from benchgraph.framework import program
 from benchgraph.framework.cache import set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor
@@ -15,7 +16,6 @@ from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.request import OpReq
 from benchgraph.graph import Graph, GraphBuilder, load, with_batch
-from benchgraph.harness.plugins import data_dir
 from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy
 from tests.framework.models import arrays, mlp, panelled, right

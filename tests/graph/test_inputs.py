@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
+from benchgraph.core.files import data_dir
 from benchgraph.graph import Graph, load
 from benchgraph.harness.argv import parse
-from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.problem import Problem
 from benchgraph.ops import OPS
 from benchgraph.partition.ir import Policy

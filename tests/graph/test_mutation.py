@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchgraph.harness.plugins import data_dir
+from benchgraph.core.files import data_dir
 from tests.graph.mutation import mutated, run, write
 
 FILES = [data_dir("inputs") / "graph" / name for name in ("mlp.json", "quantised_mlp.json", "op/softmax.json", "op/maxpool.json")]

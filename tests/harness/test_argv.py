@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.argv import UsageError, parse
-from benchgraph.harness.knobs import Mode
+from benchgraph.core.errors import InvalidArguments, UsageError
+from benchgraph.harness.argv import parse
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.words import chosen
 
 

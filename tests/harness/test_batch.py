@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.core.errors import InvalidArguments, UsageError
+from benchgraph.harness.argv import parse
 from benchgraph.harness.batch import MAX_SEEN, Lookup, tokenize
 
 

@@ -12,7 +12,8 @@ from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import turn_bits
 from benchgraph.harness.check import check, initialise
 from benchgraph.harness.cut import WrongCount
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status

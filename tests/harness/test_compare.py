@@ -17,7 +17,7 @@ from benchgraph.harness.compare import command, markdown, table
 from benchgraph.harness.compare.differences import Comparison, compare, interval
 from benchgraph.harness.compare.sides import Side, read
 from benchgraph.harness.compare.statistics import Judged, Verdict
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.saved import render
 from tests.reports.test_markdown import cells
 

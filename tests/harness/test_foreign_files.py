@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
+from benchgraph.core.files import data_dir
 from benchgraph.harness import isolate
-from benchgraph.harness.plugins import data_dir
 from tests.harness.hostile import BENCH, write_cases
 
 CASE = ("--graph", "--case=mlp.json")

@@ -18,6 +18,7 @@ from benchgraph.cli import main
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
+from benchgraph.core.files import data_dir
 from benchgraph.core.tensor import PropertyType, dense_strides
 from benchgraph.graph import Graph, load, parse_graph, validate
 from benchgraph.graph.ir import END, Op
@@ -26,7 +27,6 @@ from benchgraph.harness.fuzz.command import Request, _as_it_ran, read, shrink_al
 from benchgraph.harness.fuzz.generate import generate
 from benchgraph.harness.fuzz.shrink import complexity, shrink
 from benchgraph.harness.isolate import share_of_threads
-from benchgraph.harness.plugins import data_dir
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.ops.spec import Elementwise

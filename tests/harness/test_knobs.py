@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchgraph.harness.knobs import Globals, Mode, knob, knobs_of, words
+from benchgraph.harness.knobs import Globals, knob, knobs_of, words
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.parsers import natural
 
 

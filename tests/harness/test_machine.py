@@ -7,8 +7,9 @@ import pytest
 from benchgraph.core.target import current
 from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Probe
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
 from benchgraph.harness.machine import PROBES, describe
+from benchgraph.harness.mode import Mode
 from tests.harness.fake_library import FASTER, KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
 
 

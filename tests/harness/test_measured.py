@@ -11,7 +11,8 @@ from benchgraph.core.config import override
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.harness.argv import parse
-from benchgraph.harness.perf_template import COUNTED, CREATION, EMPTY, KNOWN, SAMPLED, check, header, lines
+from benchgraph.harness.perf_line import header, lines
+from benchgraph.harness.perf_template import COUNTED, CREATION, EMPTY, KNOWN, SAMPLED, check
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, PartitionTiming, PolicyTiming, Result, Status, Timing
 

@@ -3,7 +3,8 @@
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.plugins import data_dir, load_driver, load_report, names
+from benchgraph.core.files import data_dir
+from benchgraph.harness.plugins import load_driver, load_report, names
 
 
 @pytest.mark.parametrize("folder", ["drivers", "reports", "inputs"])

@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.core.errors import UsageError
 from benchgraph.core.options import Options
 from benchgraph.gir import passes as gir_passes
 from benchgraph.harness import sampling
-from benchgraph.harness.argv import UsageError, parse
+from benchgraph.harness.argv import parse
 from benchgraph.harness.cut import compile_all, cut
-from benchgraph.harness.knobs import Globals, Mode, Side, knobs_of
+from benchgraph.harness.knobs import Globals, Side, knobs_of
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.policy import Choice
 from benchgraph.harness.repro import split, unquoted
 from benchgraph.harness.saved import parse as read_results

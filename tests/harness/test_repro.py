@@ -20,7 +20,8 @@ from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.harness.argv import parse
 from benchgraph.harness.batch import Lookup, tokenize
-from benchgraph.harness.knobs import Globals, Mode, knobs_of
+from benchgraph.harness.knobs import Globals, knobs_of
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId, shell_word
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, Timing, spread
 
 

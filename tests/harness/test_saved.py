@@ -12,7 +12,7 @@ import pytest
 from benchgraph.core.errors import ParseError
 from benchgraph.harness import saved
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.saved import Stream, parse, render, source, write_whole
 from benchgraph.harness.sketch import OpSketch, Sketch

@@ -36,8 +36,8 @@ def test_attention_is_drawn(format: str, golden: Golden) -> None:
 @pytest.mark.parametrize("case", ["attention.json", "mlp.json", "quantised_mlp.json", "complex_fusion/gated_mlp.json"])
 @pytest.mark.parametrize("policy", ["fused", "post_ops", "one_op_each"])
 def test_the_svg_is_xml_and_holds_every_op_and_tensor(case: str, policy: str) -> None:
+    from benchgraph.core.files import data_dir
     from benchgraph.graph import load
-    from benchgraph.harness.plugins import data_dir
 
     graph = load(data_dir("inputs") / "graph" / case)
     result = show(f"--case={case}", f"--policy={policy}", "--format=svg")

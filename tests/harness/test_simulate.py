@@ -9,7 +9,8 @@ import pytest
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import timing
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Status, Timing

@@ -15,7 +15,8 @@ from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import built
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.streams import Streams, threads_per_stream

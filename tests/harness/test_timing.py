@@ -14,7 +14,8 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.distrust import distrust
-from benchgraph.harness.knobs import Globals, Mode
+from benchgraph.harness.knobs import Globals
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import PolicyTiming, Result, Status, Timing

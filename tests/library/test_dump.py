@@ -34,7 +34,7 @@ from benchgraph import graph as api
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.plugins import data_dir
+from benchgraph.core.files import data_dir
 from benchgraph.library import dump
 from benchgraph.partition.partitioner import partitions as cut
 from benchgraph.reference import fill

@@ -10,7 +10,7 @@ import pytest
 from benchgraph import UNKNOWN_DIM, DType, Engine, FpmathMode, Graph, LayoutType, LogicalTensor, Op, Policy, PropertyType, Status
 from benchgraph import graph as api
 from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidGraph
-from benchgraph.harness.plugins import data_dir
+from benchgraph.core.files import data_dir
 from benchgraph.partition import partitioner
 from benchgraph.reference import compare, evaluate, fill, tolerance
 from tests.library.run import Arrays, built, execute

@@ -14,8 +14,8 @@ import pytest
 from benchgraph import BenchgraphError, CompiledPartition, Engine, Graph, Status, Stream, Tensor
 from benchgraph.core.config import override
 from benchgraph.core.errors import ExecutionFailed, InvalidArguments
+from benchgraph.core.files import data_dir
 from benchgraph.graph import load
-from benchgraph.harness.plugins import data_dir
 from benchgraph.reference import fill
 from benchgraph.runtime import user_pool
 

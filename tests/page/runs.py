@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.page.page import page
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.sketch import OpSketch, Sketch

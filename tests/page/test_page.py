@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness.cells import machine
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.page.page import page
 from benchgraph.harness.page.view import accuracy
 from benchgraph.harness.plugins import load_report

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.harness.cells import milliseconds, ranges
-from benchgraph.harness.knobs import Mode
+from benchgraph.core.formats import milliseconds, ranges
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_report, shown
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, PolicyTiming, Result, ResultSet, Status, Timing
 

@@ -3,7 +3,7 @@
 import json
 
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.harness.sketch import OpSketch, Sketch

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.knobs import Mode
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from benchgraph.harness.knobs import Mode
 from benchgraph.harness.markup import MOST, OPEN, code, machine, table
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_report
 from benchgraph.harness.results import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchgraph.core.errors import did_you_mean
-from benchgraph.harness.argv import UsageError
-from benchgraph.harness.cells import counted
+from benchgraph.core.errors import UsageError, did_you_mean
+from benchgraph.core.formats import counted
 from benchgraph.harness.compare import csv, markdown, table
 from benchgraph.harness.compare.differences import FAIL_ON, compare
 from benchgraph.harness.compare.sides import check, read

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import geometric_mean, median
 
-from benchgraph.harness import cells
+from benchgraph.core.formats import NOTHING
+from benchgraph.core.formats import interval as interval_text
 from benchgraph.harness.accuracy import Accuracy
 from benchgraph.harness.compare.sides import Key, Side, notes
 from benchgraph.harness.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, drift, judge, moved
@@ -144,7 +145,7 @@ class Comparison:
             return f"B / A: times as long, with its 95 % interval; {verdicts}"
         return (
             f"B / A: times as long, as measured; corrected: freed from the drift of the machine's peak, with its 95 % interval, which the "
-            f"verdict goes by ({cells.NOTHING}: not corrected); {verdicts}"
+            f"verdict goes by ({NOTHING}: not corrected); {verdicts}"
         )
 
     @property
@@ -319,12 +320,12 @@ def _names(side: Side) -> str:
 
 def interval(j: Judged) -> str:
     """As text: '0.98 .. 1.03', or NOTHING."""
-    return cells.interval(j.low, j.high, ".3f", " .. ")
+    return interval_text(j.low, j.high, ".3f", " .. ")
 
 
 def corrected(j: Judged) -> str:
     """The ratio without drift; NOTHING where there was none to be freed from."""
-    return f"{j.ratio:.3f}" if j.is_corrected else cells.NOTHING
+    return f"{j.ratio:.3f}" if j.is_corrected else NOTHING
 
 
 def _as_measured(row: Row) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
 from benchgraph.core.files import read_text
-from benchgraph.harness.argv import UsageError
-from benchgraph.harness.knobs import Mode
 from benchgraph.harness.matching import matches
+from benchgraph.harness.mode import Mode
 from benchgraph.harness.repro import split
 from benchgraph.harness.results import CaseResult, Machine, ResultSet
 from benchgraph.harness.saved import cut_short, parse

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from benchgraph.harness.cells import milliseconds
+from benchgraph.core.formats import milliseconds
 from benchgraph.harness.compare.differences import Comparison, Row, corrected, interval
 from benchgraph.harness.compare.statistics import Verdict
 from benchgraph.harness.terminal import columns, fitting, grid, paper, printed

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchgraph.core.errors import UsageError
 from benchgraph.core.steps import begin, tell
 from benchgraph.explain import Explanation, explain
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.cut import cut
 from benchgraph.harness.explain.text import text

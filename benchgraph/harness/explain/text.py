@@ -8,8 +8,8 @@ from textwrap import wrap
 from rich.console import Console
 from rich.table import Table
 
+from benchgraph.core.formats import counted
 from benchgraph.explain import Arenas, Explanation, Nest, PassStep, Section
-from benchgraph.harness.cells import counted
 from benchgraph.harness.terminal import alone, columns, grid, paper, printed
 
 MOST = 100  # columns, which is as long as lines are easily read

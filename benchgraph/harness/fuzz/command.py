@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.config import config
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.errors import BenchgraphError, UsageError
+from benchgraph.core.formats import counted
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
-from benchgraph.harness.argv import CommandLine, UsageError, parse
+from benchgraph.harness.argv import CommandLine, parse
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.cells import counted
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.shrink import TRIES, shrink
 from benchgraph.harness.isolate import run_isolated, share_of_threads

@@ -7,9 +7,9 @@ from __future__ import annotations
 from random import Random
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.formats import counted
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import FPMATH_MODES
-from benchgraph.harness.cells import counted
 from benchgraph.harness.fuzz.draw import Tally
 from benchgraph.harness.fuzz.fair import unfair
 from benchgraph.harness.fuzz.grow import Growth

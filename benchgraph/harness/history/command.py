@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchgraph.core.config import config
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, did_you_mean
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError, did_you_mean
 from benchgraph.core.files import read_text
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.compare.statistics import THRESHOLD
 from benchgraph.harness.history import report
 from benchgraph.harness.history.database import Database

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from benchgraph.harness.cells import counted, milliseconds
+from benchgraph.core.formats import counted, milliseconds
 from benchgraph.harness.history.changes import LEAST_RUNS, LEAST_SIDE, Change
 from benchgraph.harness.history.chart import BESIDE, chart
 from benchgraph.harness.history.order import date, name, short

@@ -10,7 +10,7 @@ from statistics import median
 from sqlalchemy import Connection, RowMapping, select
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
-from benchgraph.harness.cells import computer
+from benchgraph.core.formats import computer
 from benchgraph.harness.history import tables
 from benchgraph.harness.history.database import Database
 from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchgraph.harness.cells import counted, unit
+from benchgraph.core.formats import counted, unit
 from benchgraph.harness.page.labels import apart, labels
 from benchgraph.harness.page.pieces import pieces
 from benchgraph.harness.page.themed import themed

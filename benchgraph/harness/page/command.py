@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchgraph.core.errors import BenchgraphError, did_you_mean, within
+from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean, within
 from benchgraph.core.files import read_text
 from benchgraph.core.steps import begin
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.page.page import page
 from benchgraph.harness.progress import progress_line

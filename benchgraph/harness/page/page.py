@@ -9,9 +9,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from benchgraph.core.formats import ranges
 from benchgraph.core.lines import printable
 from benchgraph.core.steps import begin, tell
-from benchgraph.harness.cells import HEADS, ranges
+from benchgraph.harness.cells import HEADS
 from benchgraph.harness.page.charts import charts
 from benchgraph.harness.page.store import Store
 from benchgraph.harness.page.view import ERRORS, Case, accuracy, view

@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 
-from benchgraph.harness.cells import counted
+from benchgraph.core.formats import counted
 from benchgraph.harness.page.view import Case, Cut
 from benchgraph.harness.show.fold import folded
 from benchgraph.harness.show.picture import draw

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from benchgraph.core.formats import interval
 from benchgraph.harness import means
 from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.cells import RATES, Row, cells, conditions, interval, machine, ratio, rows
+from benchgraph.harness.cells import RATES, Row, cells, conditions, machine, ratio, rows
 from benchgraph.harness.compare.statistics import in_turns
 from benchgraph.harness.means import ratio_of
 from benchgraph.harness.repro import split

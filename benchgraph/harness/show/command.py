@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchgraph.harness.argv import UsageError
+from benchgraph.core.errors import UsageError
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.parsers import one_of

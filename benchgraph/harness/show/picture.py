@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.formats import counted, ranges
 from benchgraph.core.lines import printable, shortened
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.cells import counted, ranges
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
+from benchgraph.core.formats import runs
 from benchgraph.core.lines import printable
-from benchgraph.harness.cells import runs
 from benchgraph.harness.show.layout import Layout, lay_out
 from benchgraph.harness.show.picture import Box, Fold, Picture, Wire
 from benchgraph.harness.show.style import INK, LINE, PARTITIONS, colour

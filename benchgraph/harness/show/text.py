@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from benchgraph.harness.cells import counted, ranges
+from benchgraph.core.formats import counted, ranges
 from benchgraph.harness.show.picture import Box, Picture
 from benchgraph.harness.terminal import BETWEEN, columns, grid, paper, printed
 

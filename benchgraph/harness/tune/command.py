@@ -10,12 +10,11 @@ from pathlib import Path
 
 from benchgraph.candidates import candidates
 from benchgraph.core.config import override
-from benchgraph.core.errors import BenchgraphError, Unimplemented, within
+from benchgraph.core.errors import BenchgraphError, Unimplemented, UsageError, within
 from benchgraph.core.options import Forced
 from benchgraph.core.steps import begin
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.arithmetic import arithmetic
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs

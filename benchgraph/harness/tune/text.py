@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, median
 
+from benchgraph.core.formats import counted
 from benchgraph.core.options import Forced
-from benchgraph.harness.cells import counted
 from benchgraph.harness.prose import folded
 from benchgraph.harness.terminal import BETWEEN, fitting
 from benchgraph.harness.tune.search import Found

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.core.remarks import collected
 from benchgraph.harness import origin as origins
-from benchgraph.harness.argv import UsageError
 from benchgraph.harness.history.order import Repository, ordered, repository, since
 from benchgraph.harness.history.store import RunRow
 from benchgraph.harness.origin import lineage, origin, resolve
