@@ -115,7 +115,15 @@ def _joint(g: Graph, op: Op, target: Target) -> Joint | None:
     *own, k, n = (1,) * (len(batch) + 2 - len(wei.shape)) + wei.shape
     shared = batch[max((i for i, extent in enumerate(own, start=1) if extent != 1), default=0) :]
     most = ROWS_FOR_LARGE_WEIGHTS if wei.dtype.nbytes(k * n) > target.l2_bytes else FEW_ROWS
-    return Joint((*shared, rows)) if rows <= most and prod(shared) > 1 else None
+    joint = Joint((*shared, rows))
+    return joint if rows <= most and prod(shared) > 1 and _has_joined_rows(g, op, joint) else None
+
+
+def _has_joined_rows(g: Graph, op: Op, joint: Joint) -> bool:
+    """Whether a product, given src in the other shape, makes dst in it. A convolution of one row by a stride of 2 skips the next row."""
+    src, wei = (g.value(v).type for v in op.ins[:2])
+    made = spec(op.kind).infer(op.attrs, (replace(src, shape=joint.joined(src.shape)), wei))[0]
+    return made == joint.joined(g.value(op.outs[0]).shape)
 
 
 def _group(g: Graph, seed: Op, joint: Joint) -> list[Op] | None:
@@ -147,7 +155,8 @@ def _can_join(g: Graph, op: Op, joint: Joint) -> bool:
     """Whether an op, of which a value has the entries, does the same to each of their rows."""
     ins, row = [g.value(v).shape for v in op.ins], spec(op.kind)
     if row.is_contraction:
-        return product(g, op).is_matrix_product and joint.is_in(ins[0]) and joint.is_missed_by((*ins[1][:-2], 1, 1))
+        by_rows = joint.is_in(ins[0]) and joint.is_missed_by((*ins[1][:-2], 1, 1))
+        return by_rows and product(g, op).is_matrix_product and _has_joined_rows(g, op, joint)
     if isinstance(row.lower, Reduction):
         return op.attrs.flag("keep_dims") and joint.is_in(ins[0]) and joint.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
     return row.is_pointwise and all(joint.is_in(shape) or joint.is_missed_by(shape) for shape in ins)
