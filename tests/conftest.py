@@ -33,7 +33,7 @@ settings.register_profile("untimed", deadline=None)  # no test depends on how fa
 settings.load_profile("untimed")
 
 GOLDEN = Path(__file__).parent / "golden"
-pytest_plugins = ["tests.postgresql"]
+pytest_plugins = ["tests.support.postgresql"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

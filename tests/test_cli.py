@@ -22,7 +22,7 @@ from benchgraph.harness.knobs import Globals, knobs_of
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.screen import progress
 from benchgraph.partition.ir import Policy
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 Run = Callable[..., Result]
 

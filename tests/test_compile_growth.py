@@ -28,8 +28,8 @@ from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.turn_loops import turn_loops
 from tests.gir.test_passes import gir
 from tests.lower.test_meaning import is_right
+from tests.support.tir_programs import before
 from tests.test_compile_cost import calls, counted, through_graph_ir
-from tests.tir.programs import before
 
 Network = Callable[[GraphBuilder, int], object]
 

@@ -21,7 +21,7 @@ from benchgraph.harness.knobs import INERT, Globals, knobs_of
 from benchgraph.harness.listing import POLICIES, listing
 from benchgraph.harness.plugins import load_driver, names, suffixes
 from benchgraph.partition.ir import Policy
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 SCREEN = (80, 45)  # columns, lines
 DRIVERS = names("drivers")

@@ -15,7 +15,7 @@ from benchgraph.harness.repro import unquoted
 from benchgraph.harness.results import Status
 from benchgraph.harness.run import run_all
 from benchgraph.ops import OPS
-from tests.corpus import CORPUS
+from tests.support.corpus import CORPUS
 
 ROOT = CORPUS / "onednn"
 pytestmark = pytest.mark.skipif(not ROOT.is_dir(), reason=f"no inputs at {ROOT}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.table import all_hold, by_row
+from tests.support.table import all_hold, by_row
 
 
 def odd(n: int) -> None:

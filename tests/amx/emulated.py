@@ -39,7 +39,7 @@ def check_kernels() -> None:
     from benchgraph.core.config import override
     from tests.codegen.test_amx import BF16, U8_S8
     from tests.codegen.test_microkernel import dense, operands, run, twin
-    from tests.fence import fenced
+    from tests.support.guard_pages import fenced
 
     with override(isa="avx512_core_amx"):
         for dtypes in (BF16, U8_S8):

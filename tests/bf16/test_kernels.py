@@ -16,7 +16,7 @@ from tests.bf16.conftest import BELOW, BF16, Cpu
 from tests.codegen import test_dot as step
 from tests.codegen import test_microkernel as microkernel
 from tests.codegen.test_microkernel import REALS, dense, operands, run, sizes, twin
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 DTYPES = (DType.bf16, DType.bf16, DType.f32)
 SAMPLED = {k.name: k for k in microkernel.sampled(*microkernel.COUNTS) if k.dtypes == DTYPES}

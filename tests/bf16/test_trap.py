@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchgraph.runtime.code import Code, load
 from tests.bf16.conftest import BF16, KINDS, Cpu
-from tests.fence import fenced
+from tests.support.guard_pages import fenced
 
 Bits = NDArray[np.uint32]
 ROUND_TO_ZERO = 0x7F80  # an MXCSR with all exceptions masked, subnormals as they are

@@ -19,7 +19,7 @@ from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import mul, seq
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Ramp, Scope, Stmt, Store, Tensor, Var, tensor
-from tests.fence import fenced
+from tests.support.guard_pages import fenced
 
 GUARD = 64  # bytes of 0xA5 on each side of an output
 Array = NDArray[np.generic]

@@ -19,7 +19,7 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.groups import DTypes
 from benchgraph.tir.ir import Brgemm, Const, Flat, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 EXTENTS = (1, 2, 13, 16, 17, 31, 32, 33, 48, 64, 65, 100, 479)

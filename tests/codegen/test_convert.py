@@ -31,7 +31,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from tests.codegen.conftest import Mapping, Together
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]

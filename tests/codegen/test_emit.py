@@ -50,9 +50,9 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.passes import run as run_passes
 from benchgraph.tir.visit import walk
 from tests.codegen.conftest import Mapping, Together, levels
-from tests.fence import fenced
-from tests.table import all_hold
-from tests.tir.programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
+from tests.support.guard_pages import fenced
+from tests.support.table import all_hold
+from tests.support.tir_programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
 from tests.tir.test_attach_post_ops import HOLDS
 
 Array = NDArray[np.generic]

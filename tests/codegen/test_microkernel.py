@@ -29,8 +29,8 @@ from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, curren
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Prefetch, Scope, tensor
-from tests.fence import fenced
-from tests.table import all_hold
+from tests.support.guard_pages import fenced
+from tests.support.table import all_hold
 
 M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 4, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
 BF16 = DType.bf16, DType.bf16, DType.f32

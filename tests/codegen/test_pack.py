@@ -20,8 +20,8 @@ from benchgraph.core.target import Target
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir import values
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
-from tests.fence import fenced
-from tests.table import all_hold
+from tests.support.guard_pages import fenced
+from tests.support.table import all_hold
 
 SIZES = [(1, 1), (13, 17), (71, 36), (9, 83)]
 PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(sources, key=lambda d: d.value)]

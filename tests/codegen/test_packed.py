@@ -38,8 +38,8 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.verify import verify
 from tests.codegen.conftest import Mapping, Together
-from tests.fence import fenced
-from tests.table import all_hold
+from tests.support.guard_pages import fenced
+from tests.support.table import all_hold
 
 Array = NDArray[np.generic]
 Mapped = Callable[..., Array]

@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, host
 from benchgraph.runtime.code import load
 from tests.codegen.test_microkernel import TARGETS
-from tests.fence import fenced
+from tests.support.guard_pages import fenced
 
 STORED = {DType.u8: np.uint8, DType.bf16: np.uint16, DType.f32: np.uint32}
 ROWS, COLUMNS = (1, 3, 15, 16, 17, 33, 56), (1, 3, 4, 5, 16, 31, 33, 64, 65, 100)

@@ -17,7 +17,7 @@ from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, has_scaling, vect
 from benchgraph.core.target import Isa, host
 from benchgraph.runtime.code import Code, load
 from tests.codegen.conftest import levels
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 F = np.float32
 LEVELS = "exp", "normal_tail", "gauss"  # which are computed in other ways on other levels

@@ -16,6 +16,7 @@ import pytest
 from benchgraph.core import child
 from benchgraph.core.child import Child, Lost, Printed
 from benchgraph.core.config import environment
+from tests.support.processes import is_gone
 
 PATIENCE_S = 30.0  # for a process to start, or to end, on a busy machine
 
@@ -37,14 +38,6 @@ def start() -> Iterator[Start]:
     for found in started:
         found.kill()
         assert is_gone(found.pid)
-
-
-def is_gone(pid: int) -> bool:
-    """Ended; whoever adopts orphans may be slow to reap it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def loss(found: Child) -> tuple[str, int]:

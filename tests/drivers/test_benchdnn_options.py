@@ -13,7 +13,7 @@ from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.harness.argv import parse
 from benchgraph.harness.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 SHAPES = {
     "matmul": "4x8:8x6",

@@ -16,7 +16,7 @@ from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.graph import save
 from benchgraph.harness.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem, shapes
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 sizes = st.integers(1, 9)
 

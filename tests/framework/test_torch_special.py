@@ -23,7 +23,7 @@ from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.online import OnlineNest  # noqa: E402
 from tests.framework import test_torch_rows  # noqa: E402
 from tests.framework.test_torch_rows import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
-from tests.table import by_row  # noqa: E402
+from tests.support.table import by_row  # noqa: E402
 
 aten = torch.ops.aten
 F16 = torch.float16

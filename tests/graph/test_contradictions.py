@@ -14,7 +14,7 @@ from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGrap
 from benchgraph.core.tensor import UNKNOWN_DIM
 from benchgraph.graph import loads, read, validate
 from benchgraph.ops import check_op
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 Fields = dict[str, Any]
 TOP = 2**63 - 1

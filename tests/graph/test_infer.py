@@ -11,7 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape, NoSuchOpKind
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph import Graph, GraphBuilder, infer_shapes, load, parse_graph, validate
-from tests.corpus import corpus_files
+from tests.support.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 

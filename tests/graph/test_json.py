@@ -22,7 +22,7 @@ from benchgraph.core.errors import (
 )
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import Graph, dumps, load, loads, save
-from tests.corpus import CORPUS, REFUSED, corpus_files
+from tests.support.corpus import CORPUS, REFUSED, corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 FOLDERS = ("paper", "onednn/op", "onednn/pattern", "onednn/complex_fusion")

@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape, NoSuchOpKind
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape
 from benchgraph.graph import Graph, Op, infer_shapes, load, parse_graph, row_major, validate, with_batch
-from tests.corpus import corpus_files
+from tests.support.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 

@@ -14,7 +14,7 @@ from benchgraph.core.errors import NoSuchOpKind, ParseError
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph import Graph, GraphBuilder, Op, dumps, load, loads, parse_graph, print_graph, sample_graph
 from benchgraph.ops import OPS
-from tests.corpus import corpus_files
+from tests.support.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 

@@ -10,7 +10,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import allocate, load_inputs, plan
 from benchgraph.partition.ir import Partition, Policy
-from tests.harness.fake_library import cut, partition
+from tests.support.fake_library import cut, partition
 
 
 @pytest.mark.parametrize(

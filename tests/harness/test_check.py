@@ -17,7 +17,7 @@ from benchgraph.harness.mode import Mode
 from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Result, Status
-from tests.harness.fake_library import Clock, FakeLibrary, held
+from tests.support.fake_library import Clock, FakeLibrary, held
 
 
 def graph() -> Graph:

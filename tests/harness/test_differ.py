@@ -22,7 +22,7 @@ from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, To
 from benchgraph.harness.saved import parse, render
 from benchgraph.harness.timing import measure
 from benchgraph.harness.told import summary
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 BOTH = ("benchgraph", "onednn")
 OURS, THEIRS = "benchgraph:fused", "onednn:fused"

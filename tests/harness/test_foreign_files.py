@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.core.files import data_dir
 from benchgraph.harness import isolate
-from tests.harness.hostile import BENCH, write_cases
+from tests.support.misbehaving_library import BENCH, write_cases
 
 CASE = ("--graph", "--case=mlp.json")
 DAMAGED = "benchgraph: h.db: the history is damaged, or is none of benchgraph's; restore it from a copy, or name another one\n"

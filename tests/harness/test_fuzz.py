@@ -31,7 +31,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.ir import Expr
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 REGRESSIONS = data_dir("inputs") / "graph" / "regressions"
 

@@ -21,12 +21,12 @@ from benchgraph.harness import interrupt
 from benchgraph.harness.interrupt import awaiting, code_of, interruptible
 from benchgraph.harness.results import CaseResult
 from benchgraph.harness.saved import parse
-from tests.harness.hostile import write_cases
-from tests.harness.listen import LISTEN
-from tests.harness.test_isolate import is_gone
+from tests.support.misbehaving_library import write_cases
+from tests.support.processes import LISTEN, is_gone
 
 ROOT = Path(__file__).parents[2]
-COMMAND = f"{LISTEN}; from benchgraph.cli import main; from tests.harness.hostile import BENCH; main(obj=BENCH, prog_name='benchgraph')"
+PROGRAM = "from benchgraph.cli import main; from tests.support.misbehaving_library import BENCH"
+COMMAND = f"{LISTEN}; {PROGRAM}; main(obj=BENCH, prog_name='benchgraph')"
 PATIENCE_S = 60  # for things to happen on a busy machine
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -34,7 +34,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """start(words): the command on the hostile library, in a process of its own, which ends when nobody has patience any more."""
+    """start(words): the command on the misbehaving library, in a process of its own, which is killed after PATIENCE_S."""
     write_cases(tmp_path)
     started, alarms = [], []
 

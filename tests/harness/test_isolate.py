@@ -19,7 +19,8 @@ from benchgraph.harness.isolate import _Crew
 from benchgraph.harness.results import Result as Outcome
 from benchgraph.harness.results import Status
 from benchgraph.harness.worker import Setup
-from tests.harness.hostile import BENCH, write_cases
+from tests.support.misbehaving_library import BENCH, write_cases
+from tests.support.processes import is_gone
 
 HANG_S = 5  # --timeout where a case hangs: others, which take milliseconds, must not reach it on a busy machine
 
@@ -49,15 +50,6 @@ def children() -> set[int]:
         if parent == os.getpid():
             found.add(int(stat.parent.name))
     return found
-
-
-def is_gone(process: int) -> bool:
-    """Ended; whoever adopts orphans may be slow to reap it."""
-    stat = Path(f"/proc/{process}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def run(*words: str) -> Result:

@@ -10,7 +10,7 @@ from benchgraph.harness.argv import parse
 from benchgraph.harness.phases import phase, table, timed
 from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
-from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench
 
 
 def test_a_phase_inside_another_counts_for_itself_alone() -> None:

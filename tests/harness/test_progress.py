@@ -23,7 +23,7 @@ import pytest
 from benchgraph.core.steps import Step, begin, tell, watched
 from benchgraph.harness import progress as module
 from benchgraph.harness.progress import ERASE, erasing, progress_line
-from tests.harness.listen import LISTEN
+from tests.support.processes import LISTEN
 
 
 class Terminal(io.StringIO):

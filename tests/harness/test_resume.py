@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.harness import session
 from benchgraph.harness.saved import Stream, is_whole
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
-from tests.harness.hostile import write_cases
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.misbehaving_library import write_cases
 
 WORDS = ["--graph", "--seed=1,2,3", "--case=good.json", "--mode=L", "--seed=1", "--case=good.json"]
 REPROS = [f"--seed={n} --graph --case=good.json" for n in (1, 2, 3)] + ["--mode=L --seed=1 --graph --case=good.json"]

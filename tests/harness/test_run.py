@@ -16,7 +16,7 @@ from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_all, run_case
 from benchgraph.harness.sketch import OpSketch, Sketch
 from benchgraph.partition.ir import Partition
-from tests.harness.fake_library import Clock, Compiled, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, Compiled, FakeLibrary, fake_bench
 
 
 class Watching(FakeLibrary):

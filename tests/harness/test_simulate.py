@@ -16,7 +16,7 @@ from benchgraph.harness.problem import Problem
 from benchgraph.harness.results import Status, Timing
 from benchgraph.harness.run import run_case
 from benchgraph.harness.simulate import simulate
-from tests.harness.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held
+from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held
 
 
 def two_ops() -> Graph:

@@ -21,7 +21,7 @@ from benchgraph.harness.plugins import load_driver
 from benchgraph.harness.problem import Problem
 from benchgraph.harness.streams import Streams, threads_per_stream
 from benchgraph.harness.timing import measure
-from tests.harness.fake_library import BANDWIDTH, CALL_S, OP_S, PEAK, Bound, Clock, FakeLibrary, fake_bench, held
+from tests.support.fake_library import BANDWIDTH, CALL_S, OP_S, PEAK, Bound, Clock, FakeLibrary, fake_bench, held
 
 PATIENCE_S = 30.0
 

@@ -22,7 +22,7 @@ from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
 from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.harness.timing import measure
 from benchgraph.partition.ir import Partition, Policy
-from tests.harness.fake_library import (
+from tests.support.fake_library import (
     BANDWIDTH,
     CALL_S,
     COMPILE_S,

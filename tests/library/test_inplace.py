@@ -20,7 +20,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.fill import fill
 from benchgraph.runtime.executable import Executable
-from tests.lower.graphs import GRAPHS
+from tests.support.lowering_graphs import GRAPHS
 
 ENGINE = Engine()
 SRC, WEI, RES = LogicalTensor(0, DType.f32, (70, 64)), LogicalTensor(1, DType.f32, (64, 64)), LogicalTensor(2, DType.f32, (70, 64))

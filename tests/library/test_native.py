@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchgraph import DType, Engine, Graph, LogicalTensor, Op, Stream, Tensor
-from tests.native import python_calls
+from tests.support.call_trace import python_calls
 
 SRC, WEI = LogicalTensor(0, DType.f32, (5, 16)), LogicalTensor(1, DType.f32, (16, 9))
 ACC, DST = LogicalTensor(2, DType.f32, (5, 9)), LogicalTensor(3, DType.f32, (5, 9))

@@ -21,7 +21,7 @@ from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import is_right
 from tests.lower.test_windows import TARGET, tir
-from tests.tir.programs import before
+from tests.support.tir_programs import before
 
 AVX2 = replace(TARGET, isa=ISAS["avx2"])
 TOGETHER = 8  # a fourth of the registers of the target here

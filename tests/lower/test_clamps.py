@@ -14,7 +14,7 @@ from benchgraph.tir.ir import BinOp, Expr, Var
 from benchgraph.tir.text import print_tir
 from tests.lower.test_beside import middle
 from tests.lower.test_windows import tir
-from tests.tir.programs import before, i, j
+from tests.support.tir_programs import before, i, j
 
 TAP = Var("k")
 RANGES = {"i": (0, 49), "j": (0, 49), "k": (0, 1)}

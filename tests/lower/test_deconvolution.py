@@ -23,7 +23,7 @@ from benchgraph.tir.visit import walk
 from tests.lower.products import multiplications
 from tests.lower.test_meaning import TARGET, lowered
 from tests.ops.compiled import compiled
-from tests.tir.programs import before
+from tests.support.tir_programs import before
 
 SPATIAL, OUT = (9, 7), 16  # of src, and the result's channels, of which one panel holds those of four phases
 

@@ -19,7 +19,7 @@ from benchgraph.tir.ir import Binary, Const, For, Load, LoopKind, Scope, Stmt, S
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
 from tests.lower.test_meaning import TARGET, is_right, lowered
-from tests.tir.programs import before
+from tests.support.tir_programs import before
 
 
 @pytest.mark.parametrize("shape", [(4096,), (5, 7, 33), (2, 3, 3, 16), (5, 6, 33, 33), (3, 2, 5, 7, 96), (64, 2, 3, 32)])

@@ -29,7 +29,7 @@ from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import Tensor
 from benchgraph.tir.module import Module
 from benchgraph.tir.visit import tensors as used_tensors
-from tests.lower.graphs import GRAPHS
+from tests.support.lowering_graphs import GRAPHS
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 

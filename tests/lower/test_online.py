@@ -25,7 +25,7 @@ from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.build import f32, seq
-from tests.table import all_hold
+from tests.support.table import all_hold
 
 BF16, F32, S32, S64 = DType.bf16, DType.f32, DType.s32, DType.s64
 Inputs = dict[int, np.ndarray]

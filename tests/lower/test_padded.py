@@ -18,7 +18,7 @@ from benchgraph.tir.visit import loads, walk
 from tests.lower.test_beside import BY_DATA, FORWARD, depthwise, windows_over
 from tests.lower.test_meaning import is_right
 from tests.lower.test_windows import tir
-from tests.tir.programs import before
+from tests.support.tir_programs import before
 
 
 def pooled(

@@ -26,10 +26,10 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, LoopKind
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.lower.graphs import GRAPHS, POOL
 from tests.lower.test_loops import with_strides
 from tests.lower.test_meaning import is_right
-from tests.tir.programs import before
+from tests.support.lowering_graphs import GRAPHS, POOL
+from tests.support.tir_programs import before
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 

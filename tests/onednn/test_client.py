@@ -20,8 +20,8 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.onednn.library import OneDnn
 from benchgraph.partition.ir import Policy
-from tests.harness.fake_library import FakeProbe, bandwidth
 from tests.onednn.graphs import F32, line, one
+from tests.support.fake_library import FakeProbe, bandwidth
 
 
 def compiled(library: OneDnn, graph: Graph) -> list:

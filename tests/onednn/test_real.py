@@ -22,8 +22,8 @@ from benchgraph.harness.check import check
 from benchgraph.harness.results import Status
 from benchgraph.onednn.library import OneDnn
 from benchgraph.partition.ir import Policy
-from tests.harness.fake_library import held
 from tests.onednn.graphs import F32, line, one
+from tests.support.fake_library import held
 
 PROBLEM = parse(["--graph", "--expected-n-partitions=0", "--case=mlp.json"]).problems[0]
 

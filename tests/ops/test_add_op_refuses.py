@@ -13,7 +13,7 @@ from benchgraph.core.errors import BenchgraphError, InvalidDataType, InvalidGrap
 from benchgraph.graph import Op
 from benchgraph.ops import OPS, call_of
 from benchgraph.ops.spec import OpSpec, Port
-from tests.table import by_row
+from tests.support.table import by_row
 
 WRONG_VALUE = {"bool": 3, "s64": "x", "f32": "x", "string": 1, "s64[]": "x", "f32[]": (True,)}
 

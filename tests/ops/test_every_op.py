@@ -25,12 +25,12 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.interpret import interpret
-from tests.fence import fenced
-from tests.native import python_calls
 from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive, there_and_back
 from tests.ops.retyped import in_every_dtype, ports_of, refused_variables, retyped, used
-from tests.table import by_row
+from tests.support.call_trace import python_calls
+from tests.support.guard_pages import fenced
+from tests.support.table import by_row
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows

@@ -18,7 +18,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import OPS, call_of, spec, with_defaults
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Call, OpSpec, Sample
-from tests.table import by_row
+from tests.support.table import by_row
 
 STEP = 2.0**-16  # the error of a central difference is then about STEP**2 times the third derivative, and 2**-52 / STEP: both below 1e-9
 DIRECTIONS = 4

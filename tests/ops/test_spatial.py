@@ -12,7 +12,7 @@ from benchgraph.core.errors import InvalidGraphOp, InvalidShape
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import check_op
 from benchgraph.ops.spatial import ONES, Windows, channel_axis, data_shape, spatial_axes, spatial_dims, windows
-from tests.table import by_row
+from tests.support.table import by_row
 
 NCX, NXC = Attrs(data_format="NCX"), Attrs(data_format="NXC")
 

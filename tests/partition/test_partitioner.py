@@ -17,7 +17,7 @@ from benchgraph.ops import OPS, spec
 from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from tests.corpus import corpus_files
+from tests.support.corpus import corpus_files
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 

@@ -12,7 +12,7 @@ from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, LoopKind, Overw
 from benchgraph.tir.passes.draw_ahead import MOST, draw_ahead
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, ZERO, assert_same, at, i, j, k, loop, param, put
+from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, k, loop, param, put
 
 SEED = param("seed", 1, dtype=DType.s64)
 Y = param("y", 2 * MOST)

@@ -14,7 +14,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Pref
 from benchgraph.tir.passes import run
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, statements, substitute, walk
-from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
+from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
 
 SMALL = replace(TARGET, l1_bytes=10 << 10, l2_bytes=32 << 10)
 COLUMNS = PAGE_BYTES // 4

@@ -15,7 +15,7 @@ from benchgraph.tir.passes import run
 from benchgraph.tir.passes.fetch_streams import AHEAD_BYTES
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, substitute, walk
-from tests.tir.programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
 ONE_STREAM = replace(TARGET, one_stream=True, l2_bytes=32 << 10)
 LONG = AHEAD_BYTES  # elements of 16 bits of a column that is just long enough

@@ -11,7 +11,7 @@ from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import tensors, walk
-from tests.tir.programs import PROGRAMS, TARGET, ZERO, assert_same, at, batch_reduce, param, put, transpose
+from tests.support.tir_programs import PROGRAMS, TARGET, ZERO, assert_same, at, batch_reduce, param, put, transpose
 
 
 @pytest.mark.parametrize("program", [transpose, batch_reduce], ids=lambda p: p.__name__)

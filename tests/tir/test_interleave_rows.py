@@ -15,7 +15,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt,
 from benchgraph.tir.passes.interleave_rows import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 FAR = (16 << 20) // (4 * STREAMED) + 1  # rows of f32 that are more than half of a last-level cache
 

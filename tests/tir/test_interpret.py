@@ -32,7 +32,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.passes.flatten_index import flatten_index
-from tests.tir.programs import PROGRAMS, TARGET, at, i, j, loop, matmul_relu, parallel, param, put, relu, results
+from tests.support.tir_programs import PROGRAMS, TARGET, at, i, j, loop, matmul_relu, parallel, param, put, relu, results
 
 NAN, INF = math.nan, math.inf
 

@@ -14,7 +14,7 @@ from benchgraph.tir.passes.interleave_rows import FAR_BYTES
 from benchgraph.tir.passes.jam_rows import LONGEST, ROWS, jam_rows
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
 
 
 def sums(rows: Expr | int, columns: int, *more: Stmt) -> Func:

@@ -11,7 +11,7 @@ from benchgraph.tir.local import held_locally
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import walk
-from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, assert_same, at, i, j, k, loop, parallel, param, put
+from tests.support.tir_programs import PROGRAMS, ROWS_COLS, ZERO, assert_same, at, i, j, k, loop, parallel, param, put
 
 X, Y = param("x", 64, 64), param("y", 64, 64)
 T = tensor("t", DType.f32, (64, 64))

@@ -18,7 +18,7 @@ from benchgraph.tir.passes.make_private import MOST_IN_L2, make_private
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
 from tests.lower.test_meaning import is_right
-from tests.tir.programs import F32, TARGET, assert_same, at, i, j, k, loop, p, parallel, param, put, q
+from tests.support.tir_programs import F32, TARGET, assert_same, at, i, j, k, loop, p, parallel, param, put, q
 
 SIZE, TASKS = 2048, 6
 X, W, Y = param("x", SIZE), param("w", TASKS, SIZE), param("y", TASKS, SIZE)

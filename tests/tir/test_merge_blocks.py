@@ -12,7 +12,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, St
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk, written
-from tests.tir.programs import F32, TARGET, assert_same, at, i, j, loop, p, parallel, param, put, q
+from tests.support.tir_programs import F32, TARGET, assert_same, at, i, j, loop, p, parallel, param, put, q
 
 ROWS, TASKS, COLUMNS = 96, 32, 20
 X, Y, Z = param("x", ROWS * COLUMNS), param("y", ROWS * COLUMNS + 1), param("z", TASKS * COLUMNS)

@@ -12,7 +12,25 @@ from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, mo, p, parallel, param, put, q, r, two_stages
+from tests.support.tir_programs import (
+    ROWS_COLS,
+    TARGET,
+    ZERO,
+    assert_same,
+    at,
+    i,
+    j,
+    k,
+    loop,
+    mo,
+    p,
+    parallel,
+    param,
+    put,
+    q,
+    r,
+    two_stages,
+)
 
 X, Y, T = param("x", 8, 8), param("y", 8, 8), param("t", 8, 8)
 

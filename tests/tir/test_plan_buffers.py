@@ -14,7 +14,7 @@ from benchgraph.tir.passes.plan_buffers import ALIGN_BYTES, Arena, PlanReport, p
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import map_tensors, tensors, walk
-from tests.tir.programs import TARGET, ZERO, assert_same, at, i, j, loop, parallel, param, put, results
+from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, loop, parallel, param, put, results
 
 X, Y = param("x", 64), param("y", 64)
 

@@ -13,7 +13,7 @@ from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, Func, If, LoopKind, Stmt, Tensor, UnOp, Var, tensor
 from benchgraph.tir.passes import PIPELINE, run
-from tests.tir.programs import F32, TARGET, assert_same, at, loop, param, put
+from tests.support.tir_programs import F32, TARGET, assert_same, at, loop, param, put
 
 
 class Maker:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchgraph.tir.build import add, f32, mul, seq
 from benchgraph.tir.ir import Const, Expr, For, Stmt, Var
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
-from tests.tir.programs import loop, param, put
+from tests.support.tir_programs import loop, param, put
 
 Y = param("y", 100000)
 V, A, B = Var("v"), Var("a"), Var("b")

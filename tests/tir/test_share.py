@@ -11,7 +11,7 @@ from benchgraph.tir.ir import BinOp, Expr, Func, Stmt, UnOp
 from benchgraph.tir.share import share
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
-from tests.tir.programs import at, i, loop, param, put
+from tests.support.tir_programs import at, i, loop, param, put
 
 X, Y, Z, S = param("x", 8), param("y", 8), param("z", 8), param("s", 8, dtype=DType.s64)
 

@@ -14,7 +14,7 @@ from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import walk
-from tests.tir.programs import (
+from tests.support.tir_programs import (
     PROGRAMS,
     ROWS_COLS,
     TARGET,

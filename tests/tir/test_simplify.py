@@ -16,7 +16,7 @@ from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, Func, If, Ramp,
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute
-from tests.tir.programs import TARGET, at, i, j, k, loop, p, param, put, split_and_join
+from tests.support.tir_programs import TARGET, at, i, j, k, loop, p, param, put, split_and_join
 
 x = at(param("x", 8), i)
 flat_64, flat_83 = add(mul(i, 64), j), add(mul(i, 4096), j)

@@ -14,7 +14,7 @@ from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Sto
 from benchgraph.tir.passes import run
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
 
 SMALL = replace(TARGET, cores=1, llc_bytes=2 * 64 * 32 * 4)  # what two matrices of 64 by 32 take
 

@@ -32,7 +32,7 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.text import print_tir
-from tests.tir.programs import attention, matmul_bf16, matmul_relu, packed_matmul
+from tests.support.tir_programs import attention, matmul_bf16, matmul_relu, packed_matmul
 
 i, j = Var("i"), Var("j")
 X = tensor("x", DType.f32, (8,))

@@ -13,7 +13,7 @@ from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind,
 from benchgraph.tir.passes.turn_copies import turn_copies
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute_all, walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
 
 BF16 = DType.bf16
 

@@ -10,7 +10,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, Lo
 from benchgraph.tir.passes.turn_loops import turn_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 X, Y, SCALE = param("x", 30000), param("y", 30000), param("scale", 300)
 TWO = Const(2)

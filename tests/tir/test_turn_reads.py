@@ -11,7 +11,7 @@ from benchgraph.tir.passes.turn_reads import turn_reads
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.turns import MOST_BYTES
 from benchgraph.tir.visit import loads, walk
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 ROWS, COLUMNS = 6, 20
 

@@ -9,7 +9,7 @@ from benchgraph.tir.ir import BinOp, Expr, For, Func, If, LoopKind, Store
 from benchgraph.tir.passes.unroll_digits import MOST_STORES, unroll_digits
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import exprs, walk, walk_expr
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 
 def lookup(outputs: Expr | int, size: int, *, rows: int = 3, step: int = 0, unit: int = 0, kind: LoopKind = LoopKind.serial) -> Func:

@@ -16,8 +16,8 @@ from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import tensors, walk
 from benchgraph.tir.widen import SCATTERED
-from tests.table import by_row
-from tests.tir.programs import TARGET, assert_same, at, i, j, k, loop, param, put
+from tests.support.table import by_row
+from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
 X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32), param("h", 64, dtype=DType.bf16)
 S4096 = param("t", 4096, dtype=DType.s32)

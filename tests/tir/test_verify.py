@@ -39,7 +39,7 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
-from tests.tir.programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put
+from tests.support.tir_programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
 V, H, P = param("v", 64), param("h", 8, dtype=DType.bf16), param("p", 8, dtype=DType.s4)

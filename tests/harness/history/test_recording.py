@@ -23,11 +23,11 @@ from benchgraph.harness.history.database import Database
 from benchgraph.harness.history.store import append, points, read, runs
 from benchgraph.harness.results import Origin
 from benchgraph.harness.saved import parse, render
-from tests.harness.fake_library import Clock, FakeLibrary, fake_bench
 from tests.harness.history.made import run as made
-from tests.harness.hostile import write_cases
 from tests.harness.test_saved import RESULTS
-from tests.postgresql import Server
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.misbehaving_library import write_cases
+from tests.support.postgresql import Server
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.bench import Bench
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import load
-from tests.harness.fake_library import FASTER, PEAK, Clock, Compiled, FakeLibrary, FakeProbe, bandwidth
+from tests.support.fake_library import FASTER, PEAK, Clock, Compiled, FakeLibrary, FakeProbe, bandwidth
 
 GIB = 1 << 30
 FREE_BYTES = 3 * GIB  # what the bench says is free: a worker of two may use 1.35 GiB, one alone 2.7
@@ -108,7 +108,7 @@ _ACTS: tuple[Callable[[], None], ...] = (
 ACTS = {act.__name__.strip("_"): act for act in _ACTS}
 
 
-class Hostile(FakeLibrary):
+class Misbehaving(FakeLibrary):
     def compile(self, partition: Partition) -> Compiled:
         for op in partition.ops:
             ACTS.get(op.name, lambda: None)()
@@ -122,8 +122,8 @@ def clock() -> float:
     return CLOCK()
 
 
-def library(name: str) -> Hostile:
-    return Hostile(CLOCK)
+def library(name: str) -> Misbehaving:
+    return Misbehaving(CLOCK)
 
 
 def probe(threads: int, arithmetic: str) -> FakeProbe:

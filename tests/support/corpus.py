@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 # Stored with attributes that the library refuses; oneDNN's batch lines set others.
 REFUSED = {"avgpool_3d_chain_fusion.json": "op 9: AvgPool: attribute 'pads_end' is (-1, 1, 0); give it sizes of 0 or more"}
