@@ -43,6 +43,9 @@ from benchgraph.tir.text import print_tir
 _ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)
 # What can be left out: the word after `no-`, and the passes that it takes out, in words.
 SWITCHES = {p.switch: " and ".join(q.name for q in _ALL if q.switch == p.switch) for p in _ALL if p.switch}
+# Former switches and the present one of each; stages and their former names.
+FORMER_SWITCHES = {old: p.switch for p in _ALL for old in p.switch_formerly}
+FORMER_STAGES = {p.name: p.formerly for p in _ALL}
 
 
 @undisturbed()
@@ -249,7 +252,7 @@ def _observers(partition: Partition) -> Observer:
     dump = _dumper(Path(directory), partition) if directory else None
 
     def observe(stage: str, text: Callable[[], str], seconds: float) -> None:
-        print_stage(stage, text, seconds)
+        print_stage(stage, text, seconds, FORMER_STAGES.get(stage, ()))
         if dump is not None:
             dump(stage, text)
 

@@ -36,8 +36,8 @@ from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Alloc, Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
 from benchgraph.tir.passes.flatten_index import flatten_index
-from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.merge_parallel import merge_parallel
+from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from tests.support.tir_programs import before
@@ -251,7 +251,7 @@ def test_a_nest_is_not_held_against_all_before_it(reads_all: bool, monkeypatch: 
     def asked(count: int) -> int:
         f = nests(count)
         timed, read = (
-            counted(monkeypatch, module, name, lambda: make_private(f, target))
+            counted(monkeypatch, module, name, lambda: privatise(f, target))
             for module, name in ((work, "nanoseconds"), (regions, "Access"))
         )
         return timed + read

@@ -13,6 +13,7 @@ from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.core.files import data_dir
+from benchgraph.core.remarks import collected
 from benchgraph.graph import load
 from benchgraph.graph.ir import Graph
 from benchgraph.harness import sampling
@@ -90,6 +91,14 @@ def test_stages_are_printed_on_request(capfd: pytest.CaptureFixture[str]) -> Non
     text = capfd.readouterr().err
     assert "// ---- after fuse-coarse" in text
     assert 'define void @"main"(ptr' in text
+
+
+def test_the_former_name_of_a_stage_prints_it_and_is_remarked_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with override(print_after=("make-private",)), collected() as remarks:
+        for partition in partitions(graph("mlp"), Policy.one_op_each):
+            compile_partition(partition)
+    assert "// ---- after privatise\n" in capfd.readouterr().err
+    assert remarks == ["BENCHGRAPH_PRINT_AFTER: make-private is now privatise"]
 
 
 def test_two_dumps_of_a_case_are_the_same(tmp_path: Path) -> None:

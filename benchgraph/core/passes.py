@@ -15,6 +15,7 @@ from benchgraph.core import record
 from benchgraph.core.config import config
 from benchgraph.core.errors import CompilerFault, InvalidGraph, InvalidShape
 from benchgraph.core.record import Step
+from benchgraph.core.remarks import remark
 from benchgraph.core.target import Target
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class Pass(Generic[T]):
     """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed.
 
     switch: the word after `no-` that leaves the pass out; '' for one that what follows cannot do without.
+    formerly, switch_formerly: what the name and the switch were called before; users may go on with these, and are told the new word.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Pass(Generic[T]):
     needs: frozenset[str] = frozenset()
     gives: frozenset[str] = frozenset()
     switch: str = ""
+    formerly: tuple[str, ...] = ()
+    switch_formerly: tuple[str, ...] = ()
 
 
 class Observer(Protocol):
@@ -95,10 +99,16 @@ TEXTS = PARTITION, GIR, TIR, LLVM, LLVM_OPT, ASSEMBLY = "partition", "gir", "tir
 _SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorize": 4, LLVM: 5, ASSEMBLY: 5}
 
 
-def print_stage(stage: str, text: Callable[[], str], seconds: float) -> None:
-    """The observer that obeys BENCHGRAPH_PRINT_AFTER (names or 'all') and BENCHGRAPH_DEBUG (from 2 on: times too), on stderr."""
+def print_stage(stage: str, text: Callable[[], str], seconds: float, formerly: Collection[str] = ()) -> None:
+    """The observer that obeys BENCHGRAPH_PRINT_AFTER (names or 'all') and BENCHGRAPH_DEBUG (from 2 on: times too), on stderr.
+
+    formerly: former names of the stage, which print it too, with a remark.
+    """
     flags = config()
+    former = [name for name in formerly if name in flags.print_after]
+    for name in former:
+        remark(f"BENCHGRAPH_PRINT_AFTER: {name} is now {stage}")
     if flags.debug >= 2:
         print(f"{seconds * 1e3:9.3f} ms  {stage}", file=sys.stderr)
-    if stage in flags.print_after or "all" in flags.print_after or flags.debug >= _SHOWN_FROM.get(stage, flags.debug + 1):
+    if former or stage in flags.print_after or "all" in flags.print_after or flags.debug >= _SHOWN_FROM.get(stage, flags.debug + 1):
         print(f"// ---- after {stage}\n{text()}", file=sys.stderr)

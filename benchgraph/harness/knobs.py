@@ -131,7 +131,7 @@ class Globals:
         "P[:no-PASS][,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
         "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, convert-weights, defer, draw, fetch, hoist, inplace, "
-        "interleave, jam, join-entries, low-precision, merge-quantisation, pad, private, round, shrink, sink, split-folds, split-heads, "
+        "interleave, jam, join-entries, low-precision, merge-quantisation, pad, privatise, round, shrink, sink, split-folds, split-heads, "
         "stream, turn, unroll, vectorize, widen",
         group=RUN,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.core.options import DEFAULT_OPTIONS, Options
+from benchgraph.core.remarks import remark
 from benchgraph.partition.ir import Policy
 
 OFF = "no-"
@@ -33,8 +34,12 @@ class Choice:
 
 
 def _switch(word: str) -> str:
-    from benchgraph.library.ours import SWITCHES  # and with it LLVM, so only when an option is named
+    """The switch that `no-SWITCH` names. Remarks that a former name has a new one. Raises ValueError, whose text names the choices."""
+    from benchgraph.library.ours import FORMER_SWITCHES, SWITCHES  # and with it LLVM, so only when an option is named
 
+    if word.startswith(OFF) and (now := FORMER_SWITCHES.get(word.removeprefix(OFF))):
+        remark(f"{word} is now {OFF}{now}")
+        return now
     known: dict[str, str] = {f"{OFF}{switch}": switch for switch in SWITCHES}
     if word not in known:
         choices = ", ".join(f"{option} ({SWITCHES[switch]})" for option, switch in known.items())
@@ -45,10 +50,13 @@ def _switch(word: str) -> str:
 
 def unknown_stages(names: Sequence[str]) -> list[str]:
     """A line for each name, of those in BENCHGRAPH_PRINT_AFTER, that no pass has."""
-    from benchgraph.library.ours import stages  # and with it LLVM, so only when a pass is named
+    from benchgraph.library.ours import FORMER_STAGES, stages  # and with it LLVM, so only when a pass is named
 
     known = {*stages(), "all"}
+    former = {name for names in FORMER_STAGES.values() for name in names}
     every = f"there are {', '.join(sorted(known))}"
     return [
-        f"BENCHGRAPH_PRINT_AFTER: no pass is named '{name}'; {did_you_mean(name, known) or every}" for name in names if name not in known
+        f"BENCHGRAPH_PRINT_AFTER: no pass is named '{name}'; {did_you_mean(name, known) or every}"
+        for name in names
+        if name not in known | former
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchgraph.compile import SWITCHES, compile_partition, stages
+from benchgraph.compile import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, compile_partition, stages
 from benchgraph.core.config import config
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
@@ -20,7 +20,7 @@ from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Array, Executable, chain
 
-__all__ = ["SWITCHES", "Benchgraph", "stages"]
+__all__ = ["FORMER_STAGES", "FORMER_SWITCHES", "SWITCHES", "Benchgraph", "stages"]
 
 
 @dataclass(frozen=True)

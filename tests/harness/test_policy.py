@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.errors import UsageError
 from benchgraph.core.options import Options
+from benchgraph.core.remarks import collected
 from benchgraph.gir import passes as gir_passes
 from benchgraph.harness import sampling
 from benchgraph.harness.argv import parse
@@ -21,7 +22,7 @@ from benchgraph.harness.policy import Choice
 from benchgraph.harness.repro import split, unquoted
 from benchgraph.harness.saved import parse as read_results
 from benchgraph.library import benchgraph_library
-from benchgraph.library.ours import SWITCHES
+from benchgraph.library.ours import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, stages
 from benchgraph.library.protocol import Compiled
 from benchgraph.partition.ir import Policy
 from benchgraph.runtime import bandwidth
@@ -61,6 +62,24 @@ def test_a_policy_is_a_name_and_options_in_one_spelling(text: str, written: str,
 def test_what_is_no_policy_names_the_choices(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(["--graph", f"--policy={text}", MLP])
+
+
+def test_a_former_name_of_a_switch_still_works_and_is_remarked_once() -> None:
+    with collected() as remarks:
+        choice = Choice.read("fused:no-private+no-coarse+no-private")
+    assert str(choice) == "fused:no-coarse+no-privatise"
+    assert remarks == ["no-private is now no-privatise"]
+
+
+def test_former_names_mean_one_present_name_each() -> None:
+    """A former name that a pass still has, or that two passes had, would say two things."""
+    former = [old for names in FORMER_STAGES.values() for old in set(names)]
+    assert len(former) == len(set(former))
+    assert not stages() & set(former)
+    assert not FORMER_SWITCHES.keys() & SWITCHES.keys()
+    both = {(old, p.switch) for p in (*gir_passes.PIPELINE, *tir_passes.PIPELINE) for old in p.switch_formerly}
+    assert both == set(FORMER_SWITCHES.items())
+    assert set(FORMER_SWITCHES.values()) <= SWITCHES.keys()
 
 
 def test_the_help_names_every_switch() -> None:

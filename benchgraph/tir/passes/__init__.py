@@ -16,12 +16,12 @@ from benchgraph.tir.passes.fetch_streams import fetch_streams
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.jam_rows import jam_rows
-from benchgraph.tir.passes.make_private import make_private
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
+from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.stream_stores import stream_stores
@@ -42,7 +42,9 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("simplify", simplify, gives=_CANONICAL),
     Pass("merge-parallel", merge_parallel, needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
-    Pass("make-private", make_private, needs=_CANONICAL | _ONE_LEVEL, switch="private"),
+    Pass(
+        "privatise", privatise, needs=_CANONICAL | _ONE_LEVEL, switch="privatise", formerly=("make-private",), switch_formerly=("private",)
+    ),
     Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("interleave-rows", interleave_rows, needs=_CANONICAL | {"shrunk"}, switch="interleave"),
     Pass("jam-rows", jam_rows, needs=_CANONICAL | {"shrunk"}, switch="jam"),

@@ -1,4 +1,4 @@
-"""make-private: what some would make for all to read, each core makes for itself, where they would wait for its cache lines otherwise.
+"""privatise: what few tasks would compute for all to read is computed by each core, where cache lines would have to travel otherwise.
 
     for i in 16384 { t[i] = u8(x[i]) }      ->  parallel for no_w in 2 {
     parallel for no in 16 {                       for i in 16384 { t[i] = u8(x[i]) }
@@ -52,7 +52,7 @@ MOST_IN_L2 = 2
 FELT = 0.02  # of the loop's time on one core
 
 
-def make_private(f: Func, target: Target) -> Func:
+def privatise(f: Func, target: Target) -> Func:
     given, done = statements(f.body), list[_Placed]()
     uses = _Uses.of(given)
     for at, s in enumerate(given):

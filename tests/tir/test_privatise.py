@@ -1,4 +1,4 @@
-"""make-private: what tasks all read is made by each core for itself, only where nothing else sees it and it pays."""
+"""privatise: what tasks all read is made by each core for itself, only where nothing else sees it and it pays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
-from benchgraph.tir.passes.make_private import MOST_IN_L2, make_private
+from benchgraph.tir.passes.privatise import MOST_IN_L2, privatise
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
 from tests.lower.test_meaning import is_right
@@ -43,7 +43,7 @@ def given(*body: Stmt) -> Func:
 
 
 def private(*body: Stmt) -> Func:
-    after = make_private(given(*body), replace(TARGET, cores=2))
+    after = privatise(given(*body), replace(TARGET, cores=2))
     assert_same(after, given(*body))
     return after
 
@@ -59,7 +59,7 @@ def test_what_is_made_of_what_is_made(golden) -> None:
 
 def test_a_second_pass_finds_nothing() -> None:
     f = private(made(), tasks())
-    assert make_private(f, replace(TARGET, cores=2)) is f
+    assert privatise(f, replace(TARGET, cores=2)) is f
 
 
 def test_loops_that_are_too_short_to_share_out_move_as_well() -> None:
@@ -84,7 +84,7 @@ def kinds(f: Func) -> list[LoopKind]:
 
 def long(*body: Stmt) -> Func:
     f = Func("f", (X, W, Y, LONG), seq(*map(Alloc, (T, LONG_T, LONG_U)), *body))
-    after = make_private(f, replace(TARGET, cores=2))
+    after = privatise(f, replace(TARGET, cores=2))
     assert_same(after, f)
     return after
 
@@ -123,19 +123,19 @@ STAYS: dict[str, tuple[Stmt, ...]] = {
 @pytest.mark.parametrize("name", STAYS)
 def test_it_stays_where(name: str) -> None:
     f = given(*STAYS[name])
-    assert make_private(f, replace(TARGET, cores=2)) is f
+    assert privatise(f, replace(TARGET, cores=2)) is f
 
 
 @pytest.mark.parametrize("more", [False, True])
 def test_it_stays_where_it_leaves_l2_meanwhile(more: bool) -> None:
     f, nbytes = given(made(), tasks()), T.dtype.nbytes(T.shape[0])
     target = replace(TARGET, cores=2, l2_bytes=nbytes // MOST_IN_L2 - more)
-    assert (make_private(f, target) is f) == more
+    assert (privatise(f, target) is f) == more
 
 
 def test_it_stays_for_one_core() -> None:
     f = given(made(), tasks())
-    assert make_private(f, replace(TARGET, cores=1)) is f
+    assert privatise(f, replace(TARGET, cores=1)) is f
 
 
 def test_few_rows_of_s8_are_made_u8_by_each_core() -> None:
