@@ -1,7 +1,8 @@
 """A small imperative framework on top of the library: what adopting it takes.
 
 desc reorder             how memory is read, and the copies between one way and another
-chunk ndarray memory     storage, arrays on it, handles that ops hold while they run
+buffers chunk            memory of the library's engine; storage that arrays share
+ndarray memory           arrays on that storage, handles that ops hold while they run
 temp_space               temporary memory: one buffer per thread
 request                  null, write_to, write_inplace, add_to
 cache                    compiled kernels, per thread, bounded

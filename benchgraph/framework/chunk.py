@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.framework.buffers import allocate
 from benchgraph.framework.desc import Bytes, MemoryDesc, describe
-from benchgraph.framework.memory import allocate
 from benchgraph.framework.reorder import convert
 
 

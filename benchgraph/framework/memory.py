@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.framework.chunk import Chunk
 from benchgraph.framework.desc import Bytes, MemoryDesc, Values
-from benchgraph.library.engine import Engine
-
-if TYPE_CHECKING:
-    from benchgraph.framework.ndarray import NDArray
-    from benchgraph.framework.temp_space import Scope
 
 
-@cache
-def _engine() -> Engine:
-    return Engine()
+class RunningOp(Protocol):
+    """The op that a handle was made in (temp_space.Scope)."""
+
+    label: str
+
+    @property
+    def is_running(self) -> bool: ...
+    def check(self, what: str) -> None: ...
 
 
-def allocate(nbytes: int) -> Bytes:
-    """Memory of the library's engine, on a cache line, with undefined contents. Raises OutOfMemory."""
-    return _engine().allocate(nbytes)[:nbytes]
+class Array(Protocol):
+    """The array that a handle was made of (ndarray.NDArray)."""
+
+    chunk: Chunk
+
+    def where(self) -> str: ...
 
 
 class Memory:
@@ -32,7 +35,7 @@ class Memory:
 
     __slots__ = ("_data", "_of", "_scope", "desc")
 
-    def __init__(self, desc: MemoryDesc, data: Bytes, scope: Scope, of: NDArray | str) -> None:
+    def __init__(self, desc: MemoryDesc, data: Bytes, scope: RunningOp, of: Array | str) -> None:
         self.desc, self._data, self._scope, self._of = desc, data, scope, of
 
     @property

@@ -10,7 +10,6 @@ reused        as_array: the whole of a chunk as an array of another shape and dt
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,12 @@ from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidShape, Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape
+from benchgraph.framework.buffers import allocate
 from benchgraph.framework.chunk import Chunk, Store
 from benchgraph.framework.desc import Bytes, MemoryDesc, Values, describe
-from benchgraph.framework.memory import Memory, allocate
+from benchgraph.framework.memory import Memory
 from benchgraph.framework.reorder import convert, default, load, store
-
-if TYPE_CHECKING:
-    from benchgraph.framework.temp_space import Scope
+from benchgraph.framework.temp_space import Scope
 
 _OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed}
 

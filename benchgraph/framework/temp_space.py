@@ -11,9 +11,10 @@ from types import TracebackType
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import LINE_BYTES
+from benchgraph.framework.buffers import allocate
 from benchgraph.framework.context import counters
 from benchgraph.framework.desc import Bytes, MemoryDesc
-from benchgraph.framework.memory import Memory, allocate
+from benchgraph.framework.memory import Memory
 
 POISON = 0xFF  # every float format reads it as NaN
 

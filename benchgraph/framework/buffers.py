@@ -1,0 +1,18 @@
+"""Buffers of the library's engine."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from benchgraph.framework.desc import Bytes
+from benchgraph.library.engine import Engine
+
+
+@cache
+def _engine() -> Engine:
+    return Engine()
+
+
+def allocate(nbytes: int) -> Bytes:
+    """Memory of the library's engine, aligned to a cache line, with undefined contents. Raises OutOfMemory."""
+    return _engine().allocate(nbytes)[:nbytes]
