@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchgraph.framework.torch.draft import Key
-from benchgraph.framework.torch.steps import Env, PartitionStep, StepState
+from benchgraph.framework.torch.steps import Env, PartitionStep, States, StepState
 from benchgraph.library.compiled_partition import CompiledPartition
 
 _said = 0  # times that weights_changed was called
@@ -55,7 +55,7 @@ class Epoch:
         self,
         watched: Mapping[Key, _Seen | None],
         said: int,
-        states: Mapping[PartitionStep, StepState],
+        states: States,
         fresh: Mapping[PartitionStep, CompiledPartition],
     ) -> None:
         self._watched, self._said, self.states, self._fresh = watched, said, states, fresh

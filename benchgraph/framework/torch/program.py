@@ -96,7 +96,7 @@ class Program:
         if not epoch.fits(env):
             epoch = self._renewed(env)
         for step, frees in zip(self._steps, self._frees, strict=True):
-            step(env, epoch)
+            step(env, epoch.states)
             for key in frees:
                 env.pop(key, None)
         return list(resolved(self._outputs, env))

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.partition import Partition
 from benchgraph.library.tensor import Tensor
-
-if TYPE_CHECKING:
-    from benchgraph.framework.torch.constants import Epoch
 
 RECYCLED_BYTES = (
     1 << 16
@@ -96,8 +93,8 @@ class PartitionStep:
         array = port.literal if port.literal is not None else array_at(env[port.key].data_ptr() + port.offset, t)
         return Tensor(t, self.engine, array)
 
-    def __call__(self, env: Env, epoch: Epoch) -> None:
-        epoch.states[self](env)
+    def __call__(self, env: Env, states: States) -> None:
+        states[self](env)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +114,7 @@ class NodeStep:
         fx.node.map_aggregate((self.args, dict(self.kwargs)), lambda a: found.append(a.key) if isinstance(a, Ref) else None)
         return tuple(dict.fromkeys(found))
 
-    def __call__(self, env: Env, epoch: Epoch) -> None:
+    def __call__(self, env: Env, states: States) -> None:
         made = self.node.target(*resolved(self.args, env), **resolved(dict(self.kwargs), env))
         for key, strides, each in zip(self.keys, self.strides, made if self.is_many else (made,), strict=True):
             env[key] = _laid(each, strides)
@@ -194,3 +191,6 @@ class StepState:
             del kept[next(iter(kept))]
         kept[addresses] = ins, outs
         return ins, outs
+
+
+States = Mapping[PartitionStep, StepState]
