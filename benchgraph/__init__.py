@@ -19,8 +19,9 @@ The packages, in the order in which data flows through them:
     compile.py  the compiler on one screen      cli.py  the command line
 """
 
-import time
 from typing import TYPE_CHECKING
+
+from benchgraph.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from benchgraph.core.dtypes import DType
@@ -64,9 +65,6 @@ if TYPE_CHECKING:
     from benchgraph.partition.ir import Policy
     from benchgraph.runtime.memory import Allocator
     from benchgraph.runtime.user_pool import ThreadPool
-
-__version__ = "0.1.0"
-LOADED_NS = time.time_ns()  # no other file of the package was read before (runtime/sources.py)
 
 _HOMES = {
     "core.dtypes": ("DType",),

@@ -30,8 +30,8 @@ from queue import SimpleQueue
 from subprocess import DEVNULL
 from typing import TypeAlias
 
-import benchgraph
 from benchgraph.compile import Order, translate
+from benchgraph.core import version
 from benchgraph.core.child import Child, attach
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.layout import LAYOUTS, Layout
@@ -128,7 +128,7 @@ class Worker(Child):
     def __init__(self, tickets: Tickets) -> None:
         """Raises OSError when the system lets none start."""
         self.state = State.starting
-        arguments = (tickets.outlet, os.path.abspath(benchgraph.__file__), benchgraph.LOADED_NS)
+        arguments = (tickets.outlet, str(version.ROOT), version.LOADED_NS)
         super().__init__(__name__, *arguments, env=environment(_ONE_THREAD), stdout=DEVNULL, fds=[tickets.outlet])
 
     def give(self, batch: Batch) -> None:
@@ -155,7 +155,7 @@ class Worker(Child):
 def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
     """Serve until the parent closes the pipe or dies.
 
-    pipe, tickets: file descriptors. package: the file of the parent's package, which it began to load at loaded_ns, by time.time_ns().
+    pipe, tickets: file descriptors. package: the folder of the parent's package, which it began to load at loaded_ns, by time.time_ns().
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(tickets, False)
@@ -163,7 +163,7 @@ def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
     connection, batches = attach(pipe), SimpleQueue[Batch]()
     threading.Thread(target=_listen, args=(connection, batches), daemon=True).start()
     with suppress(BrokenPipeError):
-        connection.send(Ready(benchgraph.__file__ == package and unchanged_since(loaded_ns)))
+        connection.send(Ready(str(version.ROOT) == package and unchanged_since(loaded_ns)))
         while True:
             batch = batches.get()
             for layout in batch.layouts:

@@ -17,9 +17,9 @@ from enum import Flag
 from hashlib import blake2b
 from pathlib import Path
 
-from benchgraph import __version__
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, Status
+from benchgraph.core.version import __version__
 from benchgraph.graph import Graph, Op, save
 from benchgraph.partition.ir import Partition
 

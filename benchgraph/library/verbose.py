@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from benchgraph import __version__
 from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.lines import printable
 from benchgraph.core.target import current
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
+from benchgraph.core.version import __version__
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.executable import Executable

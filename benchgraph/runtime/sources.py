@@ -8,8 +8,8 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-import benchgraph
 from benchgraph.core.remarks import remark
+from benchgraph.core.version import LOADED_NS, ROOT
 from benchgraph.runtime.disk import Store
 
 # What never decides about code. Everything else in the package counts, so that a new folder cannot be forgotten.
@@ -25,7 +25,7 @@ def compiler_digest(store: Store) -> str | None:
     Reading all of them takes 5 ms. So the store remembers the digest by what the file system says of them: nobody can set the time of a
     file's last change, so equal ones mean equal contents.
     """
-    return _digest(store, Path(benchgraph.__file__).parent, benchgraph.LOADED_NS)
+    return _digest(store, ROOT, LOADED_NS)
 
 
 @cache
@@ -50,7 +50,7 @@ def _digest(store: Store, root: Path, loaded_ns: int) -> str | None:
 def unchanged_since(loaded_ns: int) -> bool:
     """Whether the compiler's files are those that a process found which began to read them then, by time.time_ns()."""
     try:
-        return _changed_ns(_files(Path(benchgraph.__file__).parent)) < loaded_ns - _TICK_NS
+        return _changed_ns(_files(ROOT)) < loaded_ns - _TICK_NS
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ import pytest
 
 import benchgraph
 from benchgraph.compile import Order, order
+from benchgraph.core import version
 from benchgraph.core.config import config, override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
@@ -401,7 +402,7 @@ def test_a_worker_that_is_silent_is_given_up(fresh: None, watch: Watch, monkeypa
     assert not is_running(pid)
 
 
-@pytest.mark.parametrize("other", [(benchgraph, "LOADED_NS", 0), (benchgraph, "__file__", "/elsewhere/__init__.py")])
+@pytest.mark.parametrize("other", [(version, "LOADED_NS", 0), (version, "ROOT", Path("/elsewhere"))])
 def test_a_worker_of_other_sources_is_not_used(
     fresh: None, watch: Watch, monkeypatch: pytest.MonkeyPatch, other: tuple[object, str, object]
 ) -> None:
