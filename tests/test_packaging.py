@@ -26,6 +26,12 @@ def test_the_open_ends_ship_as_data(project: dict) -> None:
     assert {mapped[f"benchgraph._data.{name}"] for name in ("drivers", "reports", "inputs")} == {"drivers", "reports", "inputs"}
 
 
+def test_the_machine_tables_ship(project: dict) -> None:
+    shipped = project["tool"]["setuptools"]["package-data"]["benchgraph.machine"]
+    tables = {p for p in (ROOT / "benchgraph" / "machine").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    assert tables == {p for pattern in shipped for p in (ROOT / "benchgraph" / "machine").glob(pattern)}
+
+
 def test_every_folder_of_inputs_ships(project: dict) -> None:
     folders = {".".join(p.relative_to(ROOT).parts) for p in (ROOT / "inputs").rglob("*") if p.is_dir() and p.name != "__pycache__"}
     listed = {name.removeprefix("benchgraph._data.") for name in project["tool"]["setuptools"]["packages"] if "_data.inputs." in name}

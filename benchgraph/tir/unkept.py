@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from benchgraph.core.target import Target
+from benchgraph.machine.table import table
 from benchgraph.tir.ir import Brgemm, For, Func, Pack, Scope, Stmt, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
-MOST_HELD = 64 << 20  # bytes that a last-level cache, however large, is believed to hold for a program
-TIMES_HELD = 1.5  # what several cores touch goes past it when it is so many times what it holds
 MOST_READ = 4  # vectors of memory that are read for one that is written, for it to pay (passes/stream_stores.py)
 
 
@@ -19,7 +18,8 @@ def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], 
 
     Where all that f touches is held by the caches, change(body, none).
     """
-    held = min(target.llc_bytes * (TIMES_HELD if target.cores > 1 else 1), MOST_HELD)
+    machine = table(target)
+    held = min(target.llc_bytes * (machine.llc_factor if target.cores > 1 else 1), machine.llc_most_bytes)
     none = frozenset[str]()
     if not held or _nbytes(f.params) < held:
         return change(f.body, none)

@@ -1,40 +1,36 @@
-"""How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads.
-
-Waking a thread that spins and waiting for it costs 0.4 us in our pool, 0.8 to 1.8 us in GNU OpenMP (an empty loop, best of 2,000 calls in
-a row, Cascade Lake at 2.5 GHz), so a loop that is to save that much takes longer than REGION_NS by itself. Shared out between two threads
-of a Zen 4 instead of run by one, one call after the other: 128 x 256 by one column 0.8 us instead of 1.2, 256 x 256 1.3 instead of 2.3.
-"""
+"""How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads."""
 
 from __future__ import annotations
 
 from math import inf, prod
 
 from benchgraph.core.target import Target
+from benchgraph.machine.table import table
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Random, Scope, Stmt, Store, Unary, Var
 from benchgraph.tir.post_ops import loops
 from benchgraph.tir.visit import children, parts
 
-REGION_NS = 700.0
-STEP_NS = 0.2  # one instruction on a vector, two of which begin in a cycle
 FUNCTION = 15  # instructions of exp; others take more
 RANDOM = 200  # of a random number: ten rounds
-MACS_PER_NS = 4.0  # of one lane's group of 32 bits, two instructions in a cycle
-BYTES_PER_NS = 32.0  # of weights, from a second-level cache
-CALL_NS = 10.0  # of a microkernel, its tiles' ends included
 
 
-def pays_in_parallel(loop: For, target: Target, step: float = STEP_NS) -> bool:
+def pays_in_parallel(loop: For, target: Target, step: float | None = None) -> bool:
     """Whether sharing a loop out among all cores saves more time than it costs. step: as for `nanoseconds`."""
     saved = 1 - 1 / target.cores
-    return target.shares_all or (saved > 0 and nanoseconds(loop, target, REGION_NS / saved, step) > REGION_NS / saved)
+    if target.shares_all or saved <= 0:
+        return target.shares_all
+    least = table(target).fork_join_ns / saved
+    return nanoseconds(loop, target, least, step) > least
 
 
-def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float = STEP_NS) -> float:
+def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None = None) -> float:
     """Of data in cache; inf where an extent is not known. Nothing is counted beyond `enough`.
 
     step: of one instruction; where loops are not in vectors yet, of a lane's part of one.
     """
+    rates = table(target)
+    step = rates.vector_step_ns if step is None else step
     match s:
         case For():
             extent = constant(s.extent)
@@ -46,9 +42,10 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float = STEP
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
             post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough, step)
-            return CALL_NS + max(macs / (MACS_PER_NS * target.lanes * s.group), wei / BYTES_PER_NS) + post_ops
+            multiplied = macs / (rates.macs_per_ns * target.lanes * s.group)
+            return rates.microkernel_call_ns + max(multiplied, wei / rates.l2_bytes_per_ns) + post_ops
         case Pack():
-            return CALL_NS + STEP_NS * s.k * s.n / target.lanes
+            return rates.microkernel_call_ns + rates.vector_step_ns * s.k * s.n / target.lanes
         case _:
             total = 0.0
             for c in children(s):

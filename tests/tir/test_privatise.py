@@ -10,11 +10,12 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.table import table
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
-from benchgraph.tir.passes.privatise import MOST_IN_L2, privatise
+from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
 from tests.lower.test_meaning import is_right
@@ -129,7 +130,7 @@ def test_it_stays_where(name: str) -> None:
 @pytest.mark.parametrize("more", [False, True])
 def test_it_stays_where_it_leaves_l2_meanwhile(more: bool) -> None:
     f, nbytes = given(made(), tasks()), T.dtype.nbytes(T.shape[0])
-    target = replace(TARGET, cores=2, l2_bytes=nbytes // MOST_IN_L2 - more)
+    target = replace(TARGET, cores=2, l2_bytes=nbytes // table(TARGET).private_l2_factor - more)
     assert (privatise(f, target) is f) == more
 
 

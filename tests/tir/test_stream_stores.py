@@ -8,6 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
+from benchgraph.machine.table import table
 from benchgraph.tir import unkept
 from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor
@@ -65,7 +66,8 @@ def test_it_depends_on_the_machine(target: Target, count: int) -> None:
 
 @pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
 def test_no_cache_is_believed_to_hold_everything(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unkept, "MOST_HELD", SMALL.llc_bytes + more)
+    machine = replace(table(SMALL), llc_most_bytes=SMALL.llc_bytes + more)
+    monkeypatch.setattr(unkept, "table", lambda target: machine)
     assert streamed(doubled(), replace(SMALL, llc_bytes=480 << 20)) == count
 
 

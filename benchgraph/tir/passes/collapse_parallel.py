@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
+from benchgraph.machine.table import table
 from benchgraph.tir.build import constant, floordiv, mod
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.tasks import is_parallel, on_one_thread
@@ -20,10 +21,6 @@ from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_al
 from benchgraph.tir.work import nanoseconds
 
 TASKS = 16  # of a core: one task more or less is a sixteenth
-# An iteration, counted element by element, in which dividing the index is felt. One thread of a Granite Rapids, interpolation of 2x8x2x4x6
-# to 2x8x4x8x12, channels last, 350 ns by that count: in 768 tasks of one pixel 8.3 us, in 32 of a row 5.5. What counts for 1,500, the
-# softmax of a row of 224, gains nothing.
-SHORT_NS = 500.0
 
 
 def collapse_parallel(f: Func, target: Target) -> Func:
@@ -52,7 +49,8 @@ def _nested(s: For) -> For | None:
 
 
 def _is_wide_enough(s: For, inner: For, target: Target) -> bool:
-    return (constant(s.extent) or 0) >= TASKS * target.cores and nanoseconds(inner.body, target, SHORT_NS) < SHORT_NS
+    short = table(target).short_task_ns
+    return (constant(s.extent) or 0) >= TASKS * target.cores and nanoseconds(inner.body, target, short) < short
 
 
 def _merged(s: For, inner: For) -> For:

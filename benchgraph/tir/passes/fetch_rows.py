@@ -28,14 +28,13 @@ from dataclasses import replace
 from itertools import chain
 
 from benchgraph.core.target import PAGE_BYTES, Target
+from benchgraph.machine.table import table
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, For, Func, Prefetch, Seq, Stmt, Store, Tensor
 from benchgraph.tir.streams import Stream, is_beyond_l2, streams, vectors
 from benchgraph.tir.visit import block, loads, map_children, walk
 from benchgraph.tir.work import nanoseconds
-
-MOST_OF_L1 = 0.7
 
 
 def fetch_rows(f: Func, target: Target) -> Func:
@@ -52,7 +51,7 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     loops = [c for c in stmts if isinstance(c, For)]
     has_product = any(isinstance(c, Brgemm) for c in stmts)  # its calls fetch what is worth it
     read = [] if has_product or len(loops) < 2 else [list(_rows_read(loop, s, within, target)) for loop in loops]
-    if any(read) and _touched(loops) > target.l1_bytes * MOST_OF_L1:
+    if any(read) and _touched(loops) > target.l1_bytes * table(target).l1_prefetched_share:
         k = max(reversed(range(1, len(loops))), key=lambda k: nanoseconds(loops[k], target))
         host, rows = loops[k], dict.fromkeys(chain(*read[:k]))
         if rows:

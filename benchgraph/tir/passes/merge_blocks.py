@@ -29,6 +29,7 @@ from itertools import pairwise
 from math import prod
 
 from benchgraph.core.target import Target
+from benchgraph.machine.table import table
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
@@ -38,8 +39,6 @@ from benchgraph.tir.passes.merge_parallel import is_independent
 from benchgraph.tir.regions import by_tensor, is_partitioned
 from benchgraph.tir.tasks import is_parallel, part
 from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all, tensor_names, written
-
-HELD = 0.5  # of a cache
 
 
 def merge_blocks(f: Func, target: Target) -> Func:
@@ -86,9 +85,10 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
             shared += found[0].tensor.dtype.nbytes(prod(found[0].tensor.shape))
     if shared <= target.l2_bytes:
         return None
-    if (rows := _row_by_row(first, second, shared / (HELD * target.l1_bytes))) is not None:
+    share = table(target).shared_block_share
+    if (rows := _row_by_row(first, second, shared / (share * target.l1_bytes))) is not None:
         return rows, shared
-    return (replace(first, body=block(first.body, second.body)), shared) if shared <= HELD * target.l2_bytes * few else None
+    return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
 
 
 def _row_by_row(a: For, b: For, least: float) -> For | None:

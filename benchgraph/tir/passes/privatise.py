@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.table import table
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
@@ -35,20 +36,8 @@ from benchgraph.tir.visit import (
     walk,
     written,
 )
-from benchgraph.tir.work import STEP_NS, nanoseconds, pays_in_parallel
+from benchgraph.tir.work import nanoseconds, pays_in_parallel
 
-# A line that another core has written, among many of them. Two Granite Rapids cores, u8 16x1024 by s8 1024x1024: 7.6 us, of s8 that one of
-# them makes u8 first, in 256 lines, 12.4; on one core 14.2 and 14.8. Attention of one head, whose keys each core then packs for itself,
-# f32, times over those of keys that are packed once: 128 queries and keys of 64 0.65, 512 0.93.
-LINE_NS = 16.0
-# Of a line that one of the cores has written that make between them what all read: where, by `nanoseconds`, one core makes all in so much a
-# line, which leaves out what turns take. Two threads, times with it over those without: gradients of weights, whose bf16 become f32 first,
-# 1.2 ns, 0.31 to 0.39; transposed convolutions, whose weights are packed first, f32, 1.0 ns, 0.61 to 0.72, bf16, 3.5 ns, 0.98 to 1.14.
-SHARED_LINE_NS = 2.0
-# Times the size of L2: of what is more, most lines have left the core that made them before the others read them, and each core reads back
-# what it has made itself. Two Zen 4 cores, weights of convolutions packed at every execution, f32, times of those that each core makes over
-# those that cores make between them: 8 and 9.4 MB 1.45 to 1.79, 3.3 MB 1.18, 2.4 MB 0.92, 2 MB 1.0; bf16, 1.6 MB 0.70.
-MOST_IN_L2 = 2
 FELT = 0.02  # of the loop's time on one core
 
 
@@ -113,7 +102,7 @@ def _moved(done: Sequence[_Placed], placed: _Placed, loop: For, uses: _Uses, tar
     They are asked from the last one back, and none beyond those that take longer than all that can be saved: in a network of many layers
     every loop asks a few.
     """
-    step = STEP_NS / target.lanes
+    step = table(target).vector_step_ns / target.lanes
     if target.cores < 2 or not _count(loop) or not pays_in_parallel(loop, target, step):
         return 0
     balance, paying = _Balance(_read_by_all(loop, uses.declared), loop, target, step), 0
@@ -145,8 +134,8 @@ class _Balance:
     """
 
     def __init__(self, by_all: Mapping[str, int], loop: For, target: Target, step: float) -> None:
-        self.by_all, self.target, self.step = by_all, target, step
-        self.most = LINE_NS * sum(by_all.values())
+        self.by_all, self.target, self.rates, self.step = by_all, target, table(target), step
+        self.most = self.rates.remote_line_ns * sum(by_all.values())
         self.loop_ns = nanoseconds(loop, target, self.most / FELT, step)
         self.made_ns, self.crossing, self.is_shared = 0.0, 0, False
         self.made, self.given = set[str](), dict[str, int]()
@@ -165,11 +154,11 @@ class _Balance:
     @property
     def is_exceeded(self) -> bool:
         """Whether it does not pay, whatever else is added."""
-        return self.made_ns > self.most or self.crossing * LINE_BYTES > MOST_IN_L2 * self.target.l2_bytes
+        return self.made_ns > self.most or self.crossing * LINE_BYTES > self.rates.private_l2_factor * self.target.l2_bytes
 
     @property
     def pays(self) -> bool:
-        saved = (SHARED_LINE_NS if self.is_shared else LINE_NS) * self.crossing
+        saved = (self.rates.shared_line_ns if self.is_shared else self.rates.remote_line_ns) * self.crossing
         return sum(self.given.values()) <= self.crossing and self.made_ns <= saved and self.loop_ns <= saved / FELT
 
 
