@@ -8,7 +8,7 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
 from benchgraph.core.target import Target, current
 from benchgraph.explain import Section, explain
-from benchgraph.gir.space import legal
+from benchgraph.gir.search_space import legal
 from benchgraph.partition.ir import Partition
 
 

@@ -25,7 +25,7 @@ from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.propagate_layout import propagate_layout
-from benchgraph.gir.space import row_blocks
+from benchgraph.gir.search_space import row_blocks
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower

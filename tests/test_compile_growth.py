@@ -10,8 +10,8 @@ import pytest
 from benchgraph.core.target import host
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir import passes as gir_passes
+from benchgraph.gir.flash_attention import is_foreseen
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.online import is_foreseen
 from benchgraph.gir.passes.defer_scaling import _is_maximum
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.settle_borders import _preferred

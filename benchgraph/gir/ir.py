@@ -203,7 +203,7 @@ class Fused:
 
     @property
     def step(self) -> int:
-        """Columns of scores that are worked on at a time, with running folds (gir/online.py); 0 where whole rows are."""
+        """Columns of scores that are worked on at a time, with running folds (gir/flash_attention.py); 0 where whole rows are."""
         return self.parameters.step if self.parameters is not None else 0
 
 

@@ -16,8 +16,8 @@ from benchgraph.core.divide import block_sizes, divisors
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, TILE_ROWS, Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.idle import IDLE, idle, idle_of_groups
 from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.load_balance import IDLE, idle, idle_of_groups
 from benchgraph.gir.product import Product, product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction

@@ -26,7 +26,7 @@ from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Fused, Op, Stage
-from benchgraph.gir.panels import panels_of
+from benchgraph.gir.on_the_fly_packing import panels_of
 from benchgraph.gir.product import K, Product, acc_axes, acc_dtype, group_of, has_rows, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.ahead import fetched_ahead

@@ -1,4 +1,4 @@
-"""Two products with a softmax between them, in one pass over the scores: some columns at a time, with running folds (gir/online.py).
+"""Two products with a softmax between them, in one pass over the scores: some columns at a time, with running folds (gir/flash_attention.py).
 
     m = lowest; c = lowest; s = 0; acc = 0
     for ko in N / step:
@@ -23,8 +23,8 @@ from math import inf, nan
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.flash_attention import Online, online
 from benchgraph.gir.ir import Fused, Op
-from benchgraph.gir.online import Online, online
 from benchgraph.gir.product import product
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.gemm import GemmNest

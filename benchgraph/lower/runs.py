@@ -16,7 +16,7 @@ from math import prod
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.memory import Steps, steps_of
+from benchgraph.gir.strides import Steps, steps_of
 from benchgraph.lower.access import right_aligned
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction

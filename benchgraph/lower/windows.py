@@ -19,7 +19,7 @@ from math import prod
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, trace
 from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.memory import steps_of
+from benchgraph.gir.strides import steps_of
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.beside import beside
 from benchgraph.lower.loops import SMALL

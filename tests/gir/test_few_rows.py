@@ -11,7 +11,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, PAGE_BYTES, Target
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.pieces import rows_read_in_turn
+from benchgraph.gir.packed_blocks import rows_read_in_turn
 from benchgraph.gir.schedule import columns_abreast
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder

@@ -19,7 +19,7 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused
 from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.space import legal, panel_widths, row_blocks
+from benchgraph.gir.search_space import legal, panel_widths, row_blocks
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions

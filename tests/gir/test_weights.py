@@ -11,11 +11,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import from_partition
-from benchgraph.gir.grid import ROWS_OF_SHORT_SUMS
 from benchgraph.gir.ir import Fused, Graph, Stage
+from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES, PIECES, piece
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_KEPT
-from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES, PIECES, piece
+from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder

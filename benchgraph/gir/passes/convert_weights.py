@@ -4,7 +4,7 @@
     %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
 
 A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two.
-What converts joins as a stage at the panel anchor (gir/panels.py), and so does what makes its scales and zero points. A conversion is
+What converts joins as a stage at the panel anchor (gir/on_the_fly_packing.py), and so does what makes its scales and zero points. A conversion is
 done again for every block of rows of a nest of several products; that pays for a few of them.
 
 Legal for one product, all of whose batch entries are one, and for conversions without folds that nobody else reads.
@@ -18,11 +18,11 @@ from math import ceil, prod
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.domain import trace
+from benchgraph.gir.flash_attention import online
 from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
-from benchgraph.gir.nests import Nests, merged_in_pairs
-from benchgraph.gir.online import online
-from benchgraph.gir.panels import Cuts, Reader, cuts, kernel_after
-from benchgraph.gir.pieces import MOST_TIMES, PANEL_ROWS, times_converted
+from benchgraph.gir.nest_graph import Nests, merged_in_pairs
+from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts, kernel_after
+from benchgraph.gir.packed_blocks import MOST_TIMES, PANEL_ROWS, times_converted
 from benchgraph.gir.product import columns_of_src, product, thin
 from benchgraph.gir.schedule import columns_per_call
 from benchgraph.ops import spec

@@ -21,11 +21,11 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.core.remember import remembered_within
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
+from benchgraph.gir.batch_invariants import Along, agreed, depth, entry_reads, entry_writes, lay_along
 from benchgraph.gir.domain import trace
-from benchgraph.gir.entries import Along, agreed, depth, entry_reads, entry_writes, lay_along
-from benchgraph.gir.idle import IDLE, idle
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import Nests, merged_in_pairs
+from benchgraph.gir.load_balance import IDLE, idle
+from benchgraph.gir.nest_graph import Nests, merged_in_pairs
 from benchgraph.gir.product import K, M, N, columns_of_src, group_of, product
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.gir.views import Index, root_index

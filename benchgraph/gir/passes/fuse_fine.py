@@ -21,7 +21,7 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nests import Nests, in_order, merged_in_pairs, with_borders
+from benchgraph.gir.nest_graph import Nests, in_order, merged_in_pairs, with_borders
 from benchgraph.gir.schedule import few_rows_for_all_weights
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction

@@ -20,9 +20,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
+from benchgraph.gir.data_movement import movement
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
-from benchgraph.gir.movements import movement
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps

@@ -28,9 +28,9 @@ from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
+from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Constness, Graph, Op
-from benchgraph.gir.narrow import is_one_large_matrix
-from benchgraph.gir.pieces import MOST_TIMES, times_converted
+from benchgraph.gir.packed_blocks import MOST_TIMES, times_converted
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps

@@ -29,8 +29,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
+from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.narrow import is_one_large_matrix
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride

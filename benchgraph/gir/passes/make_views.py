@@ -24,8 +24,8 @@ from benchgraph.core.layout import plain
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
+from benchgraph.gir.data_movement import is_given, movement
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
-from benchgraph.gir.movements import is_given, movement
 from benchgraph.gir.product import comes_of_products
 from benchgraph.gir.views import Chain, chain, is_short, longer
 from benchgraph.ops import spec

@@ -27,12 +27,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY, TURN
+from benchgraph.gir.compressed_weights import kept, pack
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value, View
-from benchgraph.gir.memory import steps_of
-from benchgraph.gir.narrow import kept, pack
-from benchgraph.gir.pieces import rows_in_turn
+from benchgraph.gir.packed_blocks import rows_in_turn
 from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
 from benchgraph.gir.schedule import HELD, column_block, column_blocked, has_one_matrix, packed, result_block
+from benchgraph.gir.strides import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened

@@ -12,12 +12,11 @@ from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
-from benchgraph.gir.grid import cut_if_short, grid, grid_of_pieces
+from benchgraph.gir.flash_attention import Online, online
 from benchgraph.gir.ir import Anchor, Fused, Graph, Node, Op, Stage
-from benchgraph.gir.online import Online, online
-from benchgraph.gir.panels import panels_of
+from benchgraph.gir.on_the_fly_packing import panels_of
+from benchgraph.gir.packed_blocks import are_fetched_ahead, piece_of
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.pieces import are_fetched_ahead, piece_of
 from benchgraph.gir.product import Thin, acc_axes, group_of, product, thin
 from benchgraph.gir.schedule import (
     F32_BYTES,
@@ -39,6 +38,7 @@ from benchgraph.gir.schedule import (
     rows_per_task,
     wait_for_weights,
 )
+from benchgraph.gir.task_grid import cut_if_short, grid, grid_of_pieces
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Reduction, Window
 

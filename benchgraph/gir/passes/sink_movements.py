@@ -28,8 +28,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.build import Builder
+from benchgraph.gir.data_movement import is_given, movement
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.movements import is_given, movement
 from benchgraph.ops import spec
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped

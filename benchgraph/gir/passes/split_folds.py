@@ -26,8 +26,8 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.memory import steps_of
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
+from benchgraph.gir.strides import steps_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var

@@ -13,11 +13,11 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, cut_if_short, grid, grid_of_pieces
-from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
+from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
 from benchgraph.gir.schedule import IDLE, Rows, column_block
-from benchgraph.gir.space import row_blocks
+from benchgraph.gir.search_space import row_blocks
+from benchgraph.gir.task_grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, cut_if_short, grid, grid_of_pieces
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction
 

@@ -1,4 +1,4 @@
-"""The heuristic for weights in pieces, made each before it is multiplied by (gir/panels.py) or read as they lie: their size, how often."""
+"""The heuristic for weights in pieces, made each before it is multiplied by (gir/on_the_fly_packing.py) or read as they lie: their size, how often."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from math import ceil, lcm, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.gir.idle import IDLE
 from benchgraph.gir.ir import Graph, Op, Stage
+from benchgraph.gir.load_balance import IDLE
 from benchgraph.gir.product import group_of, has_rows, is_given_for_rows, operand_axes, product
 from benchgraph.gir.schedule import F32_BYTES, MOST_ROWS, column_block
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE

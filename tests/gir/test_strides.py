@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.memory import steps_of
+from benchgraph.gir.strides import steps_of
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir.ir import Var
 from tests.gir.test_weights import scheduled

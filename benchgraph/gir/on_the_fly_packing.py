@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from benchgraph.gir.batch_invariants import read_index
 from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.entries import read_index
 from benchgraph.gir.ir import Cut, Fused, Graph, Op, Stage
 from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index

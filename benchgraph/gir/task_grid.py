@@ -14,11 +14,11 @@ from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.gir.anchors import L3_COST, level_cost
-from benchgraph.gir.idle import IDLE, idle, idle_of_groups, most_of_groups
-from benchgraph.gir.pieces import MOST_ROWS_OF_PIECES
+from benchgraph.gir.load_balance import IDLE, idle, idle_of_groups, most_of_groups
+from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
 from benchgraph.gir.schedule import F32_BYTES, SQUARE_ROWS, Rows
-from benchgraph.gir.space import row_blocks
+from benchgraph.gir.search_space import row_blocks
 
 ALIKE = 0.05  # grids whose costs differ by less are alike: of these, that with the most rows per microkernel call
 # Sums of so many terms, all of k, are soon over: rows of dst are then stored so fast that whoever writes a tall block has the rows below it
