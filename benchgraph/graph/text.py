@@ -14,20 +14,13 @@ property (`variable`, `constant`, `host_scalar`). Usual means strided, row-major
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn, TypeVar
 
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import GRAPH_DTYPES
-from benchgraph.core.errors import ParseError, did_you_mean
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape, dense_strides
+from benchgraph.core.tokens import Tokens, print_value
 from benchgraph.graph.ir import Graph, Op
-
-T = TypeVar("T")
 
 # ---- print -----------------------------------------------------------------------------------------------------------
 
@@ -36,12 +29,12 @@ def print_graph(graph: Graph) -> str:
     """The graph as text, ops in the order given; ends with a newline."""
     head = [f"engine={graph.engine_kind}", f"fpmath={graph.fpmath_mode}"]
     if graph.fpmath_apply_to_int is not None:
-        head.append(f"apply_to_int={_value(graph.fpmath_apply_to_int)}")
+        head.append(f"apply_to_int={print_value(graph.fpmath_apply_to_int)}")
     if graph.version:
-        head.append(f"version={_value(graph.version)}")
+        head.append(f"version={print_value(graph.version)}")
     for key, ports in (("inputs", graph.input_ports), ("outputs", graph.output_ports)):
         if ports is not None:
-            head.append(f"{key}={_value(ports)}")
+            head.append(f"{key}={print_value(ports)}")
     seen: dict[int, LogicalTensor] = {}
     return "\n".join([f"graph {' '.join(head)} {{", *(f"  {_op(op, seen)}" for op in graph.ops), "}"]) + "\n"
 
@@ -55,8 +48,8 @@ def print_tensor(t: LogicalTensor) -> str:
 def _op(op: Op, seen: dict[int, LogicalTensor]) -> str:
     outs = ", ".join(_tensor(t, seen) for t in op.outputs)
     ins = ", ".join(_tensor(t, seen) for t in op.inputs)
-    name = f" {_value(op.name)}" if op.name else ""
-    attrs = f" {{{', '.join(f'{k}={_value(v)}' for k, v in op.attrs.items())}}}" if op.attrs else ""
+    name = f" {print_value(op.name)}" if op.name else ""
+    attrs = f" {{{', '.join(f'{k}={print_value(v)}' for k, v in op.attrs.items())}}}" if op.attrs else ""
     return f"{outs}{' = ' if outs else ''}{op.kind}#{op.id}{name}({ins}){attrs}"
 
 
@@ -67,7 +60,7 @@ def _tensor(t: LogicalTensor, seen: dict[int, LogicalTensor]) -> str:
     dims = "*" if t.shape is None else ",".join("?" if d == UNKNOWN_DIM else str(d) for d in t.shape)
     words = [f"%{t.id}: {t.dtype.value}[{dims}]"]
     if t.strides != _usual_strides(t.shape, t.layout_type):
-        words.append(f"strides={'?' if t.strides is None else _value(t.strides)}")
+        words.append(f"strides={'?' if t.strides is None else print_value(t.strides)}")
     if t.layout_type is LayoutType.opaque:
         words.append(f"opaque({t.layout_id})")
     elif t.layout_type is not LayoutType.strided:
@@ -83,26 +76,8 @@ def _usual_strides(shape: Shape | None, layout: LayoutType) -> Shape | None:
     return dense_strides(shape)
 
 
-def _value(value: AttrValue) -> str:
-    """An attribute value; reals always show a point, an exponent, inf or nan, so that they come back as reals."""
-    if isinstance(value, tuple):
-        return f"[{','.join(_value(v) for v in value)}]"
-    if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")  # all other control characters are escaped by json
-    return ("true" if value else "false") if isinstance(value, bool) else repr(value)
-
-
 # ---- parse -----------------------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(
-    r"""(?P<skip>\s+)
-      | (?P<string>"(?:[^"\\\n]|\\.)*")
-      | (?P<number>-?(?:inf\b|nan\b|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))
-      | (?P<word>[A-Za-z_]\w*)
-      | (?P<mark>[%:\[\],*?=#(){}])""",
-    re.VERBOSE,
-)
-_NONFINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-nan": math.nan}
 _LAYOUT_WORDS = ("any", "undef", "opaque")
 _PROPERTIES = {p.value: p for p in PropertyType if p is not PropertyType.undef}
 
@@ -115,91 +90,12 @@ def parse_graph(text: str) -> Graph:
     return _Parser(text).graph()
 
 
-class _Parser:
-    """Recursive descent over (kind, text, offset) tokens; `at` is the next one."""
+class _Parser(Tokens):
+    """Recursive descent."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.tokens: list[tuple[str, str, int]] = []
+        super().__init__(text, "graph text", r"[%:\[\],*?=\#(){}-]")
         self.seen: dict[int, LogicalTensor] = {}
-        pos = 0
-        while pos < len(text):
-            found = _TOKEN.match(text, pos)
-            if found is None:
-                self.fail("a token of graph text", pos)
-            if found.lastgroup != "skip":
-                self.tokens.append((str(found.lastgroup), found[0], pos))
-            pos = found.end()
-        self.tokens.append(("end", "the end of the text", len(text)))
-
-    # -- tokens
-
-    def fail(self, expected: str, offset: int | None = None, hint: str = "") -> NoReturn:
-        """Raise a ParseError that shows the line with a caret under the offset (default: the next token)."""
-        pos = self.tokens[self.at][2] if offset is None else offset
-        start = self.text.rfind("\n", 0, pos) + 1
-        line = self.text[start:].split("\n", 1)[0]
-        number = self.text.count("\n", 0, pos) + 1
-        caret = " " * (pos - start) + "^"
-        what = f"expected {expected}{' (' if hint else ''}{hint}{')' if hint else ''}"
-        raise ParseError(what, where=f"line {number}, column {pos - start + 1}", shown=f"{line}\n{caret}")
-
-    def peek(self, text: str) -> bool:
-        kind, found, _ = self.tokens[self.at]
-        return found == text and kind in ("mark", "word")
-
-    def accept(self, text: str) -> bool:
-        if self.peek(text):
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            self.fail(f"'{text}'")
-
-    def take(self, kind: str, expected: str) -> str:
-        found, text, _ = self.tokens[self.at]
-        if found != kind:
-            self.fail(expected)
-        self.at += 1
-        return text
-
-    def choose(self, known: dict[str, T], expected: str) -> T:
-        """A word out of a table."""
-        word = self.take("word", expected)
-        if word not in known:
-            self.at -= 1
-            self.fail(expected, hint=did_you_mean(word, known))
-        return known[word]
-
-    def integer(self, expected: str) -> int:
-        text = self.take("number", expected)
-        try:
-            return int(text)
-        except ValueError:
-            self.at -= 1
-            self.fail(expected)
-
-    def string(self, expected: str) -> str:
-        text = self.take("string", expected)
-        try:
-            return str(json.loads(text))
-        except json.JSONDecodeError:
-            self.at -= 1
-            self.fail("a string with JSON's escapes")
-
-    def listed(self, item: Callable[[], T], closing: str) -> tuple[T, ...]:
-        """Items between commas up to the closing mark, which is consumed."""
-        found: list[T] = []
-        while not self.accept(closing):
-            if found and not self.accept(","):
-                self.fail(f"',' or '{closing}'")
-            found.append(item())
-        return tuple(found)
-
-    # -- grammar
 
     def graph(self) -> Graph:
         self.expect("graph")
@@ -217,23 +113,9 @@ class _Parser:
         ops = []
         while not self.accept("}"):
             ops.append(self.op())
-        if self.tokens[self.at][0] != "end":
+        if self.kind != "end":
             self.fail("nothing after the closing '}'")
         return Graph(tuple(ops), engine, fpmath, apply_to_int, version, inputs, outputs)
-
-    def key(self, word: str) -> bool:
-        """Consumes `word=` when it comes next."""
-        if not self.accept(word):
-            return False
-        self.expect("=")
-        return True
-
-    def boolean(self) -> bool:
-        return self.choose({"true": True, "false": False}, "true or false")
-
-    def integers(self) -> Shape:
-        self.expect("[")
-        return self.listed(lambda: self.integer("an integer"), "]")
 
     def op(self) -> Op:
         outputs: list[LogicalTensor] = []
@@ -245,7 +127,7 @@ class _Parser:
         kind = self.take("word", "an op: 'outputs = Kind#id(inputs)'")
         self.expect("#")
         id = self.integer("the op's id")
-        name = self.string("the op's name") if self.tokens[self.at][0] == "string" else ""
+        name = self.string("the op's name") if self.kind == "string" else ""
         self.expect("(")
         inputs = self.listed(self.tensor, ")")
         attrs = dict(self.listed(self.attribute, "}")) if self.accept("{") else {}
@@ -256,27 +138,8 @@ class _Parser:
         self.expect("=")
         return name, self.value()
 
-    def value(self) -> AttrValue:
-        kind = self.tokens[self.at][0]
-        if kind == "string":
-            return self.string("a string")
-        if kind == "number":
-            return self.number()
-        if self.accept("["):
-            numbers = self.listed(self.number, "]")
-            return tuple(float(n) for n in numbers) if any(isinstance(n, float) for n in numbers) else numbers
-        if kind == "word":
-            return self.boolean()
-        return self.fail("a value: true, false, a number, a string or a list of numbers")
-
-    def number(self) -> int | float:
-        text = self.take("number", "a number")
-        if text in _NONFINITE:
-            return _NONFINITE[text]
-        return float(text) if any(c in text for c in ".eE") else int(text)
-
     def tensor(self) -> LogicalTensor:
-        start = self.tokens[self.at][2]
+        start = self.offset
         self.expect("%")
         id = self.integer("a tensor id")
         if not self.accept(":"):
@@ -290,7 +153,7 @@ class _Parser:
         strides = self.strides() if explicit else None
         layout, layout_id = self.layout()
         property_type = PropertyType.undef
-        if self.tokens[self.at][0] == "word" and self.tokens[self.at][1] in _PROPERTIES:
+        if self.kind == "word" and self.next in _PROPERTIES:
             property_type = self.choose(_PROPERTIES, "a property")
         if not explicit:
             strides = _usual_strides(shape, layout)
