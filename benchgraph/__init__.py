@@ -14,9 +14,17 @@ The packages, in the order in which data flows through them:
     runtime     JIT, threads, memory, executables
     library     what the harness tests: the protocol, and our implementation of it
     framework   a small framework on top of the library: what adopting it takes
+    torch       the PyTorch bridge
     onednn      the real oneDNN as a library under test, in a process of its own
-    reference   float64 numpy: data, right answers, comparison
-    harness     knobs, batches, checking, timing, results
+    reference   float64 numpy: data, reference results, comparison
+    measure     peaks, bandwidth, caches, samples
+    results     what a run leaves behind, and its JSON
+    options     from a command line to problems
+    harness     from problems to results: running, checking, timing
+    analysis    what saved results say
+    present     tables, drawings, pages
+    fuzz, tune  random graphs; schedules against each other
+    commands    the commands beside a run
     compile.py  the compiler on one screen      cli.py  the command line
 """
 

@@ -1,4 +1,4 @@
-"""The command line. What it reads is in harness/argv.py and harness/knobs.py, how it is run in harness/session.py; here are the commands.
+"""The command line. What it reads is in options/argv.py and options/knobs.py, how it is run in harness/session.py; here are the commands.
 
 Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer
 at once.
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchgraph.commands.help import COMMANDS, asked, overview
 from benchgraph.core.config import config, unknown
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
 from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by
-from benchgraph.harness.argv import CommandLine, parse
 from benchgraph.harness.blas import use_one_thread
-from benchgraph.harness.exit_codes import ExitCode
-from benchgraph.harness.help import COMMANDS, asked, overview
 from benchgraph.harness.interrupt import code_of, interruptible, said
-from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import drop, full_output, kept_apart, need_folder, need_outputs
-from benchgraph.harness.screen import warn
 from benchgraph.harness.session import run_line
 from benchgraph.harness.standard import LOST, enduring
+from benchgraph.options.argv import CommandLine, parse
+from benchgraph.options.knobs import Globals
+from benchgraph.present.screen import warn
+from benchgraph.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -139,7 +139,7 @@ def _unknown_stages() -> list[str]:
     """A line for each name in BENCHGRAPH_PRINT_AFTER after which nothing is printed."""
     if not config().print_after:
         return []
-    from benchgraph.harness.policy import unknown_stages
+    from benchgraph.options.policy import unknown_stages
 
     return unknown_stages(config().print_after)
 
@@ -174,35 +174,35 @@ def _workers(line: CommandLine) -> int:
 
 def _list(words: tuple[str, ...]) -> int:
     """Print what can be named. Returns the exit code."""
-    from benchgraph.harness.listing import listing
+    from benchgraph.commands.listing import listing
 
     return _told(lambda: listing(words))
 
 
 def _ops(words: tuple[str, ...]) -> int:
     """Print the op table. Returns the exit code."""
-    from benchgraph.harness.ops_table import ops
+    from benchgraph.commands.ops import ops
 
     return _told(lambda: ops(words))
 
 
 def _show(words: tuple[str, ...], bench: Bench) -> int:
     """Draw a partitioned graph. Returns the exit code."""
-    from benchgraph.harness.show.command import show
+    from benchgraph.commands.show import show
 
     return _told(lambda: show(list(words), bench))
 
 
 def _explain(words: tuple[str, ...], bench: Bench) -> int:
     """Tell what the compiler does with cases. Returns the exit code."""
-    from benchgraph.harness.explain.command import run
+    from benchgraph.commands.explain import run
 
     return _told(lambda: run(list(words), bench))
 
 
 def _tune(words: tuple[str, ...], bench: Bench) -> int:
     """Search the template's parameters for cases of one product. Returns the exit code."""
-    from benchgraph.harness.tune.command import run
+    from benchgraph.commands.tune import run
 
     try:
         with interruptible():
@@ -216,7 +216,7 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
 
 def _compile_times(words: tuple[str, ...]) -> int:
     """Time compilations and warm starts. Returns the exit code."""
-    from benchgraph.harness.compile_times import run
+    from benchgraph.commands.compile_times import run
 
     return _told(lambda: run(list(words)))
 
@@ -224,13 +224,13 @@ def _compile_times(words: tuple[str, ...]) -> int:
 def _look_back(command: str, *words: str) -> int:
     """A question about results of earlier runs. Returns the exit code: 2 when it could not be answered."""
     if command == "compare":
-        from benchgraph.harness.compare.command import run
+        from benchgraph.commands.compare import run
     elif command == "history":
-        from benchgraph.harness.history.command import history as run
+        from benchgraph.commands.history import history as run
     elif command == "report":
-        from benchgraph.harness.page.command import report as run
+        from benchgraph.commands.report import report as run
     else:
-        from benchgraph.harness.history.command import regressions as run
+        from benchgraph.commands.history import regressions as run
     try:
         text, code = run(list(words))
     except BenchgraphError as bad:
@@ -242,7 +242,7 @@ def _look_back(command: str, *words: str) -> int:
 
 def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
     """Run random graphs, then shrink those that failed. Returns the exit code."""
-    from benchgraph.harness.fuzz.command import plan, read, shrink_all
+    from benchgraph.commands.fuzz import plan, read, shrink_all
 
     try:
         request = read(words)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, TypeAlias
 
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 
 if TYPE_CHECKING:
     from benchgraph.core.tensor import LogicalTensor

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchgraph.core.errors import did_you_mean
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import fpmath, natural
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import fpmath, natural
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, ELTWISE_ALIASES, ELTWISE_NAMES
 from ._options import data_type, integer, pattern, real, sizes, tag_word

@@ -12,8 +12,8 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_strides
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.problem import CannotExpress
 from benchgraph.ops.spec import F
+from benchgraph.options.problem import CannotExpress
 
 from ._algs import BINARY_NAMES, ELTWISE_NAMES, Numbers, binary, eltwise
 from ._attrs import CHOSEN_AT_RUN_TIME, Entry, PostOp, PostOps, Quantisation, dims_of, masked

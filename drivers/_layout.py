@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 
 ABC = "abcdefghijkl"
 PLAIN = ("any", "undef")  # the library may choose: row-major, since only tensors between partitions have opaque layouts

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.errors import InvalidArguments, did_you_mean
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import Parse, dtype_name, natural
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import Parse, dtype_name, natural
+from benchgraph.options.problem import CannotExpress
 
 from ._shapes import parse_shapes
 

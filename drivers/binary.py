@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchgraph.core.errors import InvalidShape
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.problem import CannotExpress, Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.problem import CannotExpress, Driver
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, binary
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchgraph.harness.problem import CannotExpress, Driver
+from benchgraph.options.problem import CannotExpress, Driver
 
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._conv_shape import ConvShape, parse_conv

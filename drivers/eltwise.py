@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchgraph.harness.problem import Driver
+from benchgraph.options.problem import Driver
 
 from ._algs import ELTWISE_ALIASES, ELTWISE_NAMES, Numbers, eltwise, gradient
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchgraph.core.errors import did_you_mean, within
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import boolean, natural, positive
-from benchgraph.harness.problem import Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import boolean, natural, positive
+from benchgraph.options.problem import Driver
 
 from .graph import LOOPS
 from .graph import Knobs as GraphKnobs
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchgraph.graph import Graph
-    from benchgraph.harness.problem import Problem
-    from benchgraph.harness.results import Result
+    from benchgraph.options.problem import Problem
+    from benchgraph.results.result import Result
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from re import ASCII, fullmatch
 from typing import TYPE_CHECKING
 
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import natural, positive
-from benchgraph.harness.problem import Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import natural, positive
+from benchgraph.options.problem import Driver
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
@@ -52,7 +52,7 @@ class Knobs:
 
 
 def build(knobs: Knobs) -> Graph:
-    from benchgraph.harness.fuzz.generate import generate
+    from benchgraph.fuzz.generate import generate
 
     major, _, minor = knobs.release.partition(".")
     return generate(knobs.case.seed, knobs.case.index, knobs.ops, release=(int(major), int(minor)) if minor else None)

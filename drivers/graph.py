@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import (
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import (
     NOTHING,
     PerId,
     attr_texts,
@@ -18,7 +18,7 @@ from benchgraph.harness.parsers import (
     per_id,
     property_type,
 )
-from benchgraph.harness.problem import CannotOverride, Driver
+from benchgraph.options.problem import CannotOverride, Driver
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph

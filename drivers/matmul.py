@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.errors import InvalidShape
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import natural
-from benchgraph.harness.problem import Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import natural
+from benchgraph.options.problem import Driver
 
 from ._attrs import PostOps, Quantisation, dropout, masked, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._options import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchgraph.core.errors import InvalidShape
-from benchgraph.harness.problem import CannotExpress, Driver
+from benchgraph.options.problem import CannotExpress, Driver
 
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._options import INERT, Colons, algorithm, descriptor, dst_dtype, dtypes, minibatch, number, src_dtype, tag

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.parsers import one_of
-from benchgraph.harness.problem import Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import one_of
+from benchgraph.options.problem import Driver
 
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._options import INERT, Colons, Strides, dst_dtype, dtypes, minibatch, one_shape, pattern, run_time_sizes, src_dtype, strides, tag

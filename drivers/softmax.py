@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchgraph.harness.knobs import knob
-from benchgraph.harness.problem import Driver
+from benchgraph.options.knobs import knob
+from benchgraph.options.problem import Driver
 
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._options import INERT, Colons, algorithm, check_direction, direction, dst_dtype, dtypes, integer, minibatch, one_shape, src_dtype, tag

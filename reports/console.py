@@ -6,12 +6,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchgraph.analysis.compare.statistics import in_turns
+from benchgraph.analysis.means import lines
 from benchgraph.core.formats import interval
-from benchgraph.harness.cells import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
-from benchgraph.harness.compare.statistics import in_turns
-from benchgraph.harness.means import lines
-from benchgraph.harness.results import CaseResult, ResultSet
-from benchgraph.harness.terminal import columns, fitting, grid, paper, printed
+from benchgraph.present.cells import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
+from benchgraph.present.terminal import columns, fitting, grid, paper, printed
+from benchgraph.results.result import CaseResult, ResultSet
 
 # What a narrow terminal goes without, the first of these first
 SPARE = tuple(HEADS.index(head) + 1 for head in ("FLOP/B", "roof", "GB/s", "compile ms", "% bw", "min ms", "GFLOP/s"))

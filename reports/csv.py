@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchgraph.harness.results import CaseResult, PolicyTiming, ResultSet
+from benchgraph.results.result import CaseResult, PolicyTiming, ResultSet
 
 COLUMNS = (
     *("index", "repro", "status", "reason", "policy", "n_partitions", "cold_cache", "num_streams", "min_ms", "median_ms"),

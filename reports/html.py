@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.page.page import page
-from benchgraph.harness.results import ResultSet
+from benchgraph.present.page.page import page
+from benchgraph.results.result import ResultSet
 
 SUFFIXES = (".html", ".htm")
 

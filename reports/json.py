@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.saved import render
+from benchgraph.results.saved import render
 
 __all__ = ["render"]
 SUFFIXES = (".json",)

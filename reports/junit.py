@@ -17,8 +17,8 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from benchgraph.harness.repro import split
-from benchgraph.harness.results import CaseResult, ResultSet, Status
+from benchgraph.options.repro import split
+from benchgraph.results.result import CaseResult, ResultSet, Status
 
 FOREIGN = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say, or changes: \r
 ERRORS = (Status.UNIMPLEMENTED, Status.INVALID_ARGUMENTS, Status.UNTESTED)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchgraph.analysis.means import mean_ratio, ratio_of
 from benchgraph.core.formats import counted, milliseconds
-from benchgraph.harness.markup import bullets, code, folded, machine, section, table
-from benchgraph.harness.means import mean_ratio, ratio_of
-from benchgraph.harness.repro import split
-from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, passed
+from benchgraph.options.repro import split
+from benchgraph.present.markup import bullets, code, folded, machine, section, table
+from benchgraph.results.result import CaseResult, Result, ResultSet, Status, passed
 
 TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
 

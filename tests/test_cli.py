@@ -17,11 +17,11 @@ from benchgraph.cli import main
 from benchgraph.core.config import table
 from benchgraph.core.files import data_dir
 from benchgraph.graph import GraphBuilder, save
-from benchgraph.harness.argv import parse
-from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.screen import progress
+from benchgraph.options.argv import parse
+from benchgraph.options.knobs import Globals, knobs_of
+from benchgraph.options.plugins import load_driver
 from benchgraph.partition.ir import Policy
+from benchgraph.present.screen import progress
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 Run = Callable[..., Result]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.harness.argv import parse
-from benchgraph.harness.repro import unquoted
+from benchgraph.options.argv import parse
+from benchgraph.options.repro import unquoted
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchdnn-compatibility.md"
 BLOCKS = re.findall(r"^```options\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.harness.argv import parse
+from benchgraph.options.argv import parse
 
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
 PAPER, ONEDNN = CORPUS / "paper", CORPUS / "onednn"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.harness.argv import parse
+from benchgraph.options.argv import parse
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.harness.exit_codes import MEANINGS, RUN, ExitCode
-from benchgraph.harness.help import COMMANDS
+from benchgraph.commands.help import COMMANDS
+from benchgraph.results.exit_codes import MEANINGS, RUN, ExitCode
 
 DOCS = (Path(__file__).parents[1] / "docs" / "exit-codes.md").read_text()
 
@@ -121,7 +121,7 @@ def test_ctrl_c_while_tuning_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def strike(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("benchgraph.harness.tune.command.run", strike)
+    monkeypatch.setattr("benchgraph.commands.tune.run", strike)
     result = CliRunner().invoke(main, ["tune", "--matmul", "8x8:8x8"])
     assert (result.exit_code, result.stderr) == (ExitCode.interrupted, "benchgraph: interrupted\n")
 

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.commands.help import COMMANDS, EXAMPLES, USED_MOST, topic
+from benchgraph.commands.listing import POLICIES, listing
 from benchgraph.core.config import table
 from benchgraph.core.errors import BenchgraphError, did_you_mean
 from benchgraph.core.files import data_dir
-from benchgraph.harness.argv import parse
-from benchgraph.harness.help import COMMANDS, EXAMPLES, USED_MOST, topic
-from benchgraph.harness.knobs import INERT, Globals, knobs_of
-from benchgraph.harness.listing import POLICIES, listing
-from benchgraph.harness.plugins import load_driver, names, suffixes
+from benchgraph.options.argv import parse
+from benchgraph.options.knobs import INERT, Globals, knobs_of
+from benchgraph.options.plugins import load_driver, names, suffixes
 from benchgraph.partition.ir import Policy
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
@@ -29,16 +29,16 @@ DRIVERS = names("drivers")
 # What each command calls once it has understood its words; a line without a command is a run
 WORK = {
     "": "benchgraph.cli.run_line",
-    "list": "benchgraph.harness.listing.batches",
-    "ops": "benchgraph.harness.ops_table.in_full",
-    "history": "benchgraph.harness.history.command.Database",
-    "regressions": "benchgraph.harness.history.command.Database",
-    "explain": "benchgraph.harness.problem.Problem.graph",
-    "compile-times": "benchgraph.harness.compile_times._in_new_process",
-    "show": "benchgraph.harness.problem.Problem.graph",
-    "compare": "benchgraph.harness.compare.command.read",
-    "report": "benchgraph.harness.page.command._run",
-    "tune": "benchgraph.harness.problem.Problem.graph",
+    "list": "benchgraph.commands.listing.batches",
+    "ops": "benchgraph.commands.ops.in_full",
+    "history": "benchgraph.commands.history.Database",
+    "regressions": "benchgraph.commands.history.Database",
+    "explain": "benchgraph.options.problem.Problem.graph",
+    "compile-times": "benchgraph.commands.compile_times._in_new_process",
+    "show": "benchgraph.options.problem.Problem.graph",
+    "compare": "benchgraph.commands.compare.read",
+    "report": "benchgraph.commands.report._run",
+    "tune": "benchgraph.options.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
 }
 VALUES = {
@@ -146,9 +146,9 @@ def is_understood(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> bool
     with monkeypatch.context() as patch:
         patch.setattr(WORK[command_of(words)], stop)
         if words[0] == "ops":
-            patch.setattr("benchgraph.harness.ops_table.overview", stop)
+            patch.setattr("benchgraph.commands.ops.overview", stop)
         if words[:1] == ["list"]:
-            patch.setattr("benchgraph.harness.listing._batches_of", stop)
+            patch.setattr("benchgraph.commands.listing._batches_of", stop)
         CliRunner().invoke(main, list(words), obj=fake_bench(FakeLibrary(Clock())))
     return bool(reached)
 
@@ -186,16 +186,12 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 @pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"])
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""
-    folder = Path(inspect.getfile(parse)).parent
-    source = (folder / "compile_times.py" if command == "compile-times" else _module(folder, command)).read_text()
+    name = {"list": "listing", "regressions": "history"}.get(command, command.replace("-", "_"))
+    source = (Path(inspect.getfile(topic)).parent / f"{name}.py").read_text()
     code = source if command not in ("history", "regressions") else source.partition(f"def {command}(")[2].partition("\n\n\ndef ")[0]
     found = set(re.findall(r'"(--[a-z-]+|-o)"', code)) - {"--driver", "--graph"}
     shown = {option for form, _ in COMMANDS[command].options for option in re.findall(r"--[a-z-]+|-o\b", form)}
     assert found - shown == set()
-
-
-def _module(folder: Path, command: str) -> Path:
-    return folder / {"report": "page", "regressions": "history"}.get(command, command) / "command.py"
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.harness.argv import parse
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.repro import unquoted
-from benchgraph.harness.results import Status
 from benchgraph.harness.run import run_all
 from benchgraph.ops import OPS
+from benchgraph.options.argv import parse
+from benchgraph.options.problem import Problem
+from benchgraph.options.repro import unquoted
+from benchgraph.results.result import Status
 from tests.support.corpus import CORPUS
 
 ROOT = CORPUS / "onednn"

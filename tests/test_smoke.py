@@ -16,12 +16,11 @@ from benchgraph.core.files import data_dir
 from benchgraph.core.remarks import collected
 from benchgraph.graph import load
 from benchgraph.graph.ir import Graph
-from benchgraph.harness import sampling
-from benchgraph.harness.results import SCHEMA_VERSION
+from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference import compare, evaluate, fill, tolerance
-from benchgraph.runtime import bandwidth
+from benchgraph.results.result import SCHEMA_VERSION
 
 CASES = ("mlp", "attention", "quantised_mlp")
 

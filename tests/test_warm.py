@@ -33,12 +33,12 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.target import ISAS, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import GraphBuilder
-from benchgraph.harness import sampling
-from benchgraph.harness.saved import parse
 from benchgraph.library.ours import Benchgraph
+from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime import bandwidth, code, disk, sources, warm
+from benchgraph.results.saved import parse
+from benchgraph.runtime import code, disk, sources, warm
 from benchgraph.runtime.disk import Store, store
 from benchgraph.runtime.executable import Executable
 from tests.test_layers import MAY_IMPORT

@@ -11,12 +11,16 @@ For every other dtype the two are the same array, of the tensor's dtype, shape a
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, reach
+
+Array: TypeAlias = NDArray[np.generic]
 
 _LOW = 15  # the bits of the low nibble
 

@@ -1,4 +1,4 @@
-"""The heuristic for weights in pieces, made each before it is multiplied by (gir/on_the_fly_packing.py) or read as they lie: their size, how often."""
+"""The size of the pieces of weights that are packed on the fly (gir/on_the_fly_packing.py) or read as they lie, and how often."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ class Parameters:
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
     ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made or held in pieces
 
-    ks, ns              rows and columns of a piece of wei, where pieces are made before the calls that read them (gir/on_the_fly_packing.py); ns is
+    ks, ns              rows and columns of a piece of wei, where pieces are packed on the fly (gir/on_the_fly_packing.py); ns is
                         whole panels. With panels_first, ns is the columns of a task, and ks 0. 0: there are none, and a task has one panel
     parts, groups       with panels_first: parts of a panel, along the last reduced axis, of which L2 holds one while the batch entries of a
                         task go past it; groups of entries that are such tasks. 1, 0: whole panels, and each entry is a task
     ahead               whether the next panel of packed weights, or what the next piece is packed from, is fetched while one is multiplied
     abreast             columns whose sums run along k side by side, where weights lie by columns and meet few rows; 0: microkernels do it
-    step                columns of dst that a nest holds at a time which goes through them with running folds (gir/flash_attention.py); 0: all
+    step                columns of dst that a nest of flash attention holds at a time (gir/flash_attention.py); 0: all
 
     The register tile (6 x 64 and the like) is the microkernel's own affair.
     """

@@ -1,12 +1,13 @@
-"""The API graph: what a user builds or a JSON dump holds, before anyone partitions or compiles it.
+"""The API graph: what a user builds or a JSON dump holds, before it is partitioned and compiled.
 
-ir        Graph, Op: frozen; order, producers, consumers, inputs, outputs
-check     is it a legal graph (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
-infer     known dims and strides for every tensor
-json      oneDNN Graph JSON: load, loads, save, dumps, read (without checking); json_values: the text of a file as values
-text      the same graph for people and tests: print_graph, parse_graph
-override  changes on the way to the harness: rewrite, with_batch, with_shapes, row_major ...
-build     GraphBuilder, sample_graph
+ir.py           Graph, Op: frozen; order, producers, consumers, inputs, outputs
+build.py        GraphBuilder, sample_graph
+json_values.py  the text of a file as JSON values
+json.py         oneDNN Graph JSON: load, loads, save, dumps, read (without checking)
+text.py         the same graph for people and tests: print_graph, parse_graph
+check.py        is it a legal graph (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
+infer.py        known dims and strides for every tensor
+override/       changes from the command line: rewrite, with_batch, with_shapes, row_major ...
 """
 
 from benchgraph.graph.build import GraphBuilder, sample_graph

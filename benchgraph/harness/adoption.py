@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchgraph.core.arrays import elements
+from benchgraph.core.arrays import Array, elements
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unavailable, Unimplemented
 from benchgraph.core.lines import shortened
 from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
@@ -20,16 +20,16 @@ from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array, allocate
+from benchgraph.harness.buffers import allocate
 from benchgraph.harness.check import Verdict, inputs_of, judge
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.phases import phase
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
+from benchgraph.measure.phases import phase
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import differ_in_kind, evaluate
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Result, Status
 from benchgraph.runtime.threads import most_threads
 
 OWN = "benchgraph"

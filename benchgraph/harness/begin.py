@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchgraph.core.files import exists
-from benchgraph.harness.argv import CommandLine
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
 from benchgraph.harness.resume import Kept, earlier
+from benchgraph.options.argv import CommandLine
+from benchgraph.options.knobs import Globals
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
 
 if TYPE_CHECKING:
+    from benchgraph.analysis.history.recording import Recording
     from benchgraph.harness.bench import Bench
-    from benchgraph.harness.history.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
 
 
 def _origin(settings: Globals) -> Origin:
-    from benchgraph.harness.origin import origin
+    from benchgraph.analysis.origin import origin
 
     return origin(settings.commit)
 
@@ -67,6 +67,6 @@ def _origin(settings: Globals) -> Origin:
 def _recording(settings: Globals, origin: Origin | None) -> Recording | None:
     if not settings.history or origin is None:
         return None
-    from benchgraph.harness.history.recording import Recording
+    from benchgraph.analysis.history.recording import Recording
 
     return Recording(settings.history, origin)

@@ -12,14 +12,14 @@ from benchgraph.core.config import PREFIX, config, override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, OutOfMemory, Unimplemented, UsageError
 from benchgraph.core.target import current
 from benchgraph.core.tuning import findings
-from benchgraph.harness.cold import cold_cache
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.streams import threads_per_stream
+from benchgraph.measure.cold import cold_cache
+from benchgraph.measure.streams import threads_per_stream
+from benchgraph.options.knobs import Globals
+from benchgraph.options.problem import Problem
+from benchgraph.results.mode import Mode
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
-    from benchgraph.harness.buffers import Array
+    from benchgraph.core.arrays import Array
     from benchgraph.library.protocol import Library
 
 
@@ -101,25 +101,25 @@ def need_tuning(problems: Sequence[Problem]) -> None:
 
 
 def _peak(threads: int, arithmetic: str) -> Probe:
-    from benchgraph.runtime.peak import PeakProbe  # llvmlite, which mode L does without
+    from benchgraph.measure.peak import PeakProbe  # llvmlite, which mode L does without
 
     return PeakProbe(threads, current(), arithmetic=arithmetic)
 
 
 def _kernel(arithmetic: str) -> Probe:
-    from benchgraph.runtime.peak import kernel_probe
+    from benchgraph.measure.peak import kernel_probe
 
     return kernel_probe(current(), arithmetic)
 
 
 def _bandwidth(threads: int, sizes: Sequence[int]) -> Sequence[BandwidthProbe]:
-    from benchgraph.runtime.bandwidth import bandwidth_probes
+    from benchgraph.measure.bandwidth import bandwidth_probes
 
     return bandwidth_probes(sizes, threads, current())
 
 
 def _evict(arrays: Sequence[Array], tlb_bytes: int, threads: int) -> Callable[[], None]:
-    from benchgraph.runtime.evict import Eviction
+    from benchgraph.measure.evict import Eviction
 
     return Eviction(arrays, tlb_bytes, threads, current())
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchgraph.core import slots
-from benchgraph.core.arrays import put, view
+from benchgraph.core.arrays import Array, put, view
 from benchgraph.core.dtypes import DType
 from benchgraph.core.slots import Value
 from benchgraph.core.tensor import LogicalTensor
@@ -22,8 +20,6 @@ from benchgraph.runtime.memory import mapped
 REFERENCE_BYTES = 8  # per element: float64
 CONSTANT_BYTE = 0x3F  # benchdnn's, for inputs that need no meaning: 0.747 in f32, 63 in s8
 NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritten element shows
-
-Array: TypeAlias = NDArray[np.generic]
 
 
 def allocate(tensor: LogicalTensor) -> Array:

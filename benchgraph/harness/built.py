@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchgraph.core.arrays import view
+from benchgraph.core.arrays import Array, view
 from benchgraph.core.errors import Unavailable
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array, allocate, plan
-from benchgraph.harness.cold import ColdCache
+from benchgraph.harness.buffers import allocate, plan
 from benchgraph.harness.contenders import Contender
 from benchgraph.harness.cut import compile_all
-from benchgraph.harness.phases import phase
-from benchgraph.harness.streams import Streams
 from benchgraph.library.compile_jobs import settle
 from benchgraph.library.protocol import Bound, Chain, Compiled, Library
+from benchgraph.measure.cold import ColdCache
+from benchgraph.measure.phases import phase
+from benchgraph.measure.streams import Streams
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.memory import mapped
 

@@ -13,20 +13,17 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.arrays import elements, view
+from benchgraph.core.arrays import Array, elements, view
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.buffers import NAN_BYTE, Array, constant_inputs, last_uses, load_inputs, turn_bits
+from benchgraph.harness.buffers import NAN_BYTE, constant_inputs, last_uses, load_inputs, turn_bits
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import compile_all, cut, described
 from benchgraph.harness.differ import differences
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.phases import phase
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
 from benchgraph.library.protocol import Compiled
+from benchgraph.measure.phases import phase
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import (
     REMEDY,
@@ -47,6 +44,9 @@ from benchgraph.reference import (
     tolerance,
     zero_limit,
 )
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Result, Status
 from benchgraph.runtime.memory import mapped
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.failure import failure
-from benchgraph.harness.knobs import Side
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Status, Told
 from benchgraph.library.protocol import Library
+from benchgraph.options.knobs import Side
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import Status, Told
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,16 +9,16 @@ from dataclasses import replace
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
-from benchgraph.harness.knobs import Globals, Side
-from benchgraph.harness.phases import phase
-from benchgraph.harness.policy import Choice
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
 from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
+from benchgraph.measure.phases import phase
 from benchgraph.ops import spec
+from benchgraph.options.knobs import Globals, Side
+from benchgraph.options.policy import Choice
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.reference import call_of
+from benchgraph.results.result import Result, Status
 
 
 class WrongCount(InvalidGraph):

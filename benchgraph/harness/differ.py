@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from benchgraph.core.arrays import elements
+from benchgraph.core.arrays import Array, elements
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import Array
-from benchgraph.harness.results import Difference
 from benchgraph.reference import Comparison, compare_output, tolerance
+from benchgraph.results.result import Difference
 
 
 def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, Array]], want: dict[int, Array]) -> tuple[Difference, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from benchgraph.harness.results import PolicyTiming, Result, spread
+from benchgraph.results.result import PolicyTiming, Result, spread
 
 SHORT_SAMPLE_S = 1e-3  # below this a sample says little (pyperf's limit)
 SHORT_COLD_S = 50e-6  # a sample of one execution: calling it from Python takes 1 to 2 us, and two threads meet within 5

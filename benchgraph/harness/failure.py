@@ -6,8 +6,8 @@ from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
 from benchgraph.core.lines import MESSAGE, printable, shortened
 from benchgraph.harness.cut import WrongCount
-from benchgraph.harness.problem import CannotExpress, CannotOverride, Problem
-from benchgraph.harness.results import Result, Status
+from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
+from benchgraph.results.result import Result, Status
 
 # benchdnn's meaning of a library status, where it is not "these arguments are invalid"
 STATUS_OF = {

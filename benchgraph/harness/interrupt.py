@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from benchgraph.core.errors import NO_THREAD
-from benchgraph.harness.progress import erasing
+from benchgraph.present.progress import erasing
 
 PATIENCE_S = 1.0  # after which one who waits is told how to wait no longer
 GRACE_S = 5.0  # for compiled code to return; those who send SIGTERM send SIGKILL after 10 s and more

@@ -21,11 +21,11 @@ from benchgraph.core.errors import OutOfMemory, UsageError
 from benchgraph.core.remarks import remark
 from benchgraph.core.steps import begin
 from benchgraph.core.target import current
-from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Done, Result, Status
 from benchgraph.harness.worker import NEVER, Setup, Worker
+from benchgraph.options.argv import CommandLine
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import CaseResult, Done, Result, Status
 
 MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
 LEAST_MEMORY = 1 << 30  # bytes a worker may use at least: interpreter, compiler and a small case

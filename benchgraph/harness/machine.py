@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from benchgraph.core.config import override
 from benchgraph.core.steps import tell
 from benchgraph.core.target import cpu_name, current, host
-from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Bench, Probe
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.results import Machine
+from benchgraph.measure.arithmetic import ARITHMETICS
+from benchgraph.options.knobs import Globals
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Machine
 
 PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed
 NAMED = ("benchgraph", "numpy", "llvmlite")

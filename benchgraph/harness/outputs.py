@@ -18,10 +18,10 @@ from typing import TextIO
 from benchgraph.core.config import PREFIX, config
 from benchgraph.core.errors import UsageError
 from benchgraph.core.files import make_folder, real
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.plugins import suffixes
-from benchgraph.harness.saved import is_plain, unwritable
 from benchgraph.harness.standard import lost
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import suffixes
+from benchgraph.results.saved import is_plain, unwritable
 
 STDOUT = "-"  # the file that is none
 

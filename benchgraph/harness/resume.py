@@ -13,11 +13,11 @@ from pathlib import Path
 from benchgraph.core.errors import InvalidArguments, UsageError, within
 from benchgraph.core.files import exists, read_text
 from benchgraph.core.formats import counted
-from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Machine, Origin, ResultSet
-from benchgraph.harness.saved import Stream, is_full, is_plain, parse, source, unwritable
+from benchgraph.options.knobs import Globals
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
+from benchgraph.results.saved import Stream, is_full, is_plain, parse, source, unwritable
 
 STREAMED = "json"  # the report that grows
 

@@ -21,15 +21,15 @@ from benchgraph.harness.check import check, initialise
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import WrongCount
 from benchgraph.harness.failure import failure
-from benchgraph.harness.knobs import USM, Globals, knobs_of
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.phases import phase, timed
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Result, Status
-from benchgraph.harness.show.picture import sketch
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
+from benchgraph.measure.phases import phase, timed
+from benchgraph.options.knobs import USM, Globals, knobs_of
+from benchgraph.options.problem import Problem
+from benchgraph.present.show.picture import sketch
 from benchgraph.reference import plan
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Result, Status
 
 Log = Callable[[str], None]
 

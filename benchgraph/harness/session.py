@@ -18,21 +18,21 @@ import click
 
 from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.argv import CommandLine
 from benchgraph.harness.begin import Begun, begin, machine_of
-from benchgraph.harness.exit_codes import ExitCode
 from benchgraph.harness.interrupt import awaiting, code_of, said
-from benchgraph.harness.knobs import Globals
 from benchgraph.harness.outputs import STDOUT, full_output, kept_apart, save_elsewhere, write_out
-from benchgraph.harness.phases import table as phase_table
-from benchgraph.harness.plugins import load_report, shown
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.progress import progress_line
-from benchgraph.harness.results import UNWANTED, CaseResult, Done, ResultSet
 from benchgraph.harness.resume import STREAMED, Kept
-from benchgraph.harness.saved import unwritable, write_whole
-from benchgraph.harness.screen import Screen, progress, summarise, warn
 from benchgraph.harness.standard import enduring, lost
+from benchgraph.measure.phases import table as phase_table
+from benchgraph.options.argv import CommandLine
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_report, shown
+from benchgraph.options.problem import Problem
+from benchgraph.present.progress import progress_line
+from benchgraph.present.screen import Screen, progress, summarise, warn
+from benchgraph.results.exit_codes import ExitCode
+from benchgraph.results.result import UNWANTED, CaseResult, Done, ResultSet
+from benchgraph.results.saved import unwritable, write_whole
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench

@@ -14,16 +14,16 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build, need_in_process
-from benchgraph.harness.cold import cold_cache
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import cut, described
-from benchgraph.harness.phases import phase
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import seconds
-from benchgraph.harness.streams import threads_per_stream
 from benchgraph.harness.timing import policy_timing
+from benchgraph.measure.cold import cold_cache
+from benchgraph.measure.phases import phase
+from benchgraph.measure.sampling import seconds
+from benchgraph.measure.streams import threads_per_stream
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
+from benchgraph.results.result import PolicyTiming, Result, Status, Timing
 
 
 def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:

@@ -26,21 +26,21 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import on_last
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.arithmetic import arithmetic
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
-from benchgraph.harness.cold import ColdCache, cold_cache
 from benchgraph.harness.contenders import Contender, Hearing
 from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.distrust import distrust
-from benchgraph.harness.phases import phase
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
-from benchgraph.harness.streams import for_streams, threads_per_stream
+from benchgraph.measure.arithmetic import arithmetic
+from benchgraph.measure.cold import ColdCache, cold_cache
+from benchgraph.measure.phases import phase
+from benchgraph.measure.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
+from benchgraph.measure.streams import for_streams, threads_per_stream
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import uniform
+from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 MOST_CALLED_S = 1e-3  # longer executions vary by more than a call from Python costs

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchgraph.core.errors import UsageError
-from benchgraph.harness.argv import CommandLine, parse
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.plugins import contradicts, names
+from benchgraph.options.argv import CommandLine, parse
+from benchgraph.options.plugins import contradicts, names
 
 T = TypeVar("T")
 NEGATIVE = re.compile(r"-\.?\d.*")  # a value that only looks like an option; none begins so

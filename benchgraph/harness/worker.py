@@ -32,9 +32,9 @@ from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by, remark
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas import SINGLE
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Result, Status
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import CaseResult, Result, Status
 
 TIMEOUT_S = 300.0  # when --timeout is not given: far above what a case of a correctness batch takes, so that only hangs reach it
 BOOT_S = 120.0  # for a new process to import everything, which takes half a second on an idle machine

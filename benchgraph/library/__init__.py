@@ -1,14 +1,19 @@
 """The oneDNN Graph programming model, and libraries under test.
 
-op.py graph.py                 what users program: Op, Graph
-partition.py                   -> Partition
-compiled_partition.py          -> CompiledPartition
-engine.py tensor.py fpmath.py  and what goes with them: Engine, Stream, Tensor, FpmathMode
-cache.py                       compiled partitions and bound buffers, bounded
-verbose.py dump.py             the log of compilations and executions; graphs and partitions as JSON files
-protocol.py ours.py            what the harness asks of a library, and the compiler of this package behind it
-compile_jobs.py                several partitions compiled at once, by this process and by
-compile_worker.py              others
+engine.py              Engine, Stream
+tensor.py              Tensor
+fpmath.py              FpmathMode
+op.py                  Op
+graph.py               Graph: add ops, finalize, get partitions
+partition.py           Partition
+compiled_partition.py  CompiledPartition
+cache.py               a bounded cache: of compiled partitions, and of bound buffers
+verbose.py             the log of compilations and executions
+dump.py                graphs and partitions as JSON files
+protocol.py            what the harness asks of a library
+ours.py                the compiler of this package behind it
+compile_jobs.py        several partitions compiled at once
+compile_worker.py      a process that compiles partitions for another one
 """
 
 from __future__ import annotations

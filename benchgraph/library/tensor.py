@@ -9,15 +9,13 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from benchgraph.core.arrays import elements, put, view
+from benchgraph.core.arrays import Array, elements, put, view
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.library.engine import Engine
-
-Array = NDArray[np.generic]
 
 
 class _Memory(Enum):

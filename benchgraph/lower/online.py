@@ -1,4 +1,4 @@
-"""Two products with a softmax between them, in one pass over the scores: some columns at a time, with running folds (gir/flash_attention.py).
+"""Two products with a softmax between them, in one pass over the scores: some columns at a time (gir/flash_attention.py).
 
     m = lowest; c = lowest; s = 0; acc = 0
     for ko in N / step:

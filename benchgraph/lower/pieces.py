@@ -1,4 +1,4 @@
-"""Products whose wei is made in pieces, each before the microkernel calls that read it (gir/on_the_fly_packing.py), or is read in pieces as it lies,
+"""Products whose wei is packed on the fly (gir/on_the_fly_packing.py), or is read in pieces as it lies,
 each by one call that is as wide:
 
 for so in N / ns:

@@ -29,9 +29,9 @@ from benchgraph.core.errors import (
     OutOfMemory,
     Unimplemented,
 )
+from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn.find import INSTALL, SONAME, surroundings
 from benchgraph.onednn.messages import Answer, Hello, Refusal
-from benchgraph.runtime.call_loop import machine_code
 
 WHERE = "onednn"
 LOAD_S = 120.0  # for a new process to start and to load a library: a second on an idle machine

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from benchgraph.core.arrays import view
+from benchgraph.core.arrays import Array, view
 from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.core.tensor import LogicalTensor
@@ -23,7 +20,6 @@ from benchgraph.onednn.settle import settle
 from benchgraph.onednn.table import KNOWN, LAYOUT_IS_MEANT, POLICIES, Version
 from benchgraph.partition.ir import Partition, Policy
 
-Array = NDArray[np.generic]
 KIND = "onednn"  # of its partitions: oneDNN does not say what made them
 
 

@@ -66,7 +66,7 @@ class BoundStep:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What the loop reads per step (runtime/call_loop.py)."""
+        """What the loop reads per step (measure/call_loop.py)."""
         ins, outs = ctypes.addressof(self.inputs), ctypes.addressof(self.outputs)
         return self.compiled.value or 0, self.n_inputs, ins, self.n_outputs, outs
 
@@ -94,7 +94,7 @@ class Session:
     def __init__(self, path: str, threads: int, loop: bytes, receive: Callable[[], int]) -> None:
         """Load and check. Raises Refused for what is no oneDNN, too old, or cannot run here.
 
-        loop: machine code (runtime/call_loop.py). receive: takes a file descriptor off the pipe.
+        loop: machine code (measure/call_loop.py). receive: takes a file descriptor off the pipe.
         """
         self._lib, self.version, self._runtime = load(path)
         self._path, self._receive = path, receive

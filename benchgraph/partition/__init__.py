@@ -1,6 +1,8 @@
 """Which ops are compiled and executed together.
 
-ir.py            Partition, Policy            partitioner.py   rules applied to a graph
-convexity.py     may these ops be one?        rules/           one file per rule; RULES by policy
-streams.py       which tensors are for products alone
+ir.py           Partition, Policy
+convexity.py    whether ops may be put together without a cycle of partitions
+rules/          one file per rule; RULES by policy
+partitioner.py  rules applied to a graph
+streams.py      which tensors between partitions only products read
 """

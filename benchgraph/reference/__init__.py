@@ -1,12 +1,17 @@
-"""What is right: float64 evaluation by the op table's references, the data to try it on, and the comparison. Compiles nothing.
+"""The reference: float64 evaluation by the op table's functions, the data to test on, and the comparison. Compiles nothing.
 
-evaluate   every op of a graph in float64
-fill       data for a graph's inputs, the same for the same seed: benchdnn's integers, and uniform numbers for timing
-displace   inputs that need other data: masks, statistics, quantised operands
-depth      whether a graph is so deep that such data do not serve; settle: the size of its weights; range: where numbers leave their type's
-domain     real numbers with full mantissas, of the kind that ops meet in use
-compare    the one place that says which results pass; answers: where several are right; noise: what f32 may do to values; growth:
-           where that is more than right code can be held to
+evaluate.py     every op of a graph in float64
+fill.py         data for a graph's inputs, the same for the same seed: benchdnn's integers, and uniform numbers for timing
+displace/       inputs that need other data: masks, statistics, quantised operands
+domain.py       real numbers with full mantissas for all inputs
+real_values.py  the same for one input
+depth.py        whether a graph is so deep that the usual data leave the range
+settle.py       the size of a deep graph's weights, set while the reference evaluates it
+range.py        where a graph's numbers leave the range of their types
+noise.py        rounding errors that f32 arithmetic may make, added to the reference
+growth.py       where such errors grow so much that a result in f32 proves nothing
+compare.py      the one place that says which results pass
+answers.py      outputs for which several results are right
 """
 
 from benchgraph.reference.answers import compare_output

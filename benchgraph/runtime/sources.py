@@ -13,7 +13,10 @@ from benchgraph.core.version import LOADED_NS, ROOT
 from benchgraph.runtime.disk import Store
 
 # What never decides about code. Everything else in the package counts, so that a new folder cannot be forgotten.
-_OTHERS = frozenset({"_data", "harness", "library", "onednn", "reference", "cli.py", "__main__.py", "__pycache__"})
+_OTHERS = frozenset(
+    {"_data", "__pycache__", "analysis", "commands", "framework", "fuzz", "harness", "library", "measure", "onednn", "options", "present"}
+    | {"reference", "results", "torch", "tune", "cli.py", "__main__.py"}
+)
 _TICK_NS = 20_000_000  # file systems take the time of the last clock tick, up to 10 ms ago
 
 Status = tuple[str, int, int, int, int]  # path in the package, size, times of modification and change in ns, inode

@@ -11,7 +11,7 @@ import pytest
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import current
-from benchgraph.runtime import peak
+from benchgraph.measure import peak
 from tests.bf16.conftest import BELOW, BF16, Cpu
 from tests.codegen import test_dot as step
 from tests.codegen import test_microkernel as microkernel

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.argv import parse
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
+from benchgraph.options.argv import parse
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
 
 
 def shared(name: str) -> Any:

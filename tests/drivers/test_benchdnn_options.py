@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.errors import InvalidArguments, UsageError
-from benchgraph.harness.argv import parse
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.argv import parse
+from benchgraph.options.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem, shapes, shared
 
 C = shared("conv_shape")

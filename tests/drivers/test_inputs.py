@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.files import data_dir
 from benchgraph.graph import Graph
-from benchgraph.harness.argv import parse
-from benchgraph.harness.plugins import load_driver, names
-from benchgraph.harness.problem import CannotExpress, Problem
-from benchgraph.harness.repro import unquoted
+from benchgraph.options.argv import parse
+from benchgraph.options.plugins import load_driver, names
+from benchgraph.options.problem import CannotExpress, Problem
+from benchgraph.options.repro import unquoted
 
 DRIVERS = [name for name in names("drivers") if not load_driver(name).reads_files]
 FILES = [path for name in DRIVERS for path in sorted((data_dir("inputs") / name).iterdir()) if path.is_file()]

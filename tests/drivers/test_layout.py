@@ -10,7 +10,7 @@ import pytest
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import dense_strides
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 from tests.drivers.problems import shared
 
 L = shared("layout")

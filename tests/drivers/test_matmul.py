@@ -14,7 +14,7 @@ from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.graph import save
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 from tests.drivers.problems import graph, kinds, problem, shapes
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
-from benchgraph.harness.problem import CannotExpress
+from benchgraph.options.problem import CannotExpress
 from benchgraph.reference import evaluate, fill
 from tests.drivers.problems import graph, kinds, problem, shapes, shared
 

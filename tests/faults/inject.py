@@ -19,10 +19,10 @@ from benchgraph.core.passes import Pass
 from benchgraph.core.target import Target
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.ir import Graph
-from benchgraph.harness.argv import parse
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.results import Result
 from benchgraph.harness.run import run_case
+from benchgraph.options.argv import parse
+from benchgraph.results.result import Result
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func
 

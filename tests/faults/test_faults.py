@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from benchgraph.harness.results import Result, Status
+from benchgraph.results.result import Result, Status
 from tests.faults import graph_faults, loop_faults, machine_faults  # noqa: F401  (they register their faults)
 from tests.faults.inject import FAULTS, Fault, Traces, run
 

@@ -13,7 +13,7 @@ from benchgraph.framework.cache import get_kernel_cache_capacity
 from benchgraph.framework.chunk import Chunk
 from benchgraph.framework.request import Output
 from benchgraph.graph import save
-from benchgraph.harness.argv import parse
+from benchgraph.options.argv import parse
 from tests.framework.models import mlp
 
 

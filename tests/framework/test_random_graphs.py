@@ -8,7 +8,7 @@ import pytest
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
-from benchgraph.harness.fuzz.generate import generate
+from benchgraph.fuzz.generate import generate
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import compare, domain, evaluate, tolerance
 

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install 'benchgraph[torch]')")
 
-from benchgraph.framework.torch.backend import PROGRAMS  # noqa: E402
-from benchgraph.framework.torch.options import Options  # noqa: E402
+from benchgraph.torch.backend import PROGRAMS  # noqa: E402
+from benchgraph.torch.options import Options  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "torch.md"
 TEXT = PAGE.read_text(encoding="utf-8")

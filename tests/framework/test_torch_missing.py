@@ -13,7 +13,7 @@ import sys
 sys.modules["torch"] = None  # as if it were not installed
 import benchgraph.framework
 try:
-    import benchgraph.framework.torch
+    import benchgraph.torch
 except ImportError as missing:
     assert "pip install torch" in str(missing), missing
 else:

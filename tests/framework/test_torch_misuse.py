@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType, InvalidShape, Status  # noqa: E402
-from benchgraph.framework.torch.options import Options, read  # noqa: E402
-from benchgraph.framework.torch.program import Program, build  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.partition.ir import Policy  # noqa: E402
+from benchgraph.torch.options import Options, read  # noqa: E402
+from benchgraph.torch.program import Program, build  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_modes_are_another_compilers() -> None:
 
 
 def test_policies_decide_what_runs_together() -> None:
-    from benchgraph.framework.torch import recorded
+    from benchgraph.torch import recorded
 
     model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), torch.ones(2, 4)
     with torch.no_grad(), recorded() as graphs:
@@ -108,7 +108,7 @@ def test_benchgraph_does_not_import_pytorch_and_the_bridge_registers_itself() ->
     code = """
 import sys, benchgraph, benchgraph.framework, benchgraph.cli
 assert "torch" not in sys.modules
-import benchgraph.framework.torch, torch
+import benchgraph.torch, torch
 assert "benchgraph" in torch._dynamo.list_backends()
 assert torch._dynamo.lookup_backend("benchgraph") is not None
 """

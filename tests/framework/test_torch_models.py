@@ -20,15 +20,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 
 from benchgraph.cli import main  # noqa: E402
 from benchgraph.core.tensor import LayoutType  # noqa: E402
-from benchgraph.framework.torch import recorded, weights_changed  # noqa: E402
-from benchgraph.framework.torch.constants import Epoch  # noqa: E402
-from benchgraph.framework.torch.models import example, make  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.compiled_partition import CompiledPartition  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.library.tensor import Tensor  # noqa: E402
 from benchgraph.runtime.constants import Constants, constant_tensors  # noqa: E402
 from benchgraph.tir.ir import Func  # noqa: E402
+from benchgraph.torch import recorded, weights_changed  # noqa: E402
+from benchgraph.torch.constants import Epoch  # noqa: E402
+from benchgraph.torch.models import example, make  # noqa: E402
 
 nn = torch.nn
 EPS = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8}

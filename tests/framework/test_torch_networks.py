@@ -16,11 +16,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from benchgraph.core.tensor import LayoutType, LogicalTensor, dense_strides  # noqa: E402
-from benchgraph.framework.torch import recorded  # noqa: E402
-from benchgraph.framework.torch.program import Program, build  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.library.partition import Partition  # noqa: E402
 from benchgraph.partition.ir import Policy  # noqa: E402
+from benchgraph.torch import recorded  # noqa: E402
+from benchgraph.torch.program import Program, build  # noqa: E402
 from tests.framework.networks import residual  # noqa: E402
 
 

@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from benchgraph.framework.torch.decompositions import DECOMPOSITIONS  # noqa: E402
-from benchgraph.framework.torch.draft import Draft  # noqa: E402
-from benchgraph.framework.torch.program import Program, build  # noqa: E402
-from benchgraph.framework.torch.rows import ROWS  # noqa: E402
-from benchgraph.framework.torch.views import MOVEMENTS  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.partition.ir import Policy  # noqa: E402
+from benchgraph.torch.decompositions import DECOMPOSITIONS  # noqa: E402
+from benchgraph.torch.draft import Draft  # noqa: E402
+from benchgraph.torch.program import Program, build  # noqa: E402
+from benchgraph.torch.rows import ROWS  # noqa: E402
+from benchgraph.torch.views import MOVEMENTS  # noqa: E402
 
 aten = torch.ops.aten
 ENGINE = Engine()

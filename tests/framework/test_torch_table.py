@@ -10,9 +10,9 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install 'benchgraph[torch]')")
 
 from benchgraph.core.errors import BenchgraphError  # noqa: E402
-from benchgraph.framework.torch import table  # noqa: E402
-from benchgraph.framework.torch.__main__ import main  # noqa: E402
-from benchgraph.framework.torch.program import Program  # noqa: E402
+from benchgraph.torch import table  # noqa: E402
+from benchgraph.torch.__main__ import main  # noqa: E402
+from benchgraph.torch.program import Program  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from benchgraph.cli import main
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.files import data_dir
 from benchgraph.graph import Graph, load
-from benchgraph.harness.argv import parse
-from benchgraph.harness.problem import Problem
 from benchgraph.ops import OPS
+from benchgraph.options.argv import parse
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from inputs.graph.generate import FAMILIES, LEVELS, write

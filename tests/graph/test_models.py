@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.harness.argv import parse
+from benchgraph.options.argv import parse
 from benchgraph.reference import is_deep
 
 NETWORKS = ("perceptron_48", "convolutions_64", "unet_small", "decoder_8_small", "quantised_perceptron_24")

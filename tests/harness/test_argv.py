@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments, UsageError
-from benchgraph.harness.argv import parse
-from benchgraph.harness.mode import Mode
 from benchgraph.harness.words import chosen
+from benchgraph.options.argv import parse
+from benchgraph.results.mode import Mode
 
 
 def repros(*words: str) -> list[str]:

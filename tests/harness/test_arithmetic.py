@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.graph.text import parse_graph
-from benchgraph.harness.arithmetic import arithmetic
+from benchgraph.measure.arithmetic import arithmetic
 
 
 def product(src: str, wei: str, dtype: str = "f32", *before: str, fpmath: str = "strict") -> str:

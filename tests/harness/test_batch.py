@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments, UsageError
-from benchgraph.harness.argv import parse
-from benchgraph.harness.batch import MAX_SEEN, Lookup, tokenize
+from benchgraph.options.argv import parse
+from benchgraph.options.batch import MAX_SEEN, Lookup, tokenize
 
 
 def texts(content: str) -> list[str]:

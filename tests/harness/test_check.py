@@ -12,11 +12,11 @@ from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import turn_bits
 from benchgraph.harness.check import check, initialise
 from benchgraph.harness.cut import WrongCount
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Result, Status
 from tests.support.fake_library import Clock, FakeLibrary, held
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchgraph.analysis.compare.differences import Comparison, compare, interval
+from benchgraph.analysis.compare.sides import Side, read
+from benchgraph.analysis.compare.statistics import Judged, Verdict
 from benchgraph.cli import main
-from benchgraph.harness import results as r
-from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.compare import command, markdown, table
-from benchgraph.harness.compare.differences import Comparison, compare, interval
-from benchgraph.harness.compare.sides import Side, read
-from benchgraph.harness.compare.statistics import Judged, Verdict
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.saved import render
+from benchgraph.commands import compare as command
+from benchgraph.present.compare import markdown, table
+from benchgraph.results import result as r
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.saved import render
 from tests.reports.test_markdown import cells
 
 MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from benchgraph.harness.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, in_turns, judge, moved
+from benchgraph.analysis.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, in_turns, judge, moved
 
 PEAK = 1e11
 CHANGED = (Verdict.regressed, Verdict.improved)

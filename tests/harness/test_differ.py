@@ -14,14 +14,14 @@ from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.check import check
 from benchgraph.harness.contenders import contenders_of
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, Told
-from benchgraph.harness.saved import parse, render
 from benchgraph.harness.timing import measure
-from benchgraph.harness.told import summary
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.present.told import summary
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Result, ResultSet, Status, Told
+from benchgraph.results.saved import parse, render
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 BOTH = ("benchgraph", "onednn")

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.harness.show.dot import dot
-from benchgraph.harness.show.fold import folded
-from benchgraph.harness.show.picture import Picture, draw
-from benchgraph.harness.show.svg import svg
-from benchgraph.harness.show.text import text
-from benchgraph.harness.sketch import OpSketch, Sketch
+from benchgraph.present.show.dot import dot
+from benchgraph.present.show.fold import folded
+from benchgraph.present.show.picture import Picture, draw
+from benchgraph.present.show.svg import svg
+from benchgraph.present.show.text import text
+from benchgraph.results.sketch import OpSketch, Sketch
 
 
 def perceptron(layers: int, *, odd: int = -1, cut: bool = True, skip: int = -1) -> Picture:

@@ -15,21 +15,21 @@ from click.testing import Result as Output
 
 from benchgraph import ops
 from benchgraph.cli import main
+from benchgraph.commands.fuzz import Request, _as_it_ran, read, shrink_all
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
 from benchgraph.core.files import data_dir
 from benchgraph.core.tensor import PropertyType, dense_strides
+from benchgraph.fuzz.generate import generate
+from benchgraph.fuzz.shrink import complexity, shrink
 from benchgraph.graph import Graph, load, parse_graph, validate
 from benchgraph.graph.ir import END, Op
-from benchgraph.harness.argv import parse
-from benchgraph.harness.fuzz.command import Request, _as_it_ran, read, shrink_all
-from benchgraph.harness.fuzz.generate import generate
-from benchgraph.harness.fuzz.shrink import complexity, shrink
 from benchgraph.harness.isolate import share_of_threads
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, Result, Status
 from benchgraph.ops.spec import Elementwise
+from benchgraph.options.argv import parse
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import CaseResult, Result, Status
 from benchgraph.tir.ir import Expr
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
@@ -86,7 +86,7 @@ def test_a_place_that_names_no_graph_costs_its_case(case: str) -> None:
 
 
 def test_a_place_where_no_graph_can_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("benchgraph.harness.fuzz.grow.Growth.grow", lambda growth, wanted: None)
+    monkeypatch.setattr("benchgraph.fuzz.grow.Growth.grow", lambda growth, wanted: None)
     result = fuzz("--count=1", "--ops=1", "-o", str(tmp_path), library=FakeLibrary(Clock()))
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)

@@ -12,12 +12,12 @@ import pytest
 
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.tensor import PropertyType, dense_strides
+from benchgraph.fuzz.draw import ANYTHING, MAX_ELEMENTS, MAX_FLOPS, MAX_RANK, Tally, draw
+from benchgraph.fuzz.fair import unfair
+from benchgraph.fuzz.generate import DATA_SEED, MAX_OPS, generate
 from benchgraph.graph import Graph, dumps, loads, parse_graph, validate
 from benchgraph.graph.ir import END
 from benchgraph.graph.text import print_graph
-from benchgraph.harness.fuzz.draw import ANYTHING, MAX_ELEMENTS, MAX_FLOPS, MAX_RANK, Tally, draw
-from benchgraph.harness.fuzz.fair import unfair
-from benchgraph.harness.fuzz.generate import DATA_SEED, MAX_OPS, generate
 from benchgraph.onednn.encode import has
 from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
 from benchgraph.ops import OPS, spec
@@ -90,7 +90,7 @@ def test_a_graph_depends_on_seed_index_and_size_alone() -> None:
     assert generate(3, 7) == graphs()[7]
     assert generate(3, 7, max_ops=5) != graphs()[7]
     assert generate(4, 7) != graphs()[7]
-    code = "from benchgraph.harness.fuzz.generate import generate; from benchgraph.graph import dumps; print(dumps(generate(3, 7)), end='')"
+    code = "from benchgraph.fuzz.generate import generate; from benchgraph.graph import dumps; print(dumps(generate(3, 7)), end='')"
     for hash_seed in ("1", "2"):
         env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)

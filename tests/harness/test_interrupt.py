@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.harness import interrupt
 from benchgraph.harness.interrupt import awaiting, code_of, interruptible
-from benchgraph.harness.results import CaseResult
-from benchgraph.harness.saved import parse
+from benchgraph.results.result import CaseResult
+from benchgraph.results.saved import parse
 from tests.support.misbehaving_library import write_cases
 from tests.support.processes import LISTEN, is_gone
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.core import child
 from benchgraph.core.config import config, override
-from benchgraph.harness.argv import parse
 from benchgraph.harness.isolate import _Crew
-from benchgraph.harness.results import Result as Outcome
-from benchgraph.harness.results import Status
 from benchgraph.harness.worker import Setup
+from benchgraph.options.argv import parse
+from benchgraph.results.result import Result as Outcome
+from benchgraph.results.result import Status
 from tests.support.misbehaving_library import BENCH, write_cases
 from tests.support.processes import is_gone
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from benchgraph.harness.knobs import Globals, knob, knobs_of, words
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.parsers import natural
+from benchgraph.options.knobs import Globals, knob, knobs_of, words
+from benchgraph.options.parsers import natural
+from benchgraph.results.mode import Mode
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from benchgraph.core import child
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder, save
-from benchgraph.harness.streams import Streams
+from benchgraph.measure.streams import Streams
 from benchgraph.onednn.session import Refused, load
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

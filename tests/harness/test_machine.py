@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tests.harness.fake_library import MEMORY
 
 from benchgraph.core.target import current
-from benchgraph.harness.arithmetic import ARITHMETICS
 from benchgraph.harness.bench import Probe
-from benchgraph.harness.knobs import Globals
 from benchgraph.harness.machine import PROBES, describe
-from benchgraph.harness.mode import Mode
-from tests.support.fake_library import FASTER, KERNEL, PEAK, Clock, FakeLibrary, fake_bench
+from benchgraph.measure.arithmetic import ARITHMETICS
+from benchgraph.options.knobs import Globals
+from benchgraph.results.mode import Mode
+from tests.support.fake_library import FASTER, KERNEL, MEMORY, PEAK, Clock, FakeLibrary, fake_bench
 
 
 def test_mode_c_does_not_measure() -> None:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness import matching
-from benchgraph.harness.matching import matches
+from benchgraph.options import matching
+from benchgraph.options.matching import matches
 
 ENDLESS = "(a+)+$"
 

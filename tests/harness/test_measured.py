@@ -11,13 +11,13 @@ from benchgraph.core.config import override
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result, Status
 from benchgraph.harness.run import run_case
-from benchgraph.runtime import bandwidth
+from benchgraph.measure import bandwidth
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Result, Status
 
 
 def two_ops() -> Graph:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchgraph.harness import parsers
-from benchgraph.harness.parsers import Parse, PerId, text
+from benchgraph.options import parsers
+from benchgraph.options.parsers import Parse, PerId, text
 
 SHAPES = parsers.per_id(parsers.new_shape, "0:2x3")
 ATTRS = parsers.per_id(parsers.attr_texts, "0:a:1")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchgraph.harness.argv import parse
-from benchgraph.harness.perf_line import header, lines
-from benchgraph.harness.perf_template import COUNTED, CREATION, EMPTY, KNOWN, SAMPLED, check
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import CaseResult, PartitionTiming, PolicyTiming, Result, Status, Timing
+from benchgraph.options.argv import parse
+from benchgraph.options.perf_template import COUNTED, CREATION, EMPTY, KNOWN, SAMPLED, check
+from benchgraph.options.problem import Problem
+from benchgraph.present.perf_line import header, lines
+from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, Status, Timing
 
 # reference/benchdnn.md section 4
 BENCHDNN = (

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchgraph.graph import GraphBuilder, save
-from benchgraph.harness.argv import parse
-from benchgraph.harness.phases import phase, table, timed
-from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_case
+from benchgraph.measure.phases import phase, table, timed
+from benchgraph.options.argv import parse
+from benchgraph.results.result import CaseResult, Status
 from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.files import data_dir
-from benchgraph.harness.plugins import load_driver, load_report, names
+from benchgraph.options.plugins import load_driver, load_report, names
 
 
 @pytest.mark.parametrize("folder", ["drivers", "reports", "inputs"])

@@ -13,19 +13,18 @@ from benchgraph.core.errors import UsageError
 from benchgraph.core.options import Options
 from benchgraph.core.remarks import collected
 from benchgraph.gir import passes as gir_passes
-from benchgraph.harness import sampling
-from benchgraph.harness.argv import parse
 from benchgraph.harness.cut import compile_all, cut
-from benchgraph.harness.knobs import Globals, Side, knobs_of
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.policy import Choice
-from benchgraph.harness.repro import split, unquoted
-from benchgraph.harness.saved import parse as read_results
 from benchgraph.library import benchgraph_library
 from benchgraph.library.ours import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, stages
 from benchgraph.library.protocol import Compiled
+from benchgraph.measure import bandwidth, sampling
+from benchgraph.options.argv import parse
+from benchgraph.options.knobs import Globals, Side, knobs_of
+from benchgraph.options.policy import Choice
+from benchgraph.options.repro import split, unquoted
 from benchgraph.partition.ir import Policy
-from benchgraph.runtime import bandwidth
+from benchgraph.results.mode import Mode
+from benchgraph.results.saved import parse as read_results
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir import passes as tir_passes
 

@@ -21,8 +21,8 @@ import click
 import pytest
 
 from benchgraph.core.steps import Step, begin, tell, watched
-from benchgraph.harness import progress as module
-from benchgraph.harness.progress import ERASE, erasing, progress_line
+from benchgraph.present import progress as module
+from benchgraph.present.progress import ERASE, erasing, progress_line
 from tests.support.processes import LISTEN
 
 

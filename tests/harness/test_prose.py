@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchgraph.harness.prose import folded
-from benchgraph.harness.screen import warn
+from benchgraph.present.prose import folded
+from benchgraph.present.screen import warn
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.check import Verdict, judge
-from benchgraph.harness.results import Status
 from benchgraph.reference import evaluate
 from benchgraph.reference.range import beyond_range, is_saturated
+from benchgraph.results.result import Status
 
 
 def squares(count: int, dtype: DType = DType.f32) -> Graph:

@@ -18,14 +18,14 @@ from benchgraph.core.isa import ISA_CHOICES
 from benchgraph.core.lines import HIDDEN, printable
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
-from benchgraph.harness.argv import parse
-from benchgraph.harness.batch import Lookup, tokenize
-from benchgraph.harness.knobs import Globals, knobs_of
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.parsers import NOTHING, AttrTexts, PerId, shell_word
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.repro import requoted, split, unquoted
+from benchgraph.options.argv import parse
+from benchgraph.options.batch import Lookup, tokenize
+from benchgraph.options.knobs import Globals, knobs_of
+from benchgraph.options.parsers import NOTHING, AttrTexts, PerId, shell_word
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.options.repro import requoted, split, unquoted
+from benchgraph.results.mode import Mode
 
 GRAPH = load_driver("graph")
 IDS = st.integers(0, 2**63)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.results import CaseResult, Result, ResultSet, Status, Timing, spread
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Result, ResultSet, Status, Timing, spread
 
 
 def results(*statuses: Status) -> ResultSet:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness import session
-from benchgraph.harness.saved import Stream, is_whole
+from benchgraph.results.saved import Stream, is_whole
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 from tests.support.misbehaving_library import write_cases
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.harness.results import PartitionTiming, PolicyTiming, Result, Status, Timing
-from benchgraph.harness.roofline import Roofline
+from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing
+from benchgraph.results.roofline import Roofline
 
 # a 256 x 128 by 128 x 64 multiplication of f32 in 0.1 ms, on a machine of 100 GFLOP/s that reads 10 GB/s
 MATMUL = Roofline(flops=2 * 256 * 128 * 64, bytes=4 * (256 * 128 + 128 * 64 + 256 * 64), seconds=1e-4, peak=100e9, bandwidth=10e9)

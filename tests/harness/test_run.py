@@ -9,13 +9,13 @@ from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import CompilerFault, ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
 from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
-from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.argv import parse
-from benchgraph.harness.page.view import accuracy
-from benchgraph.harness.results import CaseResult, Status
 from benchgraph.harness.run import run_all, run_case
-from benchgraph.harness.sketch import OpSketch, Sketch
+from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Partition
+from benchgraph.present.page.view import accuracy
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.result import CaseResult, Status
+from benchgraph.results.sketch import OpSketch, Sketch
 from tests.support.fake_library import Clock, Compiled, FakeLibrary, fake_bench
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import ParseError
-from benchgraph.harness import saved
-from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.results import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
-from benchgraph.harness.saved import Stream, parse, render, source, write_whole
-from benchgraph.harness.sketch import OpSketch, Sketch
+from benchgraph.results import saved
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.saved import Stream, parse, render, source, write_whole
+from benchgraph.results.sketch import OpSketch, Sketch
 
 TIMING = Timing((0.1, 0.30000000000000004), 4)
 PART = PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.harness.show.layout import GAP, lay_out
-from benchgraph.harness.show.picture import label
+from benchgraph.present.show.layout import GAP, lay_out
+from benchgraph.present.show.picture import label
 
 Golden = Callable[[str], None]
 CASE = ["--case=attention.json", "--policy=post_ops"]

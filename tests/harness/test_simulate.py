@@ -9,13 +9,13 @@ import pytest
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import timing
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Status, Timing
 from benchgraph.harness.run import run_case
 from benchgraph.harness.simulate import simulate
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Status, Timing
 from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held
 
 

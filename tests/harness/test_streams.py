@@ -15,12 +15,12 @@ from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import built
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.streams import Streams, threads_per_stream
 from benchgraph.harness.timing import measure
+from benchgraph.measure.streams import Streams, threads_per_stream
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
+from benchgraph.results.mode import Mode
 from tests.support.fake_library import BANDWIDTH, CALL_S, OP_S, PEAK, Bound, Clock, FakeLibrary, fake_bench, held
 
 PATIENCE_S = 30.0

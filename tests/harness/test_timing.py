@@ -14,14 +14,14 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.distrust import distrust
-from benchgraph.harness.knobs import Globals
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_driver
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import PolicyTiming, Result, Status, Timing
-from benchgraph.harness.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.harness.timing import measure
+from benchgraph.measure.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
+from benchgraph.options.knobs import Globals
+from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import PolicyTiming, Result, Status, Timing
 from tests.support.fake_library import (
     BANDWIDTH,
     CALL_S,

@@ -21,11 +21,11 @@ from benchgraph.core.tuning import Finding, findings, store
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.tune.search import FINALISTS, HEAT, Found, Measured, Searcher
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.tune.search import FINALISTS, HEAT, Found, Measured, Searcher
 
 PEAK = 1e11
 Cost = Callable[[Forced], float]

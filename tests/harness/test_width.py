@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.commands.compile_times import _table
+from benchgraph.commands.ops import in_full, overview
 from benchgraph.core.options import Forced
-from benchgraph.harness.compile_times import _table
-from benchgraph.harness.ops_table import in_full, overview
-from benchgraph.harness.terminal import WIDE, fitting
-from benchgraph.harness.tune.search import Found, Measured
-from benchgraph.harness.tune.text import Outcome, heading, line, summary
 from benchgraph.ops import OPS
+from benchgraph.present.terminal import WIDE, fitting
+from benchgraph.tune.search import Found, Measured
+from benchgraph.tune.text import Outcome, heading, line, summary
 
 
 @pytest.fixture

@@ -28,13 +28,13 @@ from benchgraph.graph import GraphBuilder
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build
 from benchgraph.harness.contenders import Contender
-from benchgraph.harness.knobs import Side
 from benchgraph.library import compile_jobs
 from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew, settle
 from benchgraph.library.compile_worker import Answer, State, Tickets
 from benchgraph.library.engine import Engine
 from benchgraph.library.ours import Benchgraph
 from benchgraph.library.partition import Partition as ApiPartition
+from benchgraph.options.knobs import Side
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import code, disk, warm

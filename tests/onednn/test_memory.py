@@ -9,11 +9,11 @@ import pytest
 
 from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
 from benchgraph.core.target import PAGE_BYTES
+from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn import memory
 from benchgraph.onednn.messages import Compiled, Placed, Tensor
 from benchgraph.onednn.plan import Piece, plan
 from benchgraph.onednn.settle import settle
-from benchgraph.runtime.call_loop import machine_code
 from benchgraph.runtime.memory import mapped
 
 EXECUTE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)

@@ -17,11 +17,11 @@ from benchgraph.core.processors import last
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph, Op
-from benchgraph.harness.argv import parse
 from benchgraph.harness.check import check
-from benchgraph.harness.results import Status
 from benchgraph.onednn.library import OneDnn
+from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Policy
+from benchgraph.results.result import Status
 from tests.onednn.graphs import F32, line, one
 from tests.support.fake_library import held
 

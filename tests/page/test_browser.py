@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import Origin, ResultSet
-from benchgraph.harness.saved import render
+from benchgraph.options.plugins import load_report
+from benchgraph.results.result import Origin, ResultSet
+from benchgraph.results.saved import render
 from tests.page.browser import Browser, browser
 from tests.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
 

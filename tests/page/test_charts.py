@@ -11,10 +11,10 @@ from statistics import median
 
 import pytest
 
-from benchgraph.harness.page.charts import LABELLED, Chart, _colour, _decades, _marker, _range, _Ratio, ceilings, charts, rate
-from benchgraph.harness.page.pieces import Piece
-from benchgraph.harness.page.view import view
-from benchgraph.harness.results import ResultSet
+from benchgraph.present.page.charts import LABELLED, Chart, _colour, _decades, _marker, _range, _Ratio, ceilings, charts, rate
+from benchgraph.present.page.pieces import Piece
+from benchgraph.present.page.view import view
+from benchgraph.results.result import ResultSet
 from tests.page.runs import MACHINE, TIMED, timed, timing
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.harness.page.charts import charts
-from benchgraph.harness.page.labels import apart, ending, labels
-from benchgraph.harness.page.view import Case, view
+from benchgraph.present.page.charts import charts
+from benchgraph.present.page.labels import apart, ending, labels
+from benchgraph.present.page.view import Case, view
 from tests.page.runs import TIMED
 
 

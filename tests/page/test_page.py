@@ -17,17 +17,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
-from benchgraph.harness.cells import machine
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.page.page import page
-from benchgraph.harness.page.view import accuracy
-from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import ResultSet, Status
-from benchgraph.harness.saved import render
+from benchgraph.options.plugins import load_report
+from benchgraph.present.cells import machine
+from benchgraph.present.page.page import page
+from benchgraph.present.page.view import accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import ResultSet, Status
+from benchgraph.results.saved import render
 from tests.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
 
 ROOT = Path(__file__).parents[2]
-CSS = (ROOT / "benchgraph/harness/page/page.css").read_text()
+CSS = (ROOT / "benchgraph/present/page/page.css").read_text()
 
 
 def store(text: str) -> list[str]:

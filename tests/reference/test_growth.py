@@ -13,9 +13,9 @@ from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.check import Verdict, judge
-from benchgraph.harness.results import Status
 from benchgraph.reference import evaluate, fill, hang_on_rounding, tolerance
 from benchgraph.reference.noise import Noise
+from benchgraph.results.result import Status
 
 
 def perceptron(layers: int, act: str, dtype: DType = DType.f32, *, is_quantised: bool = False) -> Graph:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import CaseResult, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.options.plugins import load_report
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, Timing
 
 
 def policy(name: str, *samples_s: float) -> PolicyTiming:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchgraph.harness.accuracy import Accuracy
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.options.plugins import load_report
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
 WRONG = Accuracy("partition 0 (single)", 5, "f32", 64, 3, 0.5, 0.25, 2.0, 0.125, 0.0, "fused")

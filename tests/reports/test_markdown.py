@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from benchgraph.harness.markup import MOST, OPEN, code, machine, table
-from benchgraph.harness.mode import Mode
-from benchgraph.harness.plugins import load_report
-from benchgraph.harness.results import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.options.plugins import load_report
+from benchgraph.present.markup import MOST, OPEN, code, machine, table
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchgraph.core.target import ISAS, host, last_level_bytes, missing
-from benchgraph.runtime import bandwidth
-from benchgraph.runtime.bandwidth import LOADS, BandwidthProbe, bandwidth_probes, memory_bytes
+from benchgraph.measure import bandwidth
+from benchgraph.measure.bandwidth import LOADS, BandwidthProbe, bandwidth_probes, memory_bytes
 from benchgraph.runtime.memory import aligned
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, host
-from benchgraph.runtime import evict
-from benchgraph.runtime.evict import CHUNK_BYTES, Eviction
+from benchgraph.measure import evict
+from benchgraph.measure.evict import CHUNK_BYTES, Eviction
 
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="clflush is x86-64's")
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchgraph.codegen.intrinsics import has_fma
 from benchgraph.core.target import ISAS, host, missing
-from benchgraph.runtime import peak
-from benchgraph.runtime.peak import ARITHMETIC, KernelProbe, PeakProbe, kernel_probe
+from benchgraph.measure import peak
+from benchgraph.measure.peak import ARITHMETIC, KernelProbe, PeakProbe, kernel_probe
 
 STEPS = ("vfm", "mulps", "addps", "vdpbf16ps", "vpdpbusd", "{vex}\tvpdpbusd", "vpmaddwd", "pmaddwd", "vpaddd", "paddd")
 

@@ -16,12 +16,12 @@ from benchgraph.core.target import current
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.contenders import Contender
-from benchgraph.harness.problem import Problem
-from benchgraph.harness.results import Result
 from benchgraph.library.protocol import Library
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
+from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
+from benchgraph.results.result import Result
 
 OP_S = 0.002  # per op and execution, the same for every kind
 PYTHON_S = 0.0005  # that an execution takes longer when Python asks for it

@@ -4,7 +4,7 @@
     %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
 
 A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two.
-What converts joins as a stage at the panel anchor (gir/on_the_fly_packing.py), and so does what makes its scales and zero points. A conversion is
+The conversion joins as a stage at the panel anchor, and so does what makes its scales and zero points. A conversion is
 done again for every block of rows of a nest of several products; that pays for a few of them.
 
 Legal for one product, all of whose batch entries are one, and for conversions without folds that nobody else reads.

@@ -1,17 +1,18 @@
 """Command-line changes to a graph, as pure functions Graph -> Graph.
 
-rewrite     all of them in benchdnn's order: Overrides, rewrite
-shapes      --in-shapes: dims and layouts of graph inputs and outputs (NewShape); row_major: layouts of one's own only
-batch       --mb
-attrs       --op-attrs
-kinds       --op-kind: exchange an op for another of its family, or take it out
-fpmath      --attr-fpmath
-dtypes      --dt, for all tensors or one by one
-properties  --tensor-property
-draft       what the first three have in common: all other shapes follow anew
+rewrite.py     all of them in benchdnn's order: Overrides, rewrite
+draft.py       a graph some of whose shapes or attributes are set, so that all others are inferred again
+layout.py      dims and strides that a user sets
+shapes.py      --in-shapes: dims and layouts of graph inputs and outputs (NewShape); row_major: layouts alone
+batch.py       --mb
+attrs.py       --op-attrs
+kinds.py       --op-kind: exchange an op for another of its family, or take it out
+fpmath.py      --attr-fpmath
+dtypes.py      --dt, for all tensors or one by one
+properties.py  --tensor-property
 
-The graph may be one that is not legal before the change. What `rewrite` returns is legal and shape-inferred; a single change is only as
-legal as its input allows (`validate` tells). Errors name the op or tensor.
+The graph may be illegal before the change. What `rewrite` returns is legal and shape-inferred; a single change is only as legal as its
+input allows (`validate` checks that). Errors name the op or tensor.
 """
 
 from benchgraph.graph.override.attrs import with_attrs

@@ -1,17 +1,18 @@
-"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules, and three more, on data flow and
+"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules and three of our own, by data flow and
 properties of rows.
 
-    compressed_attention   keys and values in few bits: small integers
-    gated                  the activation that both products of a gated multilayer perceptron read: tiny and sparse
-    statistics             what softmax left behind for its gradient: computed from the scores
-    bottom_right           lengths in a causal mask that is aligned at its end: the lengths of the scores
-    causal_mask            a mask that is added to scores: -inf above the diagonal, and a row of nothing but -inf
-    implicit_mask          a mask that scores are selected by: -inf where they are not
-    quantised_scores       queries and keys behind a Dequantize, where probabilities are quantised: scores several units apart (ours)
-    quantised              operands behind a Dequantize: the integers that the op behind it is tested on
-    factors                operands beside a computed one: numbers that neither blow it up nor make it vanish
-    scores                 queries and keys: scores a few units apart (ours)
-    smaller                operands of a Minimum that more is computed with: mostly positive (ours)
+rule.py                  what a rule returns, and how it looks at a graph
+compressed_attention.py  keys and values in few bits: small integers
+gated.py                 the activation that both products of a gated multilayer perceptron read: tiny and sparse
+statistics.py            what softmax kept for its gradient: computed from the scores
+bottom_right.py          lengths in a causal mask that is aligned at its end: the lengths of the scores
+causal_mask.py           a mask that is added to scores: -inf above the diagonal, and a row of nothing but -inf
+implicit_mask.py         a mask that scores are selected by: -inf where they are not
+quantised_scores.py      queries and keys behind a Dequantize, where probabilities are quantised: scores several units apart (ours)
+quantised.py             operands behind a Dequantize: the integers that the op behind it is tested on
+factors.py               operands beside a computed one: numbers that neither blow it up nor make it vanish
+scores.py                queries and keys: scores a few units apart (ours)
+smaller.py               operands of a Minimum that more is computed with: mostly positive (ours)
 
 The first rule that claims a tensor has it. benchdnn applies them partition by partition; here data flows through the whole graph, and so
 do the rules.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from benchgraph.harness.history.changes import ALPHA, LEAST_RUNS, Change, Series, changes
+from benchgraph.analysis.history.changes import ALPHA, LEAST_RUNS, Change, Series, changes
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append, read
 from benchgraph.cli import main
-from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import append, read
-from benchgraph.harness.saved import render
+from benchgraph.results.saved import render
 from tests.harness.history.made import DAY, MACHINE, START, run
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, MetaData
 
+from benchgraph.analysis.history import migrations, tables
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.history import migrations, tables
-from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import append, points, read, runs
-from benchgraph.harness.saved import head, line
+from benchgraph.results.saved import head, line
 from tests.harness.history.made import run
 
 ROOT = Path(__file__).parents[3]
@@ -121,7 +121,9 @@ def test_a_new_database_is_as_declared(url: str) -> None:
 
 
 def test_two_processes_migrate_once(old: str) -> None:
-    code = "import sys; from benchgraph.harness.history.database import Database as D; from benchgraph.harness.history.store import points"
+    code = (
+        "import sys; from benchgraph.analysis.history.database import Database as D; from benchgraph.analysis.history.store import points"
+    )
     code += "\nassert len(points(D(sys.argv[1]))) == 3"
     both = [subprocess.Popen([sys.executable, "-c", code, old], cwd=ROOT) for _ in range(2)]
     assert [p.wait() for p in both] == [0, 0]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchgraph.analysis import origin as origins
+from benchgraph.analysis.history.order import Repository, ordered, repository, since
+from benchgraph.analysis.history.store import RunRow
+from benchgraph.analysis.origin import lineage, origin, resolve
 from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.core.remarks import collected
-from benchgraph.harness import origin as origins
-from benchgraph.harness.history.order import Repository, ordered, repository, since
-from benchgraph.harness.history.store import RunRow
-from benchgraph.harness.origin import lineage, origin, resolve
 
 A, B, C, BRANCH, FOREIGN = ("a" * 40, "b" * 40, "c" * 40, "d" * 40, "e" * 40)
 NAMES = {"v1": A, "v2": B, "main": C, "topic": BRANCH, A: A, B: B, C: C, BRANCH: BRANCH}

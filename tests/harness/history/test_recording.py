@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from benchgraph.analysis.history import database as databases
+from benchgraph.analysis.history import recording
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness import saved
-from benchgraph.harness.history import database as databases
-from benchgraph.harness.history import recording
-from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import append, points, read, runs
-from benchgraph.harness.results import Origin
-from benchgraph.harness.saved import parse, render
+from benchgraph.results import saved
+from benchgraph.results.result import Origin
+from benchgraph.results.saved import parse, render
 from tests.harness.history.made import run as made
 from tests.harness.test_saved import RESULTS
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from benchgraph.analysis.history import store, tables
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import Appended, append, machines, points, read, runs
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.history import store, tables
-from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import Appended, append, machines, points, read, runs
-from benchgraph.harness.results import Origin, ResultSet, Status
+from benchgraph.results.result import Origin, ResultSet, Status
 from tests.harness.history.made import MACHINE, START, run
 from tests.harness.test_saved import RESULTS
 
@@ -130,8 +130,8 @@ def test_postgresql_takes_every_text_too(postgresql: str) -> None:
 
 WRITER = """
 import sys
-from benchgraph.harness.history.database import Database
-from benchgraph.harness.history.store import append
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append
 from tests.harness.history.made import run
 for i in range(20):
     database = Database(sys.argv[1])
@@ -151,7 +151,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
 
 def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Database(url), run(0, {}))
-    monkeypatch.setattr("benchgraph.harness.history.database.PATIENCE_S", 1)
+    monkeypatch.setattr("benchgraph.analysis.history.database.PATIENCE_S", 1)
     with Database(url).writing(), pytest.raises(BenchgraphError) as raised:
         append(Database(url), WHOLE)
     assert str(raised.value) == f"{Database(url).name}: another program has held it for 60 s; end that program"
@@ -160,7 +160,7 @@ def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.M
 
 def test_who_reads_and_who_writes_do_not_wait_for_each_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Database(url), run(0, {}))
-    monkeypatch.setattr("benchgraph.harness.history.database.PATIENCE_S", 1)
+    monkeypatch.setattr("benchgraph.analysis.history.database.PATIENCE_S", 1)
     with Database(url).reading() as connection:
         count = select(func.count()).select_from(tables.run)
         assert connection.execute(count).scalar() == 1

@@ -1,0 +1,332 @@
+"""What changed from one side to the other: speed, judged by statistics.py; and statuses, accuracy and compile times, told as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import geometric_mean, median
+
+from benchgraph.analysis.compare.sides import Key, Side, notes
+from benchgraph.analysis.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, drift, judge, moved
+from benchgraph.core.formats import NOTHING
+from benchgraph.core.formats import interval as interval_text
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.exit_codes import ExitCode
+from benchgraph.results.result import UNWANTED, CaseResult, PolicyTiming, Result, Status
+
+MISSING = "missing"
+FAIL_ON = (MISSING, *UNWANTED)  # what --fail-on may name
+ACCURACY = 2.0  # times further from right, or nearer: a bit of the mantissa
+COMPILE, COMPILE_S = 1.5, 10e-3  # times and seconds from which a compile time is told: a run compiles once, so that it is one sample
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, as measured; judged: without drift."""
+
+    key: Key
+    policy: str
+    a_s: float
+    b_s: float
+    judged: Judged
+
+    @property
+    def raw(self) -> float:
+        """B over A as measured."""
+        return self.b_s / self.a_s
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something of a case that was before and is after; what: '' for its status, which it then became."""
+
+    key: Key
+    what: str
+    before: str
+    after: str
+    became: Status | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key}: " + (f"{self.what}: " if self.what else "") + f"{self.before} -> {self.after}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """broken: cases that fail now and did not; mended: the other way round; statuses: other changes of status. missing: cases, or their
+    policies, that only A has; added: that only B has. threshold: the relative change from which one is told. a, b: what was compared.
+    notes: what to know before believing it. fail_on: what else makes the exit code 1, in the words of FAIL_ON.
+    """
+
+    a: Side
+    b: Side
+    rows: tuple[Row, ...]
+    broken: tuple[Change, ...]
+    mended: tuple[Change, ...]
+    statuses: tuple[Change, ...]
+    accuracy: tuple[Change, ...]
+    compile: tuple[Change, ...]
+    missing: tuple[str, ...]
+    added: tuple[str, ...]
+    threshold: float
+    notes: tuple[str, ...]
+    fail_on: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        is_worse = self.broken or self.of(Verdict.regressed) or any(self.unwanted[name] for name in self.fail_on)
+        return ExitCode.failed if is_worse else ExitCode.ok
+
+    @property
+    def unwanted(self) -> dict[str, tuple[str, ...]]:
+        """What fails a comparison only where it is asked for: FAIL_ON -> the cases. A status counts where A did not have it yet."""
+        changed = (*self.statuses, *self.mended)
+        newly = {name: tuple(str(c.key) for c in changed if c.became is status) for name, status in UNWANTED.items()}
+        return {MISSING: self.missing, **newly}
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether some ratio is not that of the times as they were measured."""
+        return any(r.judged.is_corrected for r in self.rows)
+
+    def of(self, verdict: Verdict) -> tuple[Row, ...]:
+        return tuple(r for r in self.rows if r.judged.verdict is verdict)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Policy -> geometric mean of its ratios that have an interval."""
+        return {policy: geometric_mean(r.judged.ratio for r in rows) for policy, rows in self._known.items()}
+
+    @property
+    def raw_means(self) -> dict[str, float]:
+        """The same of the times as they were measured."""
+        return {policy: geometric_mean(r.raw for r in rows) for policy, rows in self._known.items()}
+
+    @property
+    def _known(self) -> dict[str, list[Row]]:
+        found = dict[str, list[Row]]()
+        for row in self.rows:
+            if isfinite(row.judged.low):
+                found.setdefault(row.policy, []).append(row)
+        return found
+
+    @property
+    def sections(self) -> dict[str, tuple[str, ...]]:
+        """Title -> lines, without those that have none; the gravest last, as a terminal shows the end."""
+        regressed = tuple(
+            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]{_as_measured(r)}"
+            for r in self.of(Verdict.regressed)
+        )
+        changes = {
+            "Compile times": self.compile,
+            "Accuracy": self.accuracy,
+            "Other statuses": self.statuses,
+            "Mended": self.mended,
+            "Newly failing": self.broken,
+        }
+        told = {title: tuple(str(c) for c in found) for title, found in changes.items()}
+        found = {f"Only in {_names(self.a)}": self.missing, f"Only in {_names(self.b)}": self.added, **told, "Regressed": regressed}
+        return {title: lines for title, lines in found.items() if lines}
+
+    @property
+    def title(self) -> str:
+        return f"A = {_names(self.a)}, B = {_names(self.b)}, mode {self.a.mode.value}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns of times mean; '' when there are none."""
+        if not self.rows:
+            return ""
+        verdicts = (
+            f"same: within {self.threshold:.0%} either way; regressed, improved: beyond, with at most {ALPHA:.0%} chance of any false one "
+            "among these"
+        )
+        if not self.is_corrected:
+            return f"B / A: times as long, with its 95 % interval; {verdicts}"
+        return (
+            f"B / A: times as long, as measured; corrected: freed from the drift of the machine's peak, with its 95 % interval, which the "
+            f"verdict goes by ({NOTHING}: not corrected); {verdicts}"
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counts = [(verdict.value, len(self.of(verdict))) for verdict in Verdict] if self.rows else []
+        counts += [("newly failing", len(self.broken)), ("mended", len(self.mended)), ("missing", len(self.missing))]
+        counts += [("added", len(self.added))]
+        always = (Verdict.regressed.value, "newly failing")
+        said = ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
+        bad = [f"{len(self.unwanted[name])} {name}" for name in self.fail_on if self.unwanted[name]]
+        return said + (f"; --fail-on: {', '.join(bad)}" if bad else "")
+
+
+def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -> Comparison:
+    """Everything that changed from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
+    both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
+    timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.meaning, before, after)]
+    judged = judge([pair for _, _, pair in timed], threshold)
+    rows = tuple(Row(key, policy, _typical(p.a), _typical(p.b), j) for (key, policy, p), j in zip(timed, judged, strict=True))
+    changes = [_status(*found) for found in both]
+    failing = [(_worst(before).is_failure, _worst(after).is_failure) for _, before, after in both]
+
+    def statuses(was: bool, now: bool) -> tuple[Change, ...]:
+        return tuple(c for c, (x, y) in zip(changes, failing, strict=True) if (x, y) == (was, now) and c.before != c.after)
+
+    busy = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
+    told = [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, busy))}"] if busy else []
+    corrected = [pair for (_, _, pair), j in zip(timed, judged, strict=True) if j.is_corrected]
+    if corrected:
+        what = f"the machine's peak changed by {drift(corrected) - 1:+.1%} from A to B"
+        told.append(f"{what}: {len(corrected)} of {len(rows)} ratios are corrected for it, round by round; both are shown")
+    least = [j.found for j in judged if isfinite(j.found)]
+    if least and len(a.files) == len(b.files) == 1:
+        what = f"half of these cases must take {median(least) - 1:.0%} longer, or more, to be found regressed in {POWER:.0%} of comparisons"
+        told.append(f"{what}; more runs a side (A.json,A2.json,A3.json B.json,B2.json,B3.json) find less")
+    return Comparison(
+        a,
+        b,
+        rows,
+        broken=statuses(False, True),
+        mended=statuses(True, False),
+        statuses=(*statuses(False, False), *statuses(True, True)),
+        accuracy=tuple(c for found in both for c in _accuracy(*found)),
+        compile=tuple(c for found in both for c in _compile(*found)),
+        missing=tuple(_lacking(a, b)),
+        added=tuple(_lacking(b, a)),
+        threshold=threshold,
+        notes=(*notes(a, b), *told),
+        fail_on=fail_on,
+    )
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(meaning: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
+    """By policies that both sides have, in the order of the first."""
+    a, b = _runs(before), _runs(after)
+    flops = max(c.result.flops for c in (*before, *after))
+    yield from ((policy, Pair(meaning, a[policy], b[policy], flops)) for policy in a if policy in b)
+
+
+def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:
+    found = dict[str, tuple[Run, ...]]()
+    for case in cases:
+        for timing, peaks in zip(case.result.timings, _peaks(case.result), strict=True):
+            found[timing.policy] = (*found.get(timing.policy, ()), Run(timing.timing.samples_s, peaks))
+    return found
+
+
+def _peaks(r: Result) -> list[tuple[float, ...]]:
+    """Per policy, the peaks of the rounds of the whole graph. Those of the rounds of single partitions follow them.
+
+    Policies are measured together, or, where their memory does not suffice for that, one after another.
+    """
+    wholes = [len(t.timing.samples_s) for t in r.timings]
+    alone = [len(t.partitions[0].timing.samples_s) if len(t.partitions) > 1 else 0 for t in r.timings]
+    found = len(r.peak_samples)
+    if len(set(wholes)) == 1 and found in (wholes[0], wholes[0] + max(alone)):
+        return [r.peak_samples[: wholes[0]]] * len(wholes)
+    for rounds in ([n + m for n, m in zip(wholes, alone, strict=True)], wholes):
+        if found == sum(rounds):
+            starts = [sum(rounds[:i]) for i in range(len(rounds))]
+            return [r.peak_samples[start : start + n] for start, n in zip(starts, wholes, strict=True)]
+    return [()] * len(wholes)
+
+
+def _typical(runs: Sequence[Run]) -> float:
+    return geometric_mean(median(r.times) for r in runs)
+
+
+# ---- everything else -------------------------------------------------------------------------------------------------
+
+
+def _worst(cases: Sequence[CaseResult]) -> Status:
+    """A failure if a run has one, else what the last run says."""
+    return next((c.result.status for c in cases if c.result.status.is_failure), cases[-1].result.status)
+
+
+def _status(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Change:
+    was, now = _worst(before), _worst(after)
+    reason = next((f" ({c.result.reason})" for c in after if c.result.status is now and c.result.reason), "")
+    return Change(key, "", was.value, now.value + (reason if was is not now else ""), now)
+
+
+def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+    """Outputs whose distance from right, in the L2 norm, changed by ACCURACY or more; the worst run of each side counts."""
+    a, b = _distances(before), _distances(after)
+    for place in a:
+        if place in b and _errors(was := a[place]) != _errors(now := b[place]):
+            small, large = sorted((was.l2, now.l2))
+            if was.nonfinite != now.nonfinite or not large < ACCURACY * small:  # nan is a change too
+                where = f"{was.policy}: {was.where}: tensor {was.tensor} {was.dtype}"
+                yield Change(key, where, _said(was), _said(now))
+
+
+def _errors(a: Accuracy) -> tuple[float, int]:
+    return a.l2, a.nonfinite
+
+
+def _said(a: Accuracy) -> str:
+    """NaN and infinities in the wrong place, of which no distance tells, come first."""
+    strange = f"{a.nonfinite} wrong in NaN or infinity, " if a.nonfinite else ""
+    return f"{strange}L2 {a.l2:.3g}, {a.max_ulp:.3g} ulp"
+
+
+def _distances(cases: Sequence[CaseResult]) -> dict[tuple[str, str, int, str], Accuracy]:
+    found = dict[tuple[str, str, int, str], Accuracy]()
+    for x in (x for c in cases for x in c.result.accuracy):
+        place = (x.policy, x.where, x.tensor, x.dtype)
+        if place not in found or x.nonfinite > found[place].nonfinite or not x.l2 <= found[place].l2:
+            found[place] = x
+    return found
+
+
+def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+    """Policies whose compile time changed by COMPILE and COMPILE_S or more; the best run of each side counts, first and warm ones apart."""
+    a, b = _compile_times(before), _compile_times(after)
+    for what in (w for w in a if w in b):
+        small, large = sorted((a[what], b[what]))
+        if large >= COMPILE * small and large - small >= COMPILE_S:
+            yield Change(key, what, f"{a[what] * 1e3:.0f} ms", f"{b[what] * 1e3:.0f} ms")
+
+
+def _compile_times(cases: Sequence[CaseResult]) -> dict[str, float]:
+    found = dict[str, float]()
+    for t in (t for c in cases for t in c.result.timings):
+        what = f"{t.policy}: compile time{' from disk' if t.is_warm else ''}"
+        found[what] = min(t.compile_s, found.get(what, t.compile_s))
+    return found
+
+
+def _lacking(one: Side, other: Side) -> Iterator[str]:
+    """Cases that only one side has, and policies that only one side has of a case that both measured."""
+    for key, cases in one.cases.items():
+        if key not in other.cases:
+            yield str(key)
+            continue
+        theirs = {t.policy for t in _timings(other.cases[key])}
+        mine = dict.fromkeys(t.policy for t in _timings(cases))
+        yield from (f"{key}: {policy}" for policy in mine if theirs and policy not in theirs)
+
+
+def _timings(cases: Sequence[CaseResult]) -> Iterator[PolicyTiming]:
+    yield from (t for c in cases for t in c.result.timings)
+
+
+def _names(side: Side) -> str:
+    return ",".join(f.name for f in side.files)
+
+
+def interval(j: Judged) -> str:
+    """As text: '0.98 .. 1.03', or NOTHING."""
+    return interval_text(j.low, j.high, ".3f", " .. ")
+
+
+def corrected(j: Judged) -> str:
+    """The ratio without drift; NOTHING where there was none to be freed from."""
+    return f"{j.ratio:.3f}" if j.is_corrected else NOTHING
+
+
+def _as_measured(row: Row) -> str:
+    return f", {row.raw:.3f} as measured, before the correction for drift" if row.judged.is_corrected else ""

@@ -1,0 +1,139 @@
+"""Saved results as the two sides of a comparison: each side one or several runs of the same cases on one machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
+from benchgraph.core.files import read_text
+from benchgraph.options.matching import matches
+from benchgraph.options.repro import split
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import CaseResult, Machine, ResultSet
+from benchgraph.results.saved import cut_short, parse
+
+AGAIN = "measure anew with --report=json:FILE"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a case means; number counts the cases of one file that mean the same."""
+
+    meaning: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.meaning + (f" (no. {self.number + 1})" if self.number else "")
+
+
+@dataclass(frozen=True)
+class File:
+    """A run. text: as it was read, to know a file again. cut: what to say where it lacks cases of its run, else ''."""
+
+    name: str
+    text: str
+    results: ResultSet
+    cut: str
+
+    @property
+    def cases(self) -> dict[Key, CaseResult]:
+        seen, found = Counter[str](), dict[Key, CaseResult]()
+        for case in self.results.cases:
+            meaning = split(case.repro).meaning
+            found[Key(meaning, seen[meaning])] = case
+            seen[meaning] += 1
+        return found
+
+
+@dataclass(frozen=True)
+class Side:
+    """files: at least one. cases: per case, the runs that have it."""
+
+    files: tuple[File, ...]
+    cases: dict[Key, tuple[CaseResult, ...]]
+
+    @property
+    def machine(self) -> Machine | None:
+        return self.files[0].results.machine
+
+    @property
+    def mode(self) -> Mode:
+        return self.files[0].results.mode
+
+
+def read(names: str, match: str) -> Side:
+    """A side from its file names, joined by commas; match: leave out cases whose repro line this is not found in. Raises UsageError."""
+    files = tuple(_file(name) for name in names.split(","))
+    found = [f.cases for f in files]
+    keys = dict.fromkeys(key for cases in found for key in cases)
+    runs = {key: tuple(cases[key] for cases in found if key in cases) for key in keys}
+    try:
+        return Side(files, {key: cases for key, cases in runs.items() if not match or any(matches(match, c.repro) for c in cases)})
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where="compare: --match", fix=bad.fix) from bad
+
+
+def _file(name: str) -> File:
+    if not name:
+        raise UsageError("an empty file name", where="compare", fix="join the runs of a side by commas: A.json,A2.json")
+    try:
+        text = read_text(Path(name))
+    except OSError as bad:
+        raise UsageError(f"cannot read the file: {bad.strerror}", where=f"compare: {name}", fix="name a JSON report") from bad
+    try:
+        results, _ = parse(text)
+    except BenchgraphError as bad:
+        raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or AGAIN) from bad
+    return File(name, text, results, cut_short(name, text, results))
+
+
+def check(a: Side, b: Side, *, other_machine: bool) -> None:
+    """Raise UsageError unless the two may be compared. other_machine: machines may differ."""
+    first, *others = (*a.files, *b.files)
+    for other in others:
+        if other.results.mode is not first.results.mode:
+            modes = f"mode {first.results.mode.value} in {first.name}, {other.results.mode.value} in {other.name}"
+            raise UsageError(f"different modes: {modes}", where="compare", fix="compare runs of one mode")
+        if not other_machine and (why := _differences(first.results.machine, other.results.machine)):
+            where = f"{first.name} and {other.name}"
+            fix = "measure both on one machine, or say --other-machine"
+            raise UsageError(f"different machines: {why} in {where}", where="compare", fix=fix)
+    if not a.cases or not b.cases:
+        empty = a if not a.cases else b
+        for file in empty.files:
+            if file.cut and not file.results.cases:
+                raise UsageError(f"no cases: {file.cut.removeprefix(f'{file.name}: ')}", where=f"compare: {file.name}")
+        fix = "widen --match, or measure more"
+        raise UsageError(f"no cases in {', '.join(f.name for f in empty.files)}", where="compare", fix=fix)
+
+
+def _differences(a: Machine | None, b: Machine | None) -> str:
+    if a is None or b is None:
+        return "an unknown one"
+    pairs = {"CPU": (a.cpu, b.cpu), "cores": (a.cores, b.cores), "threads": (a.threads, b.threads), "instruction set": (a.isa, b.isa)}
+    return ", ".join(f"{what} {x} and {y}" for what, (x, y) in pairs.items() if x != y)
+
+
+def notes(a: Side, b: Side) -> Iterator[str]:
+    """What a reader should know before believing a comparison."""
+    for file in (*a.files, *b.files):
+        if file.cut:
+            yield file.cut
+    texts = [f.text for f in (*a.files, *b.files)]
+    if len(set(texts)) < len(texts):
+        yield "a file stands here twice: a run compared with itself says nothing about how runs differ"
+    if a.mode.is_timed and len(a.files) == len(b.files) == 1:
+        yield "each side has one run: how runs differ is judged by how cases differ; only A.json,A2.json shows what a run's cases share"
+    if changed := list(_versions(a.files, b.files)):
+        yield "versions differ: " + ", ".join(changed)
+
+
+def _versions(a: Sequence[File], b: Sequence[File]) -> Iterator[str]:
+    one, other = ([f.results.machine.versions for f in side if f.results.machine] for side in (a, b))
+    for name in dict.fromkeys(name for versions in (*one, *other) for name in versions):
+        before, after = ("/".join(dict.fromkeys(v.get(name, "none") for v in side)) for side in (one, other))
+        if before != after:
+            yield f"{name} {before} -> {after}"

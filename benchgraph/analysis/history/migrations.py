@@ -1,0 +1,134 @@
+"""How a database gets to the present schema: one step per version, each with the tables as they were then, which never change again.
+
+A new database goes through all steps too, so every one of them is tried each time. `migrate` runs in a transaction of a writer, of which
+there is one at a time (database.py); both databases can take back changes of tables, so a step that fails leaves nothing behind, and of
+two processes that come at once the second finds the work done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from statistics import median
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    inspect,
+    select,
+)
+
+from benchgraph.analysis.history.tables import SCHEMA, version
+from benchgraph.core.errors import BenchgraphError
+
+
+def schema_of(connection: Connection) -> int:
+    """The version of the schema, 0 for a database without one."""
+    if not inspect(connection).has_table(version.name):
+        return 0
+    return int(connection.execute(select(version.c.version)).scalar_one())
+
+
+def check(found: int) -> None:
+    """Raises BenchgraphError for a schema that only a later benchgraph knows."""
+    if found > SCHEMA:
+        fix = "update benchgraph, or name another database"
+        raise BenchgraphError(f"its schema has version {found}; this benchgraph knows versions up to {SCHEMA}", fix=fix)
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the database to the present schema. Raises BenchgraphError for one from the future."""
+    found = schema_of(connection)
+    check(found)
+    for step in STEPS[found:]:
+        step(connection)
+    if not found:
+        version.create(connection)
+        connection.execute(version.insert().values(version=SCHEMA))
+    elif found < SCHEMA:
+        connection.execute(version.update().values(version=SCHEMA))
+
+
+def _first(connection: Connection) -> None:
+    """0 -> 1: machines, runs, cases."""
+    then = MetaData()
+    Table(
+        "history_machine",
+        then,
+        Column("id", Integer, primary_key=True),
+        Column("cpu", String, nullable=False),
+        Column("cores", Integer, nullable=False),
+        Column("threads", Integer, nullable=False),
+        Column("isa", String, nullable=False),
+        UniqueConstraint("cpu", "cores", "threads", "isa", name="history_machine_is_one"),
+    )
+    Table(
+        "history_run",
+        then,
+        Column("id", Integer, primary_key=True),
+        Column("uid", String, nullable=False, unique=True),
+        Column("machine_id", ForeignKey("history_machine.id"), nullable=False, index=True),
+        Column("started", Double, nullable=False),
+        Column("commit_id", String, nullable=False),
+        Column("is_dirty", Boolean, nullable=False),
+        Column("mode", String, nullable=False),
+        Column("versions", Text, nullable=False),
+        Column("elapsed_s", Double, nullable=False),
+        Column("head", Text, nullable=False),
+    )
+    Table(
+        "history_case",
+        then,
+        Column("id", Integer, primary_key=True),
+        Column("run_id", ForeignKey("history_run.id"), nullable=False, index=True),
+        Column("position", Integer, nullable=False),
+        Column("repro", Text, nullable=False),
+        Column("status", String, nullable=False),
+        Column("document", Text, nullable=False),
+    )
+    then.create_all(connection)
+
+
+def _timings(connection: Connection) -> None:
+    """1 -> 2: medians in a table of their own, since looking back through documents reads every sample ever taken."""
+    then = MetaData()
+    case = Table("history_case", then, Column("id", Integer, primary_key=True), Column("document", Text, nullable=False))
+    timing = Table(
+        "history_timing",
+        then,
+        Column("id", Integer, primary_key=True),
+        Column("case_id", ForeignKey("history_case.id"), nullable=False, index=True),
+        Column("policy", String, nullable=False),
+        Column("median_s", Double, nullable=False),
+        Column("peak_flops", Double, nullable=False),
+        Column("flops", BigInteger, nullable=False),
+    )
+    timing.create(connection)
+    for id in connection.execute(select(case.c.id).order_by(case.c.id)).scalars().all():  # documents one by one: all may be gigabytes
+        found = json.loads(connection.execute(select(case.c.document).where(case.c.id == id)).scalar_one())
+        peaks = found["peak_samples"]
+        rows = [
+            {
+                "case_id": id,
+                "policy": policy,
+                "median_s": median(timed["samples_s"]),
+                "peak_flops": median(peaks) if peaks else 0.0,
+                "flops": found["flops"],
+            }
+            for policy, timed in found["timings"].items()
+        ]
+        if rows:
+            connection.execute(timing.insert(), rows)
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _timings)

@@ -1,0 +1,155 @@
+"""Runs in a database: appended whole or not at all, and read back as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from sqlalchemy import Connection, RowMapping, select
+
+from benchgraph.analysis.history import tables
+from benchgraph.analysis.history.database import Database
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.formats import computer
+from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
+from benchgraph.results.saved import assemble, head, line, parse
+
+
+@dataclass(frozen=True)
+class Appended:
+    """run: its number in the database. cases: how many were new there; the others it had already."""
+
+    run: int
+    cases: int
+
+
+def append(database: Database, results: ResultSet) -> Appended:
+    """Add a run, or to a run (one that was resumed, or is added again) the cases that it lacks. results have machine and origin.
+
+    Raises BenchgraphError; the database is then as it was before.
+    """
+    machine, origin = results.machine, results.origin
+    if machine is None or origin is None:
+        raise InvalidArguments("the results do not say which machine they come from", fix="run the cases anew with --history")
+    with database.writing() as connection:
+        row = connection.execute(select(tables.run.c.id).where(tables.run.c.uid == origin.uid)).scalar()
+        run = row if row is not None else _insert_run(connection, results, machine, origin)
+        known = {tuple(r) for r in connection.execute(select(tables.case.c.position, tables.case.c.repro).filter_by(run_id=run))}
+        new = [c for c in results.cases if (c.index, _plain(c.repro)) not in known]
+        for c in new:
+            _insert_case(connection, run, c)
+    return Appended(run, len(new))
+
+
+def _insert_run(connection: Connection, results: ResultSet, machine: Machine, origin: Origin) -> int:
+    found = connection.execute(
+        tables.run.insert().values(
+            uid=origin.uid,
+            machine_id=_machine(connection, machine),
+            started=origin.started,
+            commit_id=_plain(origin.commit),
+            is_dirty=origin.is_dirty,
+            mode=results.mode.value,
+            versions=json.dumps(machine.versions),
+            elapsed_s=results.elapsed_s,
+            head=head(results),
+        )
+    )
+    return _key(found.inserted_primary_key)
+
+
+def _machine(connection: Connection, machine: Machine) -> int:
+    same = {"cpu": machine.cpu, "cores": machine.cores, "threads": machine.threads, "isa": machine.isa}
+    row = connection.execute(select(tables.machine.c.id).filter_by(**same)).scalar()
+    return row if row is not None else _key(connection.execute(tables.machine.insert().values(**same)).inserted_primary_key)
+
+
+def _insert_case(connection: Connection, run: int, c: CaseResult) -> None:
+    values = {"run_id": run, "position": c.index, "repro": _plain(c.repro), "status": c.result.status.value, "document": line(c)}
+    id = _key(connection.execute(tables.case.insert().values(**values)).inserted_primary_key)
+    peak = median(c.result.peak_samples) if c.result.peak_samples else 0.0
+    rows = [
+        {"case_id": id, "policy": t.policy, "median_s": t.timing.median_s, "peak_flops": peak, "flops": c.result.flops}
+        for t in c.result.timings
+    ]
+    if rows:
+        connection.execute(tables.timing.insert(), rows)
+
+
+def _key(made: Sequence[int] | None) -> int:
+    """The number that the database gave a row."""
+    if made is None:
+        raise BenchgraphError("the database gave a row no number")
+    return int(made[0])
+
+
+def _plain(word: str) -> str:
+    """Words of a command line may hold bytes that are no text, and databases refuse those. The document has them as they were."""
+    return word.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def read(database: Database, run: int) -> ResultSet:
+    """A run as it was appended. Raises BenchgraphError."""
+    with database.reading() as connection:
+        row = connection.execute(select(tables.run.c.head, tables.run.c.elapsed_s).filter_by(id=run)).one_or_none()
+        if row is None:
+            raise InvalidArguments(f"there is no run {run}", where=database.name)
+        order = (tables.case.c.position, tables.case.c.id)
+        cases = connection.execute(select(tables.case.c.document).filter_by(run_id=run).order_by(*order)).scalars().all()
+    return parse(assemble(row.head, cases, row.elapsed_s))[0]
+
+
+# ---- looking back ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """id: the number that people use. started: seconds since 1970. commit: '' when not known."""
+
+    id: int
+    machine: int
+    started: float
+    commit: str
+    is_dirty: bool
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One case under one policy in one run: the median of its samples, and the median of the peak meanwhile (0 when not measured)."""
+
+    run: int
+    repro: str
+    policy: str
+    median_s: float
+    peak_flops: float
+    flops: int
+
+
+def runs(database: Database) -> list[RunRow]:
+    """All runs, by time. Raises BenchgraphError."""
+    with database.reading() as connection:
+        found = connection.execute(select(tables.run).order_by(tables.run.c.started, tables.run.c.id)).mappings().all()
+    return [_run(row) for row in found]
+
+
+def _run(row: RowMapping) -> RunRow:
+    return RunRow(row["id"], row["machine_id"], row["started"], row["commit_id"], row["is_dirty"], json.loads(row["versions"]))
+
+
+def machines(database: Database) -> dict[int, str]:
+    """What to call the machine of each number."""
+    with database.reading() as connection:
+        rows = connection.execute(select(tables.machine)).mappings().all()
+    return {r["id"]: computer(r["cpu"], r["cores"], r["isa"], r["threads"]) for r in rows}
+
+
+def points(database: Database) -> list[Point]:
+    """Every timing of the history, in the order in which they were added."""
+    run, case, timing = tables.run, tables.case, tables.timing
+    wanted = select(case.c.run_id, case.c.repro, timing.c.policy, timing.c.median_s, timing.c.peak_flops, timing.c.flops)
+    with database.reading() as connection:
+        found = connection.execute(wanted.select_from(timing.join(case).join(run)).order_by(timing.c.id)).all()
+    return [Point(*row) for row in found]

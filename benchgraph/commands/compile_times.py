@@ -1,0 +1,145 @@
+"""`benchgraph compile-times`: how long partitions take to compile, and to start from what an earlier process has compiled.
+
+Every figure is of a new process, as a user's is: what LLVM needs once counts for the first partition of a case. For each run a first
+process fills a disk cache of its own, and a second one starts from it. --runs=N (5) is the command's own option, all other words choose
+the cases.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from statistics import median
+from tempfile import TemporaryDirectory
+from textwrap import wrap
+
+from benchgraph.core.config import environment, module_path
+from benchgraph.core.errors import BenchgraphError, UsageError
+from benchgraph.core.lines import quoted
+from benchgraph.core.steps import begin, tell
+from benchgraph.harness.bench import Bench, need_isas
+from benchgraph.harness.blas import SINGLE
+from benchgraph.harness.cut import cut
+from benchgraph.harness.run import settings_of
+from benchgraph.harness.words import chosen, own_options
+from benchgraph.options.argv import parse
+from benchgraph.options.knobs import Globals
+from benchgraph.options.parsers import positive
+from benchgraph.options.problem import Problem
+from benchgraph.present.progress import progress_line
+from benchgraph.present.prose import folded
+from benchgraph.present.terminal import columns
+
+RUNS = 5
+_CHILD = "import sys; from benchgraph.commands.compile_times import measure; measure(sys.argv[1:])"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One partition in one process. label: its case, policy and place."""
+
+    label: str
+    seconds: float
+    is_warm: bool
+
+
+def run(given: list[str]) -> str:
+    """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
+    runs, words = _read(given)
+    line = chosen(words)
+    if not (problems := line.problems):
+        raise UsageError("no case to compile", where="compile-times", fix=f"add {line.case}")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler is timed", where="compile-times: --library", fix="leave it out")
+    need_isas(problems)
+    times: dict[str, tuple[list[float], list[float]]] = {}
+    with progress_line("runs", runs * len(problems), is_measuring=True) as step:
+        for problem in problems:
+            for _ in range(runs):
+                begin(problem.description)
+                _add(problem, times)
+                step()
+    return _table(times, runs)
+
+
+def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) -> None:
+    """What a case takes to compile, and to start warm, in two processes."""
+    with TemporaryDirectory() as cache:
+        found = []
+        for what in ("compile", "start warm"):
+            tell(what)
+            found.append(_in_new_process(problem, cache))
+    for one, again in zip(*found, strict=True):
+        if not again.is_warm:
+            raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
+        if not one.is_warm:  # else another policy has the same partition
+            compiled, read = times.setdefault(one.label, ([], []))
+            compiled.append(one.seconds)
+            read.append(again.seconds)
+
+
+def _read(given: list[str]) -> tuple[int, list[str]]:
+    runs, rest = RUNS, list[str]()
+    for _, value in own_options("compile-times", ["--runs"], given, rest):
+        try:
+            runs = positive(value)
+        except ValueError as bad:
+            raise UsageError(f"{quoted(value)} is no number of runs", where="compile-times: --runs", fix="write --runs=5") from bad
+    return runs, rest
+
+
+def _in_new_process(problem: Problem, cache: str) -> list[Compiled]:
+    env = environment(SINGLE, BENCHGRAPH_CACHE_DIR=cache, BENCHGRAPH_DISK_CACHE_CAPACITY="256", PYTHONPATH=module_path())
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _CHILD, *problem.words], env=env, capture_output=True, text=True)
+    except OSError as bad:
+        raise BenchgraphError(f"no process can be started: {bad.strerror}", where=problem.repro, fix="end other processes") from bad
+    if done.returncode:
+        raise BenchgraphError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], where=problem.repro)
+    return [Compiled(*line) for line in json.loads(done.stdout)]
+
+
+def measure(words: list[str]) -> None:
+    """The process: compile every partition of a case once, and print what it took as JSON; or the error, and exit with 1."""
+    try:
+        print(json.dumps(_measured(words)))
+    except BenchgraphError as bad:
+        sys.exit(bad.line)
+
+
+def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
+    """Label, seconds and whether it was warm, of each partition."""
+    found, bench = [], Bench()
+    for problem in parse(words).problems:
+        with settings_of(problem):
+            graph = problem.graph()
+            for side in problem.globals.sides:
+                library = bench.library(side.library)
+                for position, partition in enumerate(cut(problem, graph, library, side)):
+                    compiled = library.compile(partition)
+                    ops = " ".join(op.kind for op in partition.ops)
+                    label = f"{problem.repro} {side.policy} {position}: {ops}"
+                    found.append((label, compiled.compile_s, compiled.is_warm))
+    return found
+
+
+def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:
+    """A line for each partition, with what is too long for it hanging; on a very narrow terminal the numbers below what they are of."""
+    rows = [f"{'first min':>9} {'median':>7} {'warm min':>9} {'median':>7}  ms, of {runs} runs"]
+    for label, (first, warm) in times.items():
+        figures = [f(t) * 1e3 for t in (first, warm) for f in (min, median)]
+        numbers = "{:9.1f} {:7.1f} {:9.1f} {:7.1f}  ".format(*figures)
+        if columns() < 2 * len(numbers):
+            rows += [folded(label, columns(), indent=2), numbers.rstrip()]
+            continue
+        rows += wrap(
+            label,
+            columns(),
+            initial_indent=numbers,
+            subsequent_indent=" " * (len(numbers) + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(rows)

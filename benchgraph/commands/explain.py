@@ -1,0 +1,111 @@
+"""The words behind `benchgraph explain`: --json and --output are its own, all others choose cases as they do without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchgraph.core.errors import UsageError
+from benchgraph.core.steps import begin, tell
+from benchgraph.explain import Explanation, explain
+from benchgraph.harness.bench import Bench, need_isas, need_tuning
+from benchgraph.harness.cut import cut
+from benchgraph.harness.outputs import STDOUT
+from benchgraph.harness.run import settings_of
+from benchgraph.harness.words import chosen, need_output, value_of
+from benchgraph.options.knobs import Globals
+from benchgraph.options.problem import Problem
+from benchgraph.present.explain import text
+from benchgraph.present.progress import progress_line
+from benchgraph.results.saved import write
+
+JSON, OUTPUT = ("--json",), ("--output", "-o")
+
+
+@dataclass(frozen=True)
+class Request:
+    """output: a file, '' for the terminal. rest: the words that choose the cases."""
+
+    is_json: bool
+    output: str
+    rest: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One case under one policy. partitions: in the order in which they are executed."""
+
+    repro: str
+    policy: str
+    partitions: tuple[Explanation, ...]
+
+
+def read(given: list[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    is_json, output, rest, left = False, "", list[str](), list(given)
+    while left:
+        word = left.pop(0)
+        option, has_value, value = word.partition("=")
+        if option in JSON:
+            if has_value:
+                raise UsageError(f"--json takes no value, and '{value}' is one", where="explain", fix="write '--json -o FILE'")
+            is_json = True
+        elif option in OUTPUT:
+            output = value_of("explain", word, left, form=" FILE")
+        else:
+            rest.append(word)
+    return Request(is_json, output, tuple(rest))
+
+
+def run(given: list[str], bench: Bench) -> str:
+    """The explanation asked for, as text or JSON; written to the file if one is named, and then the answer says so.
+
+    Raises UsageError for words nobody can follow, and what a case's graph raises.
+    """
+    request = read(given)
+    need_output("explain", request.output, "json" if request.is_json else "console")
+    line = chosen(request.rest)
+    if not (problems := line.problems):
+        raise UsageError("no case to explain", where="explain", fix=f"add {line.case}")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
+    need_isas(problems)
+    need_tuning(problems)
+    found = list[Explained]()
+    with progress_line("cases", len(problems)) as step:
+        for problem in problems:
+            found += _explained(problem, bench)
+            step()
+    said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
+    if request.output in ("", STDOUT):
+        return said
+    write(request.output, said + "\n")
+    return f"explanation: {request.output}"
+
+
+def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
+    begin(problem.description)
+    with settings_of(problem):
+        graph = problem.graph()
+        for side in problem.globals.sides:
+            partitions = cut(problem, graph, bench.library(side.library), side)
+            told = list[Explanation]()
+            for partition in partitions:
+                tell("compile", len(told), len(partitions))
+                told.append(explain(partition))
+            yield Explained(problem.repro, side.policy, tuple(told))
+
+
+def _text(found: Explained) -> str:
+    return text(found.repro, found.policy, found.partitions)
+
+
+def _plain(found: Explained) -> dict[str, Any]:
+    """As JSON has it: the fields, and the peaks that follow from them."""
+    plain = asdict(found)
+    for partition, e in zip(plain["partitions"], found.partitions, strict=True):
+        for arenas, a in zip(partition["arenas"], e.arenas, strict=True):
+            arenas |= {"peak_bytes": a.peak_bytes, "peak_bytes_without_reuse": a.peak_bytes_without_reuse}
+    return plain

@@ -1,0 +1,156 @@
+"""The words behind `benchgraph fuzz`: how many graphs of which seed are its own, all others are as they are without it.
+
+benchgraph fuzz --seed 1 --count 2 --jobs=2     ->     benchgraph --fuzz --jobs=2 1:0 1:1, and then the failures shrunk
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.config import config
+from benchgraph.core.errors import BenchgraphError, UsageError
+from benchgraph.core.formats import counted
+from benchgraph.fuzz.fair import unfair
+from benchgraph.fuzz.shrink import TRIES, shrink
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import save
+from benchgraph.harness.bench import Bench
+from benchgraph.harness.isolate import run_isolated, share_of_threads
+from benchgraph.harness.run import run_case
+from benchgraph.harness.words import own_options, understood
+from benchgraph.options.argv import CommandLine, parse
+from benchgraph.options.knobs import Globals
+from benchgraph.options.parsers import Parse, natural, positive
+from benchgraph.options.problem import Problem
+from benchgraph.present.progress import progress_line
+from benchgraph.reference import domain
+from benchgraph.results.result import CaseResult, Status
+
+DRIVER = "fuzz"
+OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
+    "--seed": ("seed", natural),
+    "--count": ("count", positive),
+    "--start": ("start", natural),
+    "--tries": ("tries", natural),
+    "--output": ("output", str),
+    "-o": ("output", str),
+}
+OURS = Globals().library[0]  # it computes every op; of any other, UNIMPLEMENTED is an answer and no failure to look into
+LOST = re.compile(r"worker process|no result within")  # reasons for which the process had to go: tried again in a process of its own
+
+
+@dataclass(frozen=True)
+class Request:
+    """The graphs start, start + 1 ... of a seed. tries: executions that shrinking a failure may take, 0 for not shrinking at all.
+
+    output: the folder for shrunk cases. rest: words that hold for every graph, such as the libraries to ask.
+    """
+
+    seed: int = 0
+    count: int = 100
+    start: int = 0
+    tries: int = TRIES
+    output: str = "."
+    rest: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The command line without `fuzz` that runs these graphs."""
+        places = range(self.start, self.start + self.count)
+        return [f"--{DRIVER}", *self.rest, *(f"{self.seed}:{index}" for index in places)]
+
+
+def read(given: Sequence[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    own, words, rest = dict[str, Any](), list[str](), list[str]()
+    for option, value in own_options("fuzz", OPTIONS, given, words):
+        name, parser = OPTIONS[option]
+        own[name] = understood("fuzz", option, value, parser)
+    for word in words:
+        before = rest[-1] if rest else "fuzz"
+        if word.startswith("-"):
+            rest.append(word)
+        elif before.startswith("-") and "=" not in before:
+            rest[-1] = f"{before}={word}"
+        else:
+            raise UsageError(f"a word that is no option: '{word}'", where=f"fuzz: {before}", fix="write options as --name=value")
+    return Request(**own, rest=tuple(rest))
+
+
+def plan(request: Request) -> CommandLine:
+    """The problems to run. Raises UsageError for words nobody can follow."""
+    return parse(request.words)
+
+
+# ---- what becomes of failures ----------------------------------------------------------------------------------------
+
+
+def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence[CaseResult], bench: Bench) -> Iterator[str]:
+    """Shrink every failed problem and write its case; what to print of each, as it is done."""
+    by_index = {p.index: p for p in problems}
+    for failure in failures if request.tries else ():
+        problem = by_index[failure.index]
+        place = problem.knobs.case
+        if failure.result.status is Status.UNIMPLEMENTED and problem.globals.library[0] != OURS:
+            continue
+        path = Path(request.output) / f"{DRIVER}-{place.seed}-{place.index}.json"
+        try:
+            yield _shrunk(problem, failure, path, request.tries, bench)
+        except (BenchgraphError, OSError) as bad:
+            yield f"{place}: not shrunk: {bad}"
+
+
+def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench: Bench) -> str:
+    """Write the smallest graph that fails as this problem did. Returns the lines that say so and how to run it alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with progress_line("tries to shrink it", tries) as step:
+        trial = _Trial(_as_it_ran(problem), failure, path, bench, step)
+        found = shrink(problem.graph(), trial.fails, tries)
+        case = trial.run(found.graph)
+    return f"shrunk in {found.tries} tries to {counted(len(found.graph.ops), 'op')}: {case.line}"
+
+
+def _as_it_ran(problem: Problem) -> Problem:
+    """The problem as it stands for another driver, with the number of threads that its worker had, for code depends on it."""
+    settings = problem.globals
+    threads = settings.threads or (config().threads if not settings.jobs else share_of_threads(settings.jobs))
+    return replace(problem, globals=replace(settings, threads=threads, verbose=0, fill=problem.fill))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Runs candidates as the failed problem ran, from a file as everybody else would run them. step: told of each that was tried."""
+
+    problem: Problem
+    failure: CaseResult
+    path: Path
+    bench: Bench
+    step: Callable[[], None]
+
+    def fails(self, graph: Graph) -> bool:
+        """Whether a graph fails in the same way. One that is only wrong must be one that can be right (fair.py)."""
+        same = _way(self.run(graph)) == _way(self.failure)
+        self.step()
+        return same and not (self.failure.result.errors and unfair(graph, domain(graph, self.problem.globals.seed), str(self.path.name)))
+
+    def run(self, graph: Graph) -> CaseResult:
+        save(graph, self.path)
+        (problem,) = parse(["--graph", "--expected-n-partitions=0", f"--case={self.path}"]).problems
+        problem = replace(problem, globals=self.problem.globals)
+        if not LOST.search(self.failure.result.reason):
+            return run_case(problem, self.bench, lambda text: None)
+        (done,) = run_isolated([problem], self.bench, 1)
+        return done.case
+
+
+def _way(case: CaseResult) -> tuple[Status, str]:
+    """How a case failed, without the numbers, names and quotations that smaller graphs change."""
+    if case.result.errors:
+        return case.result.status, "wrong values"
+    where_less = re.sub(r"^(\S+\.json|\d+:\d+): ", "", case.result.reason.partition(";")[0])
+    numberless = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S*\d\S*", "#", where_less)
+    return case.result.status, re.sub(r"#: \w+", "#", numberless)  # op 3: ReLU

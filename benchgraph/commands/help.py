@@ -1,0 +1,365 @@
+"""What --help says: of the whole on one screen, of each command and each driver on one, and of everything with --help=all.
+
+Free of numpy, llvmlite and the reports' own imports: help answers at once. What options are called and do, knobs say; the words of commands
+stand here, and tests/test_help.py gives every one of them to its command.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from textwrap import fill
+
+from click import HelpFormatter
+
+from benchgraph.core.config import table
+from benchgraph.core.errors import UsageError, did_you_mean
+from benchgraph.options.argv import CONTROLS
+from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
+from benchgraph.options.plugins import about, load_driver, names
+
+NARROW, WIDE = 60, 120  # columns; between them help is as wide as the terminal
+Row = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """about: one line. form: what is written behind its name. options: its own. examples: whole lines, without `benchgraph`.
+
+    chooses: whether its other words choose cases, as those of a run do.
+    """
+
+    about: str
+    form: str
+    options: tuple[Row, ...] = ()
+    examples: tuple[str, ...] = ()
+    note: str = ""
+    chooses: bool = False
+
+
+_CASES = "--driver NAME|--NAME (default graph), the driver's options, --policy and the like choose cases as in a run, and stand anywhere"
+_OUTPUT = ("-o, --output FILE", "write it there; - is standard output (default)")
+_HISTORY = ("--history URL", "a SQLite file or postgresql://USER@HOST/DATABASE; default: BENCHGRAPH_HISTORY, else benchgraph-history.db")
+_SINCE = ("--since REF", "a tag, a commit, a date as 2026-11-21, or the number of a run")
+_POLICY = ("--policy P[,P...]", "only times under these policies")
+_THRESHOLD = ("--threshold SHARE", "the change that matters, as 5% or 0.05 (default 5%)")
+
+COMMANDS: dict[str, Command] = {
+    "list": Command(
+        "the batch files there are, drivers, reports and policies",
+        "[DRIVER | batches | drivers | reports | policies]",
+        examples=("list", "list matmul"),
+        note="A batch runs with --batch=NAME. LINES counts the lines of the file that have words, CASES what they expand to.",
+    ),
+    "ops": Command(
+        "the op table, or one row in full", "[KIND]", (("--kind KIND", "one op kind in full, as KIND alone"),), ("ops", "ops SoftMax")
+    ),
+    "show": Command(
+        "the partitioned graph of one case, drawn",
+        "--case FILE [OPTIONS]",
+        (
+            ("--format {text,dot,svg}", "text (default), Graphviz, or a picture that needs nothing installed"),
+            ("--unfold", "draw every one of several equal blocks; so does -v"),
+            _OUTPUT,
+        ),
+        ("show --case=attention.json --policy=post_ops", "show --case=attention.json --format=svg -o attention.svg"),
+        chooses=True,
+    ),
+    "explain": Command(
+        "what the compiler chose for cases, and why",
+        "--case FILE [OPTIONS]",
+        (("--json", "as JSON instead of text"), _OUTPUT),
+        ("explain --case=mlp.json --mb=32 --policy=fused,fused:no-coarse", "explain --matmul --dt=bf16 128x512:512x256 --json"),
+        chooses=True,
+    ),
+    "compile-times": Command(
+        "how long cases take to compile, and to start warm",
+        "--case FILE [OPTIONS]",
+        (("--runs N", "new processes per figure (default 5)"),),
+        ("compile-times --case=mlp.json", "compile-times --graph --case=mlp.json --runs=3"),
+        chooses=True,
+    ),
+    "tune": Command(
+        "the choice for single products against every legal one",
+        "--case FILE|DESCRIPTOR [OPTIONS]",
+        (
+            ("--store FILE", "keep what is found for later runs, which read it with --tuning=FILE"),
+            ("--rounds N", "samples of each finalist (default 15)"),
+            ("--choices N", "try so many of the legal choices, drawn by --seed (default: all)"),
+            ("-o, --output FILE", "write the table there too"),
+        ),
+        ("tune --matmul 128x479:479x1024", "tune --matmul --batch=perf_matmul_paper --store=tuning.json"),
+        chooses=True,
+    ),
+    "fuzz": Command(
+        "random graphs; those that fail are shrunk",
+        "[OPTIONS]",
+        (
+            ("--seed S", "of the graphs (default 0)"),
+            ("--count N", "how many (default 100)"),
+            ("--start I", "the first one (default 0)"),
+            ("--tries T", "executions that shrinking one failure may take (default 400); 0 shrinks nothing"),
+            ("-o, --output DIR", "the folder for shrunk cases (default: this one)"),
+            ("--ops N", "the most ops a graph has (default 30)"),
+            ("--release X.Y", "draw only what oneDNN X.Y has"),
+        ),
+        ("fuzz --seed 1 --count 2000 --jobs=2 -o found", "fuzz --seed 1 --count 100 --ops=5 --timeout=60"),
+        "Other options are those of a run. Graph I of seed S alone is --fuzz S:I.",
+    ),
+    "compare": Command(
+        "what got slower, faster or wrong between JSON reports; exits with 1 when something got worse",
+        "A.json[,A2.json...] B.json[,B2.json...] [OPTIONS]",
+        (
+            _THRESHOLD,
+            ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
+            ("--other-machine", "compare reports of different machines"),
+            (
+                "--fail-on STATUS[,...]",
+                "missing, skipped, mistrusted: exit with 1 for cases that are so in B alone, too",
+            ),
+            ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
+        ),
+        ("compare A.json B.json --threshold=5%", "compare A.json,A2.json B.json,B2.json --report=markdown:out.md"),
+    ),
+    "report": Command(
+        "saved results as a page for a browser",
+        "A.json [B.json ...] [-o FILE]",
+        (("-o, --output FILE", "the page (default report.html); - is standard output"),),
+        ("report A.json", "report A.json B.json -o report.html"),
+    ),
+    "history": Command(
+        "the runs that --history keeps, or a case over time",
+        "[OPTIONS]",
+        (
+            ("--case REGEX", "the times of the cases whose repro line has it"),
+            _POLICY,
+            _SINCE,
+            ("--add FILE", "put a JSON report into the history"),
+            ("--commit REF", "of the code that the added report measured"),
+            _HISTORY,
+        ),
+        ("history --case=mha_1", "history --add=out.json --commit=HEAD"),
+    ),
+    "regressions": Command(
+        "what got slower for good, and between which commits; exits with 1 when something did",
+        "[OPTIONS]",
+        (_SINCE, ("--match REGEX", "only cases whose repro line has it"), _POLICY, _THRESHOLD, _HISTORY),
+        ("regressions --since=v1.2 --threshold=5%", "regressions --match=mlp --policy=fused"),
+    ),
+    "help": Command(
+        "this, or help about a command, a driver, `env` or `all`",
+        "[COMMAND | DRIVER | env | all]",
+        examples=("help explain", "help env"),
+    ),
+}
+
+USED_MOST: dict[str, Row] = {  # option -> what is shown of its value, and what it does, on one line
+    "--mode": ("LETTER", "C checks (default), P measures, L lists the cases"),
+    "--policy": ("NAMES", "fused (default), post_ops, one_op_each"),
+    "--threads": ("N", "of compiled code; default: one per core"),
+    "--library": ("NAMES", "benchgraph, onednn, or both beside each other"),
+    "--match": ("REGEX", "only cases whose repro line has it"),
+    "--jobs": ("N", "processes side by side: a crash costs one case"),
+    "--report": ("NAME[:FILE]", "json, html, csv, junit, markdown; - is stdout"),
+}
+EXAMPLES = (
+    "--driver graph --case mlp.json",
+    "--mode=P --graph --mb=32,128 --case=mlp.json --report=json:out.json",
+    "--matmul --dt=f32,bf16 128x512:512x256",
+)
+
+
+def asked(words: Sequence[str]) -> str | None:
+    """The help that words ask for, as text; None when they ask for none. Raises UsageError for help about nothing."""
+    if words and words[0] == "help":
+        topics = [word for word in words[1:] if not word.startswith("-")]
+        return topic(topics[0]) if topics else of_command("help") if len(words) > 1 else overview()
+    for i, word in enumerate(words):
+        option, _, value = word.partition("=")
+        if option in ("--help", "-h"):
+            _need_known(words[:i])
+            return topic(value) if value else _behind(words[:i])
+    return None
+
+
+def _need_known(words: Sequence[str]) -> None:
+    """Raises UsageError for an option in front of --help that nothing has."""
+    drivers = [load_driver(name) for name in names("drivers")]
+    own = [part.split()[0] for command in COMMANDS.values() for form, _ in command.options for part in form.split(", ")]
+    known = {*CONTROLS, *knobs_of(Globals), *INERT, *own, *(f"--{name}" for name in names("drivers")), "--version", "--concise"}
+    known |= {option for driver in drivers for option in (*knobs_of(driver.knobs), *driver.inert)}
+    for word in words:
+        option = word.partition("=")[0].replace("_", "-")
+        if option.startswith("--") and option not in known:
+            raise UsageError("unknown option", where=option, fix=did_you_mean(option, known) or "see 'benchgraph --help'")
+
+
+def _behind(words: Sequence[str]) -> str:
+    """What --help behind these words is about: the command, else the driver named last, else the whole."""
+    if words and words[0] in COMMANDS:
+        return of_command(words[0])
+    named = [name for option, name in pairwise((*words, "")) if option == "--driver"]
+    named += [word.removeprefix("--driver=").removeprefix("--") for word in words if word.startswith("--")]
+    drivers = [name for name in named if name in names("drivers")]
+    return of_driver(drivers[-1]) if drivers else overview()
+
+
+def topic(name: str) -> str:
+    """Help about a command, a driver, 'env', 'all', or, for '', the whole on one screen. Raises UsageError."""
+    if name in COMMANDS:
+        return of_command(name)
+    if name in names("drivers"):
+        return of_driver(name)
+    whole = {"": overview, "all": everything, "env": variables}
+    if name not in whole:
+        near = did_you_mean(name, [*COMMANDS, *names("drivers"), "env", "all"])
+        raise UsageError(f"no help about '{name}'", where="--help", fix=near or "'benchgraph --help' lists what there is")
+    return whole[name]()
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def overview() -> str:
+    page = _Page()
+    page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
+    page.text(
+        "Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed. Options are --name=value or --name value. "
+        "They set state, and each case runs with the options so far, once per element of the product of comma lists."
+    )
+    page.text(f"Drivers: {', '.join(names('drivers'))}")
+    page.rows("Commands", [(name, command.about) for name, command in COMMANDS.items()], brief=True)
+    often = [(f"{option} {value}", said) for option, (value, said) in USED_MOST.items()]
+    page.rows("Options used most", [("--batch NAME|FILE", "read options from a file: see `benchgraph list`"), *often])
+    page.examples(EXAMPLES)
+    page.text(
+        "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
+        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be understood."
+    )
+    return page.done()
+
+
+def of_command(name: str) -> str:
+    command, page = COMMANDS[name], _Page()
+    page.usage(f"{name} {command.form}")
+    page.text(f"{command.about[0].upper()}{command.about[1:]}.")
+    page.rows("Options", command.options)
+    if command.chooses:
+        page.text(f"{_CASES}: benchgraph --DRIVER --help, benchgraph --help=all.")
+    page.text(command.note)
+    page.examples(command.examples)
+    return page.done()
+
+
+def of_driver(name: str) -> str:
+    driver, page = load_driver(name), _Page()
+    page.usage(f"--{name} [OPTIONS] {'--case FILE' if driver.reads_files else 'DESCRIPTOR'} ...")
+    knobs = knobs_of(driver.knobs).values()
+    page.text(f"{driver.about[0].upper()}{driver.about[1:]}.")
+    page.rows("Options, each perhaps with alternatives joined by commas", [_short(k) for k in knobs if not k.lacks])
+    if any(k.value.startswith("TAG") for k in knobs):
+        page.text("TAG: as abcd, acdb, nhwc; abx is row-major, axb channels last, any is free.")
+    _set_apart(page, [k.option for k in knobs if k.lacks], driver.inert)
+    page.examples(driver.examples)
+    page.text(f"More: benchgraph --help=all, benchgraph list {driver.folder}.")
+    return page.done()
+
+
+def variables() -> str:
+    page = _Page()
+    page.text("Environment variables, with their defaults")
+    page.rows("", [(f"{name}={default}".rstrip("="), said) for name, default, said in table()])
+    return page.done()
+
+
+def everything() -> str:
+    page = _Page()
+    page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
+    page.rows("Commands", [(f"{name} {command.form}", command.about) for name, command in COMMANDS.items()])
+    control = [
+        ("--driver NAME, --NAME", f"choose the driver: {', '.join(names('drivers'))}"),
+        ("--batch FILE", "read options from a file (words, # comments, \\ joins, quotes); found like a case, and may name the driver"),
+        ("--reset", "restore the driver's options"),
+        ("--help[=TOPIC], --version", "help about a command, a driver, env or all; or the version"),
+    ]
+    page.rows("Options", control)
+    for group in dict.fromkeys(k.group for k in knobs_of(Globals).values()):
+        page.rows(group, [_row(k) for k in knobs_of(Globals).values() if k.group == group])
+    for name in names("drivers"):
+        driver = load_driver(name)
+        knobs = knobs_of(driver.knobs).values()
+        page.rows(f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", [_row(k) for k in knobs if not k.lacks])
+        _set_apart(page, [k.option for k in knobs if k.lacks], driver.inert)
+    page.rows("Taken for benchdnn's sake, changing nothing", list(INERT.items()))
+    page.rows("Reports", [(name, about("reports", name)) for name in names("reports")])
+    page.rows("Environment", [(f"{name}={default}".rstrip("="), said) for name, default, said in table()])
+    return page.done()
+
+
+def _set_apart(page: _Page, lacking: Iterable[str], inert: Iterable[str]) -> None:
+    """The options of benchdnn's that are taken and have no meaning here."""
+    if lacking := list(lacking):
+        page.text(f"A case is skipped, with the reason, that asks for something by {', '.join(lacking)}.")
+    if inert := list(inert):
+        page.text(f"Taken, changing nothing: {', '.join(inert)}.")
+
+
+def _short(knob: Knob) -> Row:
+    """Without the commas that nearly every option takes."""
+    return f"{knob.option} {knob.value.replace('[,...]', '').replace('N[,N...]', 'N').replace('X[,X...]', 'X')}".rstrip(), knob.help
+
+
+def _row(knob: Knob) -> Row:
+    return f"{knob.option} {knob.value}".rstrip(), knob.help
+
+
+def page_width() -> int:
+    return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
+
+
+class _Page:
+    """Text as wide as the terminal, and 80 columns where there is none."""
+
+    def __init__(self) -> None:
+        self._width = page_width()
+        self._out = HelpFormatter(width=self._width)
+
+    def usage(self, *forms: str) -> None:
+        for i, form in enumerate(forms):
+            self._out.write(f"{'       ' if i else 'Usage: '}benchgraph {form}\n")
+
+    def text(self, text: str) -> None:
+        if text:
+            self._out.write_paragraph()
+            self._out.write(fill(text, self._width, break_on_hyphens=False) + "\n")  # the names of options have hyphens
+
+    def rows(self, title: str, rows: Sequence[Row], *, brief: bool = False) -> None:
+        """Forms on the left, what they do on the right. brief: a line each, cut short."""
+        if not rows:
+            return
+        if title:
+            self._out.write_paragraph()
+            self._out.write(f"{title}:\n")
+        self._out.indent()
+        if brief:
+            left = max(len(form) for form, _ in rows) + 2
+            rows = [(form, _cut(said, self._width - left - 4)) for form, said in rows]
+        self._out.write_dl(rows, col_max=24)
+        self._out.dedent()
+
+    def examples(self, lines: Sequence[str]) -> None:
+        if lines:
+            self._out.write_paragraph()
+            self._out.write("Examples:\n")
+            for line in lines:
+                self._out.write(f"  benchgraph {line}\n")
+
+    def done(self) -> str:
+        return self._out.getvalue().strip("\n")
+
+
+def _cut(text: str, width: int) -> str:
+    """As many of the clauses of a text as a line holds, the first at least."""
+    return text if len(text) <= width else text.partition(";")[0]

@@ -1,0 +1,98 @@
+"""The op table for people: `benchgraph ops`, and one row in full with `benchgraph ops SoftMax` or `--kind=SoftMax`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+from benchgraph.core.errors import UsageError, did_you_mean, within
+from benchgraph.harness.words import own_options
+from benchgraph.ops import OPS, call_of, spec
+from benchgraph.ops.spec import Attr, OpSpec, Port
+from benchgraph.present.terminal import alone, columns, grid
+
+OPTIONS = ("--kind",)
+ROOM = 140  # columns below which whole lines of the table are folded within words
+
+
+def ops(given: Sequence[str]) -> str:
+    """What the words ask for. Raises UsageError, and NoSuchOpKind, with the nearest kind, for a word that is none."""
+    rest = list[str]()
+    kinds = [kind for _, kind in own_options("ops", OPTIONS, given, rest)]
+    for word in rest:
+        option = word.partition("=")[0]
+        if word.startswith("-"):
+            raise UsageError("unknown option", where=f"ops: {option}", fix=did_you_mean(option, OPTIONS) or "there is --kind")
+        if kinds:
+            raise UsageError("one op kind at a time is shown", where=f"ops: {word}", fix="leave the others out")
+        kinds.append(word)
+    with within("ops"):
+        return in_full(kinds[-1]) if kinds else overview()
+
+
+def overview() -> str:
+    """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples.
+
+    A terminal that is too narrow for whole lines gets kind, ports and attributes, folded between words.
+    """
+    if columns() < ROOM:
+        return _narrow(columns())
+    table = grid()
+    for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
+        table.add_column(name, no_wrap=name in ("kind", "role", "samples"), overflow="fold")
+    for row in sorted(OPS.values(), key=lambda row: row.kind):
+        dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
+        table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
+    return alone(table, columns()) + f"\n{len(OPS)} op kinds"
+
+
+def _narrow(width: int) -> str:
+    table = grid()
+    table.add_column("kind", no_wrap=True)
+    table.add_column("inputs -> outputs; below them attributes")
+    for row in sorted(OPS.values(), key=lambda row: row.kind):
+        ports = " ".join([*(p.name for p in row.inputs), "->", *(p.name for p in row.outputs)])
+        table.add_row(row.kind, "\n".join(filter(None, (ports, " ".join(row.attrs)))))
+    return alone(table, width) + f"\n{len(OPS)} op kinds; more of each in a wider terminal, and by --kind=KIND"
+
+
+def in_full(kind: str) -> str:
+    """Everything a row says. Raises NoSuchOpKind, with the nearest kind, for a word that is none."""
+    row = spec(kind)
+    lines = [f"{row.kind}: {row.role.value}, {row.category.value}, compiled by {compiled_by(row)}"]
+    lines += [f"  in   {_port(row, p)}" for p in row.inputs] + [f"  out  {_port(row, p)}" for p in row.outputs]
+    lines += [f"  attr {name}: {_attr(a)}" for name, a in row.attrs.items()]
+    lines += [f"  attr {name}: {_attr(a)}, not oneDNN's" for name, a in row.extensions.items()]
+    lines += [f"  law  {law.name}" for law in row.laws]
+    for sample in row.samples:
+        shapes = ", ".join(str(list(shape)) for shape in sample.shapes)
+        attrs = ", ".join(f"{k}={v}" for k, v in sample.attrs.items())
+        allowed = "" if row.unsupported else f"; {row.threshold(call_of(kind, sample)):.3g} eps allowed"
+        lines.append(f"  sample {shapes} {{{attrs}}}: {sample.why}{allowed}")
+    return "\n".join(part for text in lines for part in _folded(text, columns()))
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A line folded between words, what goes on further in."""
+    return wrap(text, width, subsequent_indent=" " * 9, drop_whitespace=True, break_long_words=False, break_on_hyphens=False)
+
+
+def compiled_by(row: OpSpec) -> str:
+    if row.unsupported:
+        return f"nothing: {row.unsupported}"
+    ways = [type(row.lower).__name__.lower()] if row.lower is not None else []
+    return " after ".join([*ways, *(["decomposition"] if row.decompose is not None else [])])
+
+
+def _dtypes(row: OpSpec, port: Port) -> tuple[str, ...]:
+    return tuple(d.value for d in row.types.get(port.type, ())) or ("any",)
+
+
+def _port(row: OpSpec, port: Port) -> str:
+    return f"{port.name}: {' '.join(_dtypes(row, port))} ({port.type})"
+
+
+def _attr(a: Attr) -> str:
+    need = "required" if a.required else "optional" if a.default is None else f"default {a.default!r}"
+    allowed = f", {a.range.says}" if a.range is not None else ""
+    return f"{a.type}, {need}{allowed}" + (f", one of {', '.join(a.choices)}" if a.choices else "")

@@ -1,0 +1,150 @@
+"""The words behind `benchgraph tune`: --store, --rounds, --choices and --output are its own, all others choose cases as without it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+
+from benchgraph.candidates import candidates
+from benchgraph.core.config import override
+from benchgraph.core.errors import BenchgraphError, Unimplemented, UsageError, within
+from benchgraph.core.options import Forced
+from benchgraph.core.steps import begin
+from benchgraph.core.target import current
+from benchgraph.core.tuning import Finding, findings, machine_key, store
+from benchgraph.harness.bench import Bench, need_isas, need_tuning
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.harness.built import build
+from benchgraph.harness.contenders import contenders_of
+from benchgraph.harness.cut import cut, flops
+from benchgraph.harness.outputs import STDOUT, need_file
+from benchgraph.harness.run import settings_of
+from benchgraph.harness.words import chosen, need_output, own_options, understood
+from benchgraph.library.protocol import Chain
+from benchgraph.measure.arithmetic import arithmetic
+from benchgraph.options.knobs import Globals
+from benchgraph.options.parsers import positive
+from benchgraph.options.problem import Problem
+from benchgraph.present.progress import progress_line
+from benchgraph.present.terminal import WIDE, columns
+from benchgraph.reference import uniform
+from benchgraph.results.exit_codes import ExitCode
+from benchgraph.results.saved import write
+from benchgraph.tune.search import Searcher
+from benchgraph.tune.text import Outcome, heading, line, stored, summary
+
+
+@dataclass(frozen=True)
+class Request:
+    """store: the tuning file that findings go to, '' for none. rounds: samples of each finalist. choices: how many are tried, 0 for all.
+
+    output: a file for the table. rest: the words that choose the cases.
+    """
+
+    store: str = ""
+    rounds: int = 15
+    choices: int = 0
+    output: str = ""
+    rest: tuple[str, ...] = ()
+
+
+NUMBERS = ("rounds", "choices")
+OPTIONS = {f"--{f.name}": f.name for f in fields(Request) if f.name != "rest"} | {"-o": "output"}
+
+
+def read(given: list[str]) -> Request:
+    """Take the command's own options out of the words. Raises UsageError."""
+    own, rest = dict[str, str | int](), list[str]()
+    for option, value in own_options("tune", OPTIONS, given, rest):
+        name = OPTIONS[option]
+        own[name] = understood("tune", option, value, positive) if name in NUMBERS else value
+    return replace(Request(rest=tuple(rest)), **own)  # type: ignore[arg-type]
+
+
+def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
+    """Tune case after case, telling each when it is done, and store each finding at once. Returns the exit code.
+
+    A case that cannot be tuned costs itself alone. Raises UsageError for words nobody can follow, BenchgraphError for files that cannot be
+    written.
+    """
+    request = read(given)
+    need_output("tune", request.output, "console")
+    if request.store:
+        need_file(Path(request.store), f"tune: --store={request.store}")
+    problems = chosen(request.rest).problems
+    _check(request, problems)
+    said = list[str]()
+
+    def tell(text: Callable[[int], str]) -> None:
+        """text: by the width that there is, which a file does not limit."""
+        said.append(text(WIDE))
+        say(text(columns()))
+
+    outcomes, kept = list[Outcome](), 0
+    try:
+        with progress_line("cases", len(problems), is_measuring=True) as step:
+            for problem in problems:
+                begin(problem.description)
+                with settings_of(problem), override(tuning="", disk_cache_capacity=0):
+                    try:
+                        outcome = tune(problem, request, bench)
+                    except BenchgraphError as bad:
+                        complain(str(bad))
+                        step()
+                        continue
+                    if request.store and outcome.found.is_sure:
+                        store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
+                        kept += 1
+                if not outcomes:
+                    tell(partial(heading, outcome.machine))
+                outcomes.append(outcome)
+                tell(partial(line, outcome))
+                step()
+    finally:  # what is stored stays, whatever ends it
+        if request.store and outcomes:
+            tell(partial(stored, request.store, kept, outcomes))
+    if outcomes:
+        tell(lambda width: summary(outcomes, width))
+    if request.output not in ("", STDOUT):
+        write(request.output, "\n".join(said) + "\n")
+    return ExitCode.failed if len(outcomes) < len(problems) else ExitCode.ok
+
+
+def _check(request: Request, problems: tuple[Problem, ...]) -> None:
+    """What can be known to be wrong before anything is measured."""
+    if not problems:
+        raise UsageError("no case to tune", where="tune", fix="add --case FILE, or a driver and --batch FILE")
+    if any(p.globals.library != Globals().library for p in problems):
+        raise UsageError("only our own compiler can be tuned", where="tune: --library", fix="leave it out")
+    if any(len(p.globals.policies) != 1 for p in problems):
+        raise UsageError("several policies", where="tune: --policy", fix="give one, or none")
+    need_isas(problems)
+    need_tuning(problems)
+    if request.store and Path(request.store).exists():
+        findings(Path(request.store), current())
+
+
+def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
+    """The schedule's choice for a case of one product, and the best of all. Raises Unimplemented for other cases."""
+    graph = problem.graph()
+    (contender,) = contenders_of(problem, bench)
+    parts = cut(problem, graph, contender.library, contender.side)
+    if len(parts) != 1:
+        raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")
+    (partition,) = parts
+    with within(problem.repro):
+        space = candidates(partition)
+    rng = random.Random(problem.globals.seed)
+    tried = rng.sample(space.legal, request.choices) if 0 < request.choices < len(space.legal) else space.legal
+    inputs = load_inputs(graph, uniform(graph, problem.globals.seed))
+
+    def chain(choice: Forced) -> Chain:
+        asked = replace(partition, options=replace(partition.options, forced=(choice,)))
+        return build(graph, contender, (asked,), [inputs]).whole.chain
+
+    peak = bench.probe(current().cores, arithmetic(graph))
+    searcher = Searcher(chain, bench.clock, peak.sample, rng, request.rounds)
+    return Outcome(problem.repro, machine_key(current()), searcher.search(space.chosen, tried), len(space.legal), flops(graph.ops))

@@ -1,0 +1,152 @@
+"""What the machine can do: how fast its threads read memory that is as large as a case, wherever that then lies.
+
+Measured: every thread loads its own contiguous part of a buffer, front to back in whole vectors, over and over, and does nothing with
+them but one exclusive-or each. Bytes are counted once per load. There are no stores, so no lines are fetched only to be overwritten and
+none are written back: the figure is the read bandwidth, which is at least that of any mix with writes (a store that misses moves its line
+twice, in and out). Repetition settles the data in the smallest cache that holds it, so the size of the buffer says which one is measured:
+a few KB are read from L1, some hundred from L2, and what is several times larger than the last level from memory. At the size of a case
+this is the roof for executions that find their data where the last one left it; for executions with cold caches it is memory's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.codegen.emit import PARALLEL
+from benchgraph.core.target import LINE_BYTES, Target, last_level_bytes
+from benchgraph.measure.burst import BURST_S, calibrated, seconds
+from benchgraph.runtime.code import Code
+from benchgraph.runtime.jit import jit
+from benchgraph.runtime.memory import aligned, mapped
+
+LOADS = 8  # vectors in flight: two loads per cycle, and each exclusive-or waits for the one before it in its chain
+MEMORY_FACTOR = 4  # STREAM's rule: a buffer of four last-level caches leaves nothing of one turn for the next
+
+
+class BandwidthProbe:
+    """Reads nbytes over and over with all threads. code: of `run`; buffer: as long at least, and written before, so that it has pages."""
+
+    def __init__(self, nbytes: int, threads: int, code: Code, buffer: NDArray[np.uint8]) -> None:
+        self.nbytes = nbytes
+        self._code = code
+        self._run: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)(code.address("run"))
+        self.sums = aligned(threads * LINE_BYTES)
+        self._arguments = (nbytes // threads, threads, buffer.ctypes.data, self.sums.ctypes.data)
+        self._buffer = buffer
+        self._turns = calibrated(self._run, BURST_S, nbytes // threads, 1, buffer.ctypes.data, self.sums.ctypes.data)
+
+    def sample(self) -> float:
+        """Bytes/s of all threads together, over about a millisecond, or over one turn if that lasts longer."""
+        return self._turns * self.nbytes / seconds(self._run, self._turns, *self._arguments)
+
+
+def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime: str | None = None) -> list[BandwidthProbe]:
+    """A probe per size that differs, in bytes, the smallest first.
+
+    Sizes are rounded up to whole steps of every thread, and what is larger than `memory_bytes` is cut to that: it is memory anyway.
+    """
+    step = threads * LOADS * target.lanes * 4
+    rounded = sorted({-(-max(1, min(n, memory_bytes())) // step) * step for n in sizes})
+    if not rounded:
+        return []
+    code, buffer = _code(threads, target, runtime), mapped(rounded[-1])
+    buffer.fill(1)
+    return [BandwidthProbe(n, threads, code, buffer) for n in rounded]
+
+
+def memory_bytes() -> int:
+    """A working set that no cache of this machine holds."""
+    return MEMORY_FACTOR * last_level_bytes()
+
+
+_READ = """
+declare void @{parallel}(ptr, ptr, i64)
+
+define internal void @burst(ptr %region, i64 %begin, i64 %end, i64 %thread) {{
+entry:
+  %turns = load i64, ptr %region
+  %share.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 1
+  %share = load i64, ptr %share.at
+  %buffer.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 2
+  %buffer = load ptr, ptr %buffer.at
+  %sums.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 3
+  %sums = load ptr, ptr %sums.at
+  %first = mul i64 %begin, %share
+  %from = getelementptr i8, ptr %buffer, i64 %first
+  %shares = sub i64 %end, %begin
+  %bytes = mul i64 %shares, %share
+  br label %turn
+turn:
+  %t = phi i64 [0, %entry], [%t.next, %turned]
+{outer_phis}
+  br label %line
+line:
+  %i = phi i64 [0, %turn], [%i.next, %line]
+{inner_phis}
+  %at = getelementptr i8, ptr %from, i64 %i
+{loads}
+  %i.next = add i64 %i, {step}
+  %more = icmp slt i64 %i.next, %bytes
+  br i1 %more, label %line, label %turned
+turned:
+  %t.next = add i64 %t, 1
+  %again = icmp slt i64 %t.next, %turns
+  br i1 %again, label %turn, label %done
+done:
+{sum}
+  %offset = mul i64 %begin, {line_bytes}
+  %sum.at = getelementptr i8, ptr %sums, i64 %offset
+  store {type} %z{last}, ptr %sum.at, align 4
+  ret void
+}}
+
+define void @run(i64 %turns, i64 %share, i64 %threads, ptr %buffer, ptr %sums) {{
+  %region = alloca {{i64, i64, ptr, ptr}}
+  store i64 %turns, ptr %region
+  %share.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 1
+  store i64 %share, ptr %share.at
+  %buffer.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 2
+  store ptr %buffer, ptr %buffer.at
+  %sums.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 3
+  store ptr %sums, ptr %sums.at
+  call void @{parallel}(ptr @burst, ptr %region, i64 %threads)
+  ret void
+}}
+"""
+
+
+def _code(threads: int, target: Target, runtime: str | None) -> Code:
+    """Code of `run(turns, bytes of a thread's share, threads, buffer, sums)`.
+
+    Each share leaves the exclusive-or of all its vectors in a line of sums, so no load can be left out. A thread that gets several shares
+    (a smaller team than asked for) reads them as one.
+    """
+    type, vector = f"<{target.lanes} x i32>", target.lanes * 4
+    each = range(LOADS)
+    loads = [
+        line
+        for k in each
+        for line in (
+            f"  %p{k} = getelementptr i8, ptr %at, i64 {k * vector}",
+            f"  %v{k} = load {type}, ptr %p{k}, align {min(vector, LINE_BYTES)}",
+            f"  %y{k} = xor {type} %x{k}, %v{k}",
+        )
+    ]
+    text = _READ.format(
+        parallel=PARALLEL,
+        type=type,
+        step=LOADS * vector,
+        line_bytes=LINE_BYTES,
+        last=LOADS - 1,
+        outer_phis="\n".join(f"  %o{k} = phi {type} [zeroinitializer, %entry], [%y{k}, %turned]" for k in each),
+        inner_phis="\n".join(f"  %x{k} = phi {type} [%o{k}, %turn], [%y{k}, %line]" for k in each),
+        loads="\n".join(loads),
+        sum="\n".join(f"  %z{k} = xor {type} {f'%z{k - 1}' if k else 'zeroinitializer'}, %y{k}" for k in each),
+    )
+    return jit([text], replace(target, cores=threads), runtime)

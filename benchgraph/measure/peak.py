@@ -1,0 +1,201 @@
+"""What the machine can do: its arithmetic peaks, measured by loops that touch nothing but registers, and the microkernel's shares."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+from benchgraph.codegen import amx, ir, microkernel
+from benchgraph.codegen import tile_registers as tiles
+from benchgraph.codegen.blocks import advanced, repeat
+from benchgraph.codegen.convert import memory_type, value_type
+from benchgraph.codegen.dot import dot, is_native, lane_type
+from benchgraph.codegen.emit import PARALLEL
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, declare, stack, vector
+from benchgraph.codegen.kernel import Kernel
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import Target
+from benchgraph.measure.burst import BURST_S, calibrated, seconds
+from benchgraph.runtime.code import Code, load
+from benchgraph.runtime.jit import jit
+from benchgraph.runtime.memory import aligned
+from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
+
+# What products may be in, by the names that results have for them.
+ARITHMETIC: dict[str, DTypes] = {
+    "f32": (DType.f32, DType.f32, DType.f32),
+    "bf16": (DType.bf16, DType.bf16, DType.f32),
+    "int8": BYTES,
+}
+# Where no one instruction does their step: bf16 is widened, bytes become words.
+_INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": WORDS}
+_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as it is stored
+_FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101, DType.s16: 0x00010001}  # lanes of factors: halves, or ones
+_LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
+_SUMS = range(6)  # tile registers: the latency of a step is 52 cycles, one begins every 16
+_SAMPLE_S, _SAMPLES = 10e-3, 5
+_BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a second-level cache
+
+
+class PeakProbe:
+    """Measures a peak in short bursts, so that a harness can take one between two timings.
+
+    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is that of f32 for bf16, and for int8 that of words:
+    products that are summed in pairs, and a sum.
+    """
+
+    def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
+        self._threads = threads
+        self._code, self._flops_per_turn = _peak_code(threads, target, runtime, arithmetic)
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self._code.address("run"))
+        self._turns = calibrated(self._run, BURST_S, 1)
+
+    def sample(self) -> float:
+        """Operations/s of all threads together over about a millisecond; a product with its sum is two."""
+        return self._measure(self._turns)
+
+    def _measure(self, turns: int) -> float:
+        return self._threads * turns * self._flops_per_turn / seconds(self._run, turns, self._threads)
+
+    def peak(self) -> float:
+        """Operations/s, the best of several samples of 10 ms."""
+        turns = int(self._turns * _SAMPLE_S / BURST_S)
+        return max(self._measure(turns) for _ in range(_SAMPLES))
+
+
+def peak_flops(threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> float:
+    """Measured operations/s of the vector units with this many threads; in f32 fused multiply-adds, or pairs where the ISA has none."""
+    return PeakProbe(threads, target, runtime, arithmetic).peak()
+
+
+class KernelProbe:
+    """Measures the microkernel on one cache-resident block, on one thread."""
+
+    def __init__(self, target: Target, arithmetic: str = "f32") -> None:
+        dtypes = ARITHMETIC[arithmetic]
+        if dtypes == BYTES and target.multiplies(DType.s16):
+            dtypes = WORDS
+        self._code = _kernel_code(target, dtypes)
+        self._buffers = [aligned(_BLOCK * _BLOCK * dtype.bits // 8) for dtype in dtypes]
+        for buffer, dtype in zip(self._buffers[:2], dtypes, strict=False):
+            bits = dtype.numpy if dtype is DType.f32 else f"u{dtype.bits // 8}"
+            buffer.view(bits)[:] = _ONE[dtype]
+        self._addresses = [buffer.ctypes.data for buffer in self._buffers]
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(self._code.address("run"))
+        self._times = calibrated(self._run, BURST_S, *self._addresses)
+
+    def sample(self) -> float:
+        """Operations/s over about a millisecond."""
+        return self._times * 2 * _BLOCK**3 / seconds(self._run, self._times, *self._addresses)
+
+
+def kernel_probe(target: Target, arithmetic: str = "f32") -> KernelProbe:
+    return KernelProbe(target, arithmetic)
+
+
+def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: str) -> tuple[Code, int]:
+    """(code of `run(turns, threads)`, operations of one turn on one thread)."""
+    module = ir.Module(name="peak")
+    burst, flops = _burst(module, target, arithmetic)
+    run = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "run")
+    b = ir.IRBuilder(run.append_basic_block())
+    at = stack(b, I64)
+    b.store(run.args[0], at)
+    b.call(declare(module, PARALLEL, VOID, [PTR, PTR, I64]), [burst, at, run.args[1]])
+    b.ret_void()
+    return jit([str(module)], replace(target, cores=threads), runtime), flops
+
+
+def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Function, int]:
+    """The task: so many turns for each of its shares, in each of which every accumulator takes one step; operations of a turn."""
+    wanted = ARITHMETIC[arithmetic]
+    if target.in_tiles(wanted[0]):
+        return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
+    dtypes = wanted if is_native(wanted, target.isa) else _INSTEAD[arithmetic]
+    accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
+    return _burst_of_vectors(module, target, dtypes, accumulators), 2 * GROUPS[dtypes] * accumulators * target.lanes
+
+
+def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
+    """f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
+    they are no constants; a global holds the results, so they are needed. Words are those of the sums, for products of what does not
+    change would leave the loop.
+    """
+    lanes = target.lanes
+
+    def step(x: ir.Value) -> ir.Value:
+        if dtypes[0] is DType.f32:
+            return dot(b, dtypes[0], x, loaded, loaded, target.isa)
+        return dot(b, dtypes[0], x if dtypes == WORDS else loaded, loaded, x, target.isa)
+
+    operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
+    factor = ir.GlobalVariable(module, constant(operand, _FACTOR[dtypes[0]]), "factor")
+    sink = ir.GlobalVariable(module, ir.Constant(ir.ArrayType(total, accumulators), "zeroinitializer"), "sink")
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
+    function.linkage = "internal"
+    entry, turn, done = (function.append_basic_block(name) for name in ("entry", "turn", "done"))
+    b = ir.IRBuilder(entry)
+    loaded = b.load(factor, typ=operand)
+    turns = b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1]))
+    b.branch(turn)
+    b.position_at_end(turn)
+    count, sums = b.phi(I64), [b.phi(total) for _ in range(accumulators)]
+    steps = list(map(step, sums))
+    following = b.add(count, I64(1))
+    b.cbranch(b.icmp_signed("<", following, turns), turn, done)
+    for phi, first, later in zip([count, *sums], [I64(0), *[constant(total, 0)] * accumulators], [following, *steps], strict=True):
+        phi.add_incoming(first, entry)
+        phi.add_incoming(later, turn)
+    b.position_at_end(done)
+    for i, x in enumerate(steps):
+        b.store(x, advanced(b, sink, i, total))
+    b.ret_void()
+    return function
+
+
+def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
+    """Sums of products of two tiles."""
+    factor = ir.GlobalVariable(module, constant(vector(I32, tiles.LANES), _FACTOR[dtypes[0]]), "factor")
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
+    function.linkage = "internal"
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    tiles.configure(b, ((tiles.TILE_ROWS, tiles.LANES),) * (len(_SUMS) + 2))
+    operands = [I8(len(_SUMS) + i) for i in range(2)]
+    for register in operands:
+        tiles.do(b, "tileloadd64", register, factor, I64(0))
+    for i in _SUMS:
+        tiles.do(b, "tilezero", I8(i))
+
+    def turn(_: ir.Value) -> None:
+        for i in _SUMS:
+            tiles.do(b, amx.STEPS[dtypes[0]], I8(i), *operands)
+
+    repeat(b, b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1])), turn)
+    tiles.release(b)
+    b.ret_void()
+    return function
+
+
+def _kernel_code(target: Target, dtypes: DTypes) -> Code:
+    """Code of `run(times, src, wei, acc)`: panel after panel of packed weights, as the compiled nests call the kernel."""
+    module, width = ir.Module(name="kernel"), target.panel_width
+    wei_row = width * GROUPS[dtypes]
+    panel = Kernel(_BLOCK, width, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)
+    kernel = microkernel.define(module, panel, target)
+    run = ir.Function(module, ir.FunctionType(VOID, [I64, PTR, PTR, PTR]), "run")
+    entry, turn, done = (run.append_basic_block(name) for name in ("entry", "turn", "done"))
+    b = ir.IRBuilder(entry)
+    b.branch(turn)
+    b.position_at_end(turn)
+    count = b.phi(I64)
+    src, wei, acc = run.args[1:]
+    for first in range(0, _BLOCK, width):
+        places = ((wei, first * _BLOCK, dtypes[1]), (acc, first, dtypes[2]))
+        b.call(kernel, [src, *(advanced(b, pointer, elements, memory_type(dtype)) for pointer, elements, dtype in places)])
+    following = b.add(count, I64(1))
+    count.add_incoming(I64(0), entry)
+    count.add_incoming(following, turn)
+    b.cbranch(b.icmp_signed("<", following, run.args[0]), turn, done)
+    b.position_at_end(done)
+    b.ret_void()
+    return load(str(module), target.isa, {})

@@ -1,0 +1,359 @@
+"""The command line as a state machine, as in benchdnn: options set state, and each --case runs with the state it finds.
+
+    --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
+    --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
+    --graph --case=a.json --mode=P                             one problem, in mode P: a shared option behind the last case holds too
+
+Options are --name=value or --name value; an empty value restores the default, and so does an empty one among alternatives. All words are
+read before the first case runs, so a misspelt option in the last line of a batch file is known at once. No option is dropped silently:
+
+- A shared option behind the last case holds for every case that was given no value of it before.
+- One that says how the run is done rather than what a case is (`Knob.repro` is false: --jobs, --report, --match ...) does so wherever it
+  stands on the command line itself.
+- A driver's option with no case behind it is refused; behind a command such as `explain` it holds like a shared one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core.errors import InvalidArguments, ParseError, UsageError, did_you_mean
+from benchgraph.core.files import real
+from benchgraph.core.remarks import remark
+from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
+from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
+from benchgraph.options.matching import matches
+from benchgraph.options.parsers import text
+from benchgraph.options.plugins import contradicts, load_driver, load_report, names
+from benchgraph.options.problem import TRIGGER, Driver, Problem
+from benchgraph.results.mode import Mode
+
+CONTROLS = ("--driver", "--batch", "--reset")
+MATCH = "--match"
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What the words mean.
+
+    problems: those that --match and --shard leave of `planned`. globals: the global state at the end (reports, summary, verbosity count
+    for the whole run). notes: what the words ask for in vain. case: how the driver that was named last is given one.
+    """
+
+    problems: tuple[Problem, ...]
+    globals: Globals
+    planned: int = 0
+    notes: tuple[str, ...] = ()
+    case: str = f"{TRIGGER} FILE"
+
+
+def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
+    """Read all words. Raises UsageError for what cannot be understood, and for a batch file that cannot be read.
+
+    default: the driver where none is named, for the words behind a command; the driver's options behind the last case then hold for all.
+    """
+    state = _State(default)
+    state.feed([Word(w) for w in words], ())
+    settings = Globals(**{name: values[0] for name, values in state.globals.items()})
+    planned, problems = 0, list[Problem]()
+    for asked in state.asked():
+        found = _expanded(asked, planned)
+        planned += len(found)
+        problems += (p for p in found if _is_chosen(p, asked.match))
+    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case)
+
+
+State = dict[str, tuple[Any, ...]]  # field of a knob set -> alternatives: one, unless the knob is a product axis
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A case with the state it has found. match: what batch files say of cases, beside the command line's own --match."""
+
+    driver: Driver
+    option: Word
+    file: Path | None
+    unusable: InvalidArguments | None
+    globals: State
+    knobs: State
+    match: str
+
+
+@dataclass
+class _State:
+    """The machine's memory.
+
+    late, late_own: fields, of globals and knobs, set since the last case. whole: fields of globals that hold for the whole run. idle: words
+    that wait for a case to be about, by option.
+    """
+
+    default: str = ""
+    driver: Driver | None = None
+    globals: State = field(default_factory=dict)
+    knobs: State = field(default_factory=dict)
+    match: str = ""
+    lookup: Lookup = field(default_factory=Lookup)
+    cases: list[_Asked] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    late_own: set[str] = field(default_factory=set)
+    idle: dict[str, Word] = field(default_factory=dict)
+
+    @property
+    def case(self) -> str:
+        """For who has named none: what to write."""
+        if self.driver is None or self.driver.reads_files:
+            return f"{TRIGGER} FILE"
+        return f"a descriptor, as {self.driver.examples[0].rpartition(' ')[2]}"
+
+    def asked(self) -> list[_Asked]:
+        """The cases with all that holds for them. Raises UsageError for words that came too late for any."""
+        if self.default:
+            self.idle = {option: word for option, word in self.idle.items() if option not in self._local}
+        if self.cases and self.idle:
+            first, *others = self.idle.values()
+            what = "no case stands behind it" + "".join(f", nor behind {word.text}" for word in others)
+            raise UsageError(what, where=_where(first), fix="move it in front of the case: a case has the options before it")
+        shared = {name: self.globals[name] for name in self.whole | self.late}
+        own = {name: self.knobs[name] for name in self.late_own if self.default and name in self.knobs}
+        return [replace(c, globals=shared | c.globals, knobs=own | c.knobs if c.driver is self.driver else c.knobs) for c in self.cases]
+
+    def feed(self, words: list[Word], nest: tuple[Path, ...]) -> None:
+        """Take the words of one source; nest: the batch files we are inside of."""
+        rest = deque(words)
+        while rest:
+            word = rest.popleft()
+            option, given, value = word.text.partition("=")
+            option = option.replace("_", "-") if option.startswith("--") else option
+            if option == "--reset":
+                self.knobs, self.match = {}, ""
+            elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
+                self._set_global(knobs_of(Globals)["--verbose"], option[2:] or "1", word)
+            elif option in ("--concise", "-c") and not given:
+                self._set(Word("--concise", word.where), "true", nest)
+            elif self._is_descriptor(word):
+                self._set(Word(TRIGGER, word.where), word.text, nest)
+            elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
+                self._choose(option.removeprefix("--"), word)
+            else:
+                self._known(option, word)
+                self._set(Word(option, word.where), value if given else self._next_value(word, rest), nest)
+
+    @property
+    def _local(self) -> dict[str, Knob]:
+        return knobs_of(self.driver.knobs) if self.driver else {}
+
+    @property
+    def _inert(self) -> dict[str, str]:
+        return INERT | dict(self.driver.inert if self.driver else {})
+
+    def _is_descriptor(self, word: Word) -> bool:
+        return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
+
+    def _known(self, option: str, word: Word) -> None:
+        """Raise UsageError unless the option exists in the present state."""
+        if self.default and not self.driver and self._is_of_driver(option):
+            self._choose(self.default, word)
+        local = self._local
+        if option in CONTROLS or option in knobs_of(Globals) or option in local or option in self._inert:
+            return
+        where = _where(Word(option, word.where))
+        if not option.startswith("-"):
+            raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
+        if self._is_of_driver(option) and not self.driver:
+            raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
+        if option.removeprefix("--") in names("drivers"):
+            raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
+        if owners := [f"--{d}" for d in names("drivers") if self.driver and option in knobs_of(load_driver(d).knobs)]:
+            raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")
+        drivers = [f"--{d}" for d in names("drivers")]
+        near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
+        raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")
+
+    def _is_of_driver(self, option: str) -> bool:
+        return any(option in knobs_of(load_driver(d).knobs) for d in names("drivers"))
+
+    def _choose(self, name: str, word: Word) -> None:
+        try:
+            self.driver = load_driver(name)
+        except InvalidArguments as bad:
+            raise UsageError(bad.what, where=word.where, fix=bad.fix) from bad
+        self.knobs, self.match, self.late_own = {}, "", set()
+        self.idle["--driver"] = Word(f"--{name}", word.where)
+
+    def _set(self, option: Word, value: str, nest: tuple[Path, ...]) -> None:
+        if option.text == "--driver":
+            self._choose(value, option)
+        elif option.text == "--batch":
+            self._batch(value, option, nest)
+        elif option.text == TRIGGER and not value:
+            raise UsageError("a value is missing", where=_where(option), fix=f"write '{TRIGGER}=VALUE'")
+        elif self.driver and option.text == TRIGGER:
+            self._run(value, option)
+        elif option.text in self._local:
+            self._set_own(self._local[option.text], value, option)
+        elif option.text in self._inert:
+            self.notes[option.text] = f"{option.text} changes nothing: {self._inert[option.text]}"
+        elif option.text == MATCH and option.where:  # benchdnn's is the driver's: it narrows what follows, up to --reset
+            (self.match,) = _values(knobs_of(Globals)[MATCH], value, option)
+            self._note_idle(value, option)
+        else:
+            self._set_global(knobs_of(Globals)[option.text], value, option)
+
+    def _set_own(self, knob: Knob, value: str, option: Word) -> None:
+        self.knobs[knob.name] = _values(knob, value, option)
+        self.late_own.add(knob.name)
+        self._note_idle(value, option)
+
+    def _note_idle(self, value: str, option: Word) -> None:
+        """An option waits for a case. One that restores a default would be missed by nobody."""
+        if value:
+            self.idle[option.text] = Word(f"{option.text}={value}", option.where)
+        else:
+            self.idle.pop(option.text, None)
+
+    def _set_global(self, knob: Knob, value: str, option: Word) -> None:
+        (mode,) = self.globals.get("mode", (Mode.correctness,))
+        if mode in knob.fixed_by:
+            fix = "use --mode=P with it"
+            raise UsageError(f"mode {mode.value} settles this itself", where=_where(option), fix=fix)
+        new = _values(knob, value, option)
+        if value and any(isinstance(number, float) and number != float(value) for number in new):  # clamped by its parser
+            remark(f"{_where(option)}={value}: out of range, {text(new)} is taken")
+        if knob.name == "report" and value:
+            ((name, file),) = new[0]
+            _check_report(name, file, option)
+        if knob.merge and value and knob.name in self.globals:
+            new = (knob.merge(self.globals[knob.name][0], new[0]),)
+        self.globals[knob.name] = new
+        self.late.add(knob.name)
+        if not knob.repro and not option.where:
+            self.whole.add(knob.name)
+
+    def _next_value(self, word: Word, rest: deque[Word]) -> str:
+        """The value of `--name value`. Raises UsageError when the next word is an option or there is none."""
+        knob = (knobs_of(Globals) | self._local).get(word.text)
+        is_value = bool(rest) and not rest[0].text.startswith("--")
+        if knob is not None and knob.flag and not (is_value and rest[0].text.lower() in ("true", "false", "1", "0")):
+            return "true"
+        if not is_value:
+            raise UsageError("a value is missing", where=_where(word), fix=f"write '{word.text}=VALUE'")
+        return rest.popleft().text
+
+    def _batch(self, name: str, option: Word, nest: tuple[Path, ...]) -> None:
+        """Feed a batch file. With no driver chosen, the packaged inputs in which it lies tell the driver."""
+        if not self.driver and len(found := drivers_with(name, names("drivers"))) == 1:
+            self._choose(found[0], option)
+        elif not self.driver and self.default:
+            self._choose(self.default, option)
+        try:
+            path, _ = self.lookup.find(name, self.driver.folder if self.driver else "")
+        except InvalidArguments as bad:
+            refused = UsageError(bad.what, where=bad.where, fix=bad.fix)
+            raise refused.inside(option.where) if option.where else refused from None
+        if real(path) in nest:
+            chain = " -> ".join(p.name for p in (*nest, path))
+            raise UsageError(f"batch files include each other: {chain}", where=option.where or f"--batch={name}")
+        try:
+            words = list(tokenize(_content(path), name))
+        except ParseError as bad:
+            raise UsageError(bad.what, where=bad.where, fix=bad.fix) from bad
+        self.feed(words, (*nest, real(path)))
+
+    def _run(self, text: str, option: Word) -> None:
+        """A case. One that cannot be found or read is a problem too: it fails when its turn comes, and the others run."""
+        assert self.driver is not None
+        case: Any = text
+        file, unusable = None, None
+        try:
+            if self.driver.reads_files:
+                file, case = self.lookup.find(text, self.driver.folder)
+            else:
+                case = knobs_of(self.driver.knobs)[TRIGGER].parse(text)
+        except InvalidArguments as bad:
+            unusable = bad
+        except ValueError as bad:
+            what, _, fix = str(bad).partition("; ")
+            unusable = InvalidArguments(what, where=text, fix=fix)
+        self.knobs["case"] = (case,)
+        self.cases.append(_Asked(self.driver, option, file, unusable, dict(self.globals), dict(self.knobs), self.match))
+        self.late, self.late_own, self.idle = set(), set(), {}
+
+
+def _expanded(asked: _Asked, first: int) -> list[Problem]:
+    """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops.
+
+    first: the index of the first one. Raises UsageError for settings that exclude each other.
+    """
+    found = list[Problem]()
+    for shared in _product(Globals, asked.globals):
+        if shared.mode is Mode.correctness and shared.has_no_reference:
+            fix = "leave out --mode-modifier=M, or choose a mode other than C"
+            raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(asked.option), fix=fix)
+        for own in _product(asked.driver.knobs, asked.knobs, asked.driver.loops):
+            found.append(Problem(first + len(found), asked.driver, shared, own, asked.file, asked.unusable))
+    return found
+
+
+def _is_chosen(problem: Problem, match: str) -> bool:
+    """Whether --shard and --match leave a problem. match: that of batch files, which the command line's narrows further."""
+    part, parts = problem.globals.shard
+    return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
+
+
+def _content(path: Path) -> str:
+    """Of a batch file; bytes that are no UTF-8 are those of file names."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as bad:
+        raise UsageError(f"cannot read the batch file: {bad.strerror}", where=str(path), fix="name another one") from bad
+    if text.startswith("\ufeff"):
+        raise UsageError("the file begins with a byte order mark", where=str(path), fix="save it as UTF-8 without one")
+    if "\0" in text:
+        raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
+    return text
+
+
+def _is_matched(pattern: str, problem: Problem) -> bool:
+    try:
+        return matches(pattern, problem.repro)
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
+
+
+def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:
+    """A knob set per choice of alternatives. loops: the slowest fields; the others follow in order of declaration."""
+    names = [k.name for k in knobs_of(knobs).values()]
+    axes = [name for name in (*loops, *(n for n in names if n not in loops)) if name in state]
+    return [knobs(**dict(zip(axes, choice, strict=True))) for choice in product(*(state[name] for name in axes))]
+
+
+def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
+    """The alternatives a value stands for. Raises UsageError."""
+    if not value:
+        return (knob.default,)
+    try:
+        return tuple(knob.parse(part) if part else knob.default for part in (value.split(",") if knob.product else [value]))
+    except ValueError as bad:
+        raise UsageError(f"bad value '{value}'", where=_where(option), fix=str(bad) or f"give {knob.value}") from bad
+
+
+def _check_report(name: str, file: str, option: Word) -> None:
+    """There is such a report, and the file's name does not say that it is another one."""
+    try:
+        load_report(name)
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where=_where(option), fix=bad.fix) from bad
+    if other := contradicts(name, file):
+        what = f"the file's name says {other}, and the report is {name}"
+        raise UsageError(what, where=f"{_where(option)}={name}:{file}", fix=f"write {other}:{file}, or name the file otherwise")
+
+
+def _where(option: Word) -> str:
+    return f"{option.where}: {option.text}" if option.where else option.text

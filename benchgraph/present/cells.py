@@ -1,0 +1,116 @@
+"""How numbers and texts are said. One place, so that a console table and a page about the same run never differ in a digit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchgraph.analysis.means import ratio_of
+from benchgraph.core.formats import computer, counted, milliseconds, number, percent, ranges, short, size, unit
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import Machine, PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.results.roofline import Roofline
+
+RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
+HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
+SHOWN_PARTITIONS = 12  # of a policy, where not all are asked for
+
+
+@dataclass(frozen=True)
+class Row:
+    """cells: texts, under HEADS. of: what they tell of, a policy or one of its partitions; None for several partitions in one row."""
+
+    label: str
+    cells: tuple[str, ...]
+    of: PolicyTiming | PartitionTiming | None
+
+    @property
+    def is_partition(self) -> bool:
+        return not isinstance(self.of, PolicyTiming)
+
+
+def machine(m: Machine) -> str:
+    """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
+    lines = [f"{computer(m.cpu, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
+    for dtype, one in m.peak_flops_1_thread.items():
+        rate = unit(dtype)
+        line = f"{dtype} peak {one / 1e9:.0f} {rate}"
+        if m.threads > 1:
+            line += f" with 1 thread, {m.peak_flops[dtype] / 1e9:.0f} with {m.threads}"
+        if dtype in m.microkernel:
+            got = m.microkernel[dtype]
+            line += f"; microkernel {m.microkernel_shape} {got / 1e9:.0f} {rate} ({got / one:.0%})"
+        lines.append(line)
+    if m.memory_bandwidth:
+        lines.append(f"memory is read at {m.memory_bandwidth / 1e9:.1f} GB/s" + (f" with {m.threads}" if m.threads > 1 else ""))
+    return "\n".join(lines)
+
+
+def conditions(r: Result, mode: Mode) -> str:
+    """How the case was measured, and the roofs of the whole graph; those of single partitions differ in the bandwidth."""
+    hot = "a single execution, nothing warmed up" if mode is Mode.simulation else "hot caches"
+    said = [hot if r.cold_cache == "none" else f"cold caches ({r.cold_cache})"]
+    if r.num_streams > 1:
+        said.append(f"{r.num_streams} streams: times are per execution finished")
+    if r.peak:
+        said.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} {unit(r.arithmetic)}")
+    nbytes = r.bytes * r.num_streams
+    if rate := r.bandwidth(nbytes):
+        what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
+        said.append(f"bandwidth {rate / 1e9:.1f} GB/s (reading {what})")
+    return "; ".join(said)
+
+
+def rows(r: Result, most: int | None = None) -> list[Row]:
+    """A row per policy, and under it one per partition when there are several; of more than `most` the slowest, the others in one row."""
+    found = list[Row]()
+    for p in r.timings:
+        said = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
+        found.append(Row(f"{p.policy} ({counted(len(p.partitions), 'partition')})", said, p))
+        if len(p.partitions) > 1:
+            found += _partition_rows(r, p.partitions, most)
+    return found
+
+
+def _partition_rows(r: Result, partitions: Sequence[PartitionTiming], most: int | None) -> Iterator[Row]:
+    """In order of execution, the others last: the sums of their times."""
+    slowest = {p.id for p in sorted(partitions, key=lambda p: -p.timing.median_s)[:most]}
+    for part in partitions:
+        if part.id in slowest:
+            yield Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part)
+    if rest := [part for part in partitions if part.id not in slowest]:
+        least, middle = (sum(times) for times in zip(*((p.timing.min_s, p.timing.median_s) for p in rest), strict=True))
+        share = middle / sum(p.timing.median_s for p in partitions) if middle else 0.0
+        said = (milliseconds(least), milliseconds(middle), *[""] * (len(RATES) - 2), milliseconds(sum(p.compile_s for p in rest), 1), "")
+        yield Row(f"{counted(len(rest), 'other')}, {share:.0%} of the time", said, None)
+
+
+def label(p: PartitionTiming) -> str:
+    return f"{p.id} {p.kind}: ops {ranges(p.ops)}"
+
+
+def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
+    """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer.
+
+    The peak is that of the graph's arithmetic (arithmetic.py), whatever its products were computed in.
+    """
+    return (
+        milliseconds(t.min_s),
+        milliseconds(t.median_s),
+        number(work.flops_per_s, 1e9),
+        percent(work.peak_share),
+        short(work.bytes_per_s, 1e9),
+        percent(work.bandwidth_share),
+        short(work.intensity),
+        {"peak": "peak", "bandwidth": "bw"}.get(work.bound, "-"),
+    )
+
+
+def compilation(p: PolicyTiming | PartitionTiming) -> str:
+    """How long it took to compile, or, said so, to read what had been compiled before."""
+    return milliseconds(p.compile_s, 1) + (" warm" if p.is_warm else "")
+
+
+def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
+    """Of median times."""
+    return f"{ratio_of(one, other):.2f}"

@@ -1,0 +1,23 @@
+"""A comparison for spreadsheets: a row per case and policy that both sides timed."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchgraph.analysis.compare.differences import Comparison, Row
+
+COLUMNS = ("case", "policy", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "raw_ratio", "is_corrected")
+
+
+def render(c: Comparison) -> str:
+    """CSV with a header. ratio: B over A, without drift, in [low, high]; those two are empty when there is no interval.
+
+    raw_ratio: as measured, b_ms / a_ms. is_corrected: whether `ratio` is another one because there was drift.
+    """
+    table = pd.DataFrame([_row(r) for r in c.rows], columns=list(COLUMNS))
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _row(r: Row) -> tuple[object, ...]:
+    j = r.judged
+    return str(r.key), r.policy, r.a_s * 1e3, r.b_s * 1e3, j.ratio, j.low, j.high, j.verdict.value, r.raw, j.is_corrected

@@ -1,0 +1,182 @@
+"""What `benchgraph history` and `benchgraph regressions` print."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from benchgraph.analysis.history.changes import LEAST_RUNS, LEAST_SIDE, Change
+from benchgraph.analysis.history.order import date, name, short
+from benchgraph.analysis.history.series import History, Key
+from benchgraph.analysis.history.store import RunRow
+from benchgraph.core.formats import counted, milliseconds
+from benchgraph.present.history.chart import BESIDE, chart
+from benchgraph.present.prose import folded
+from benchgraph.present.terminal import alone, columns, grid
+
+WHOLE = ("run", "date", "commit", "slower by")  # columns that are not folded
+CHART = 100  # columns of a chart where there is no terminal
+
+
+def digest(text: str) -> str:
+    """A name for the run of a report that says none: the same text is the same run."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def runs(h: History) -> str:
+    """A table of the runs, in order."""
+    t = _table("run", "date", "commit", "machine")
+    for r in h.runs[max(0, h.start - 1) :]:
+        t.add_row(str(r.id), date(r), short(r), h.machines[r.machine])
+    return "\n".join([_text(t), *_notes(h)])
+
+
+# ---- a case over time ------------------------------------------------------------------------------------------------
+
+
+def history(h: History, changes: dict[Key, list[Change]]) -> str:
+    """Per case and machine: a chart of all policies, and a table of the runs."""
+    parts = []
+    for case, machine in dict.fromkeys((key.case, key.machine) for key in sorted(h.series)):
+        keys = [key for key in sorted(h.series) if (key.case, key.machine) == (case, machine)]
+        lines = {key.policy: _times(h, key) for key in keys}
+        if not any(lines.values()):
+            continue
+        found = [c for key in keys for c in changes.get(key, [])]
+        width = min(CHART, columns() - BESIDE)
+        is_line = len({i for line in lines.values() for i in line}) > 1
+        parts += [
+            f"{case}\n{folded(h.machines[machine], columns())}\n",
+            *([chart(lines, [c.after for c in found], width), ""] if is_line else []),
+            _case_tables(h, lines, keys, changes),
+        ]
+    return "\n".join([*parts, *_notes(h)])
+
+
+def _times(h: History, key: Key) -> dict[int, float]:
+    """Position -> milliseconds, from the run of --since on."""
+    s = h.series[key]
+    return {i: t * 1e3 for i, t in zip(s.runs, s.times, strict=True) if i >= h.start - 1}
+
+
+def _case_tables(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> str:
+    """One of all policies; where the terminal is too narrow for it, one of each policy."""
+    whole = _case_table(h, lines, keys, changes)
+    if _fits(whole) or len(keys) == 1:
+        return _text(whole) + "\n"
+    return "".join(_case_tables(h, {key.policy: lines[key.policy]}, [key], changes) for key in keys)
+
+
+def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> Table:
+    t = _table("run", "date", "commit", *(f"{policy} ms" for policy in lines), "change")
+    for i in sorted({i for line in lines.values() for i in line}):
+        r = h.runs[i]
+        cells = [milliseconds(line[i] * 1e-3) if i in line else "" for line in lines.values()]
+        found = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
+        t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(found))
+    return t
+
+
+# ---- what got slower -------------------------------------------------------------------------------------------------
+
+
+def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) -> str:
+    """A table, the gravest first, and one line to end with."""
+    slower = sorted(((c, key) for key, found in changes.items() for c in found if c.ratio > 1), key=lambda row: (-row[0].ratio, row[1]))
+    faster = sum(c.ratio < 1 for found in changes.values() for c in found)
+    lines = []
+    if slower:
+        lines += [_slower(h, slower), ""]
+    left = sum(c.mended is None for c, _ in slower)
+    mended = f", {len(slower) - left} mended since" if left < len(slower) else ""
+    lines += _notes(h)
+    said = (
+        f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {100 * threshold:.3g}% "
+        f"in {len(h.series)} series of {counted(len(h.runs), 'run')}"
+    )
+    lines.append(folded(said, columns()))
+    return "\n".join(lines)
+
+
+def _slower(h: History, slower: list[tuple[Change, Key]]) -> str:
+    """A table; where the terminal is too narrow for it a line for each case, whole, and under it a sentence for each change."""
+    several = len({key.machine for key in h.series}) > 1
+    rows = []
+    for c, key in slower:
+        machine = [h.machines[key.machine]] if several else []
+        span = f"{_percent(c.low)} to {_percent(c.high)}"
+        rows.append((key.case, key.policy, _percent(c.ratio), span, _range(h, c), date(h.runs[c.after]), *machine, _note(h, c)))
+    heads = ("case", "policy", "slower by", "95 % interval", "last good..first bad", "date of it", "machine", "note")
+    t = _table(*(head for head in heads if several or head != "machine"))
+    for row in rows:
+        t.add_row(*row)
+    return _text(t) if _fits(t) else "\n".join(_sentences(rows))
+
+
+def _sentences(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The same, where the rows of a case are together: its line is not folded, since it is there to be copied."""
+    for case in dict.fromkeys(case for case, *_ in rows):
+        yield case
+        for policy, slower, span, *others in (told for its, *told in rows if its == case):
+            yield folded(f"  {policy} {slower} ({span}), {', '.join(filter(None, others))}", columns(), indent=4)
+
+
+def _range(h: History, c: Change) -> str:
+    """The commits between which it happened, in git's words where both runs have one; how many they are, where git knows."""
+    good, bad = h.runs[c.before], h.runs[c.after]
+    place = {commit: i for i, commit in enumerate(h.git.lineage)}
+    count = place[bad.commit] - place[good.commit] if {good.commit, bad.commit} <= place.keys() else 0
+    return f"{name(good)}..{name(bad)}" + (f" ({count} commits)" if count > 1 else "")
+
+
+def _note(h: History, c: Change) -> str:
+    """What else changed there, and whether it is over."""
+    good, bad = h.runs[c.before], h.runs[c.after]
+    libraries = sorted({*good.versions, *bad.versions})
+    notes = [f"{lib} {_version(good, lib)} -> {_version(bad, lib)}" for lib in libraries if _version(good, lib) != _version(bad, lib)]
+    return "; ".join([*notes, *([] if c.mended is None else [f"mended in {name(h.runs[c.mended])}"])])
+
+
+def _version(run: RunRow, library: str) -> str:
+    return run.versions.get(library, "none")
+
+
+def _notes(h: History) -> list[str]:
+    """What the reader should know of runs that do not count."""
+    notes = []
+    if h.left_out:
+        notes.append(f"note: {h.left_out} runs left out: HEAD does not come from their commits")
+    if short := sum(len(s.runs) < LEAST_RUNS for s in h.series.values()):
+        notes.append(
+            f"note: {short} of {len(h.series)} series have fewer than {LEAST_RUNS} runs, too few to tell a change from noise; "
+            "'benchgraph compare' judges single runs"
+        )
+    if h.series and h.start > len(h.runs) - LEAST_SIDE and h.start:
+        notes.append(f"note: {len(h.runs) - h.start} runs since then; a change shows from {LEAST_SIDE} runs on")
+    return [folded(note, columns()) for note in notes]
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}"
+
+
+# ---- terminals -------------------------------------------------------------------------------------------------------
+
+
+def _table(*heads: str) -> Table:
+    t = grid()
+    for column in heads:
+        is_number = column.endswith(" ms") or column in ("run", "slower by")
+        t.add_column(column, justify="right" if is_number else "left", overflow="fold", no_wrap=column in WHOLE)
+    return t
+
+
+def _fits(t: Table) -> bool:
+    """Whether its lines are whole on the terminal."""
+    return max(map(len, alone(t).splitlines())) <= columns()
+
+
+def _text(t: Table) -> str:
+    return alone(t, columns())

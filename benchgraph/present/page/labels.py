@@ -1,0 +1,47 @@
+"""Short names of cases for plots: the words that tell them apart, without those that all of them have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from benchgraph.core.lines import printable
+from benchgraph.present.page.view import Case
+
+CUT = "…"
+
+
+def labels(cases: Sequence[Case], length: int) -> dict[str, str]:
+    """By the keys of cases, names of at most `length` letters. Cases that nothing else tells apart have their numbers in the table."""
+    words = [c.words for c in cases]
+    shared = set.intersection(*map(set, words)) if words else set()
+    whole = [" ".join(_plain(w) for i, w in enumerate(found, 1) if i == len(found) or w not in shared) for found in words]
+    return dict(zip([c.key for c in cases], apart(whole, [c.index for c in cases], length), strict=True))
+
+
+def apart(names: Sequence[str], numbers: Sequence[int], length: int) -> list[str]:
+    """The endings of names, after their numbers where the endings are alike."""
+    cut = [ending(name, length) for name in names]
+    often = Counter(cut)
+    marks = [f"#{number} " for number in numbers]
+    return [
+        short if often[short] == 1 else mark + ending(name, length - len(mark)) for short, mark, name in zip(cut, marks, names, strict=True)
+    ]
+
+
+def ending(name: str, length: int) -> str:
+    """The end of a name, which says most. What is left of an option's word is its value, unless all of its name fits."""
+    name = printable(name)
+    if len(name) <= length:
+        return name
+    head, tail = name[: 1 - length], name[1 - length :]
+    part, space, rest = tail.partition(" ")
+    if head.endswith(" ") or not space:
+        return CUT + tail
+    value = part.partition("=")[2] or ("" if "=" not in head.rpartition(" ")[2] else part)
+    return f"{CUT}{value}{space if value else ''}{rest}"
+
+
+def _plain(word: str) -> str:
+    """An option without its dashes; of the case itself, what it is."""
+    return word.removeprefix("--case=").removeprefix("--")

@@ -1,0 +1,48 @@
+"""The partitioned graph of every case, drawn as `benchgraph show` draws it, and packed: thousands of pictures are almost the same text."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+from benchgraph.core.formats import counted
+from benchgraph.present.page.view import Case, Cut
+from benchgraph.present.show.fold import folded
+from benchgraph.present.show.picture import draw
+from benchgraph.present.show.svg import svg
+from benchgraph.results.sketch import Sketch
+
+
+class Store:
+    """Texts by number that the page holds packed: pictures, and in a long page the details of cases. Equal ones are kept once."""
+
+    def __init__(self) -> None:
+        self._numbers = dict[str, int]()
+        self._pictures = dict[tuple[object, ...], int]()
+
+    def add(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def picture(self, case: Case, cut: Cut) -> int | None:
+        """The number of a case's picture under one policy; None where the result does not hold the graph."""
+        graph = case.result.graph
+        if graph is None:
+            return None
+        parts = tuple(", ".join([*([kind] if kind else []), counted(len(ops), "op")]) for kind, ops in zip(cut.kinds, cut.ops, strict=True))
+        same = (graph.ops, *graph.tensors.items(), cut.ops, parts, cut.policy)
+        if same not in self._pictures:
+            self._pictures[same] = self.add(_drawn(graph, cut.ops, parts, cut.policy))
+        return self._pictures[same]
+
+    def packed(self) -> str:
+        """Base64 of deflated JSON: a list of texts. '' for none."""
+        if not self._numbers:
+            return ""
+        return base64.b64encode(zlib.compress(json.dumps(list(self._numbers)).encode(), 9)).decode()
+
+
+def _drawn(graph: Sketch, ops: tuple[tuple[int, ...], ...], parts: tuple[str, ...], policy: str) -> str:
+    left = tuple(op.id for op in graph.ops if not any(op.id in part for part in ops))  # End, which is never executed
+    more = ((left,), ("not executed",)) if left else ((), ())
+    return svg(folded(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy)))

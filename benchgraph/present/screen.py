@@ -1,0 +1,109 @@
+"""What a run prints: cases as they finish, and the closing lines, all as benchdnn has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import click
+
+from benchgraph.core.formats import counted
+from benchgraph.core.lines import printable_lines
+from benchgraph.options.knobs import Globals
+from benchgraph.options.problem import Problem
+from benchgraph.present.progress import progress_line
+from benchgraph.present.prose import for_stderr
+from benchgraph.results.result import CaseResult, Done, ResultSet
+
+FAILURES_SHOWN = 10  # benchdnn's
+
+
+def warn(text: str) -> None:
+    """On stderr; the terminal's lines do not end within words."""
+    click.echo(for_stderr(f"benchgraph: {printable_lines(text)}"), err=True)
+
+
+@dataclass
+class Screen:
+    """Prints finished cases in the order of their problems, each as soon as all before it have been printed."""
+
+    problems: Sequence[Problem]
+    shown: list[CaseResult] = field(default_factory=list)
+    waiting: dict[int, Done] = field(default_factory=dict)
+
+    def add(self, done: Done) -> None:
+        self.waiting[done.case.index] = done
+        while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
+            self._show(self.problems[len(self.shown)])
+
+    def take_over(self, held: Sequence[CaseResult], file: str, is_there: bool) -> None:
+        """Results of --resume. file: '' for none. is_there: whether there was one to take them from."""
+        if file and not is_there:
+            click.echo(f"{file}: no such file yet; all {counted(len(self.problems), 'case')} run")
+        elif file:
+            click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
+        for case in held:
+            self.add(Done(case))
+
+    def rest(self) -> None:
+        """Print those that still wait for one that was not finished."""
+        for problem in self.problems:
+            if problem.index in self.waiting:
+                self._show(problem)
+
+    def _show(self, problem: Problem) -> None:
+        done = self.waiting.pop(problem.index)
+        for text, err in ((done.out, False), (done.err, True)):
+            if text:
+                click.echo(text, nl=not text.endswith("\n"), err=err)
+        for text in _perf(problem, done.case, is_first=not self.shown):
+            click.echo(text)
+        self.shown.append(done.case)
+        click.echo(done.case.line)
+        for text in _told(done.case):
+            click.echo(text)
+
+
+def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
+    """benchdnn's perf lines of a timed case, under their header the first time."""
+    if not problem.globals.mode.is_timed:
+        return
+    from benchgraph.present.perf_line import header, lines
+
+    if is_first:
+        yield header(problem.globals.perf_template)
+    yield from lines(problem.globals.perf_template, problem, case)
+
+
+def _told(case: CaseResult) -> Iterator[str]:
+    """What several libraries have to say of a case."""
+    if case.result.told:
+        from benchgraph.present.told import lines
+
+        yield from lines(case)
+
+
+def progress(problems: Sequence[Problem]) -> AbstractContextManager[Callable[[], None]]:
+    """A line on a terminal: which of the cases runs, and what is done with it. Yields what to call when one is done."""
+    return progress_line("cases", len(problems), is_measuring=any(p.globals.mode.is_timed for p in problems))
+
+
+def summarise(settings: Globals, results: ResultSet, phases: str) -> None:
+    """benchdnn's closing lines."""
+    failures = results.failures
+    if failures and "failures" not in settings.summary.split("+"):
+        click.echo("=== Failed cases summary (--summary=no-failures to disable) ===")
+        for case in failures[:FAILURES_SHOWN]:
+            click.echo(case.line)
+        if len(failures) > FAILURES_SHOWN:
+            click.echo(f"(... {len(failures) - FAILURES_SHOWN} more cases ...)")
+        click.echo("=" * 30)
+    if settings.verbose:
+        click.echo(phases)
+    if any(c.result.told for c in results.cases):
+        from benchgraph.present.told import summary
+
+        click.echo(summary(results.cases))
+    click.echo(results.summary)
+    click.echo(f"total: {results.elapsed_s:.2f}s;")

@@ -1,0 +1,169 @@
+"""Repeated blocks drawn once: the layers of a network follow each other with the same ops, attributes and shapes.
+
+    a MatMul ReLU MatMul ReLU MatMul ReLU b   ->   a [MatMul ReLU] x3 b
+
+A block is some neighbours in the order of execution. Its repetitions are alike up to ids: what they compute, from which of their own and
+the block before's results, how partitions cut them, and nobody but the next block reads what they make. What the last one makes may go
+anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from benchgraph.present.show.picture import Box, Fold, Picture, Wire
+
+LEAST_SAVED = 6  # ops that folding must save, or a picture is clear enough without it
+LONGEST = 256  # ops of a block
+
+
+def folded(picture: Picture) -> Picture:
+    """The first of each run of blocks that are alike, with how many there are; the same picture where there are none."""
+    ops, start = _Ops(picture), 0
+    runs = list[tuple[int, int, int]]()
+    while start < len(picture.boxes):
+        saved, period, count = ops.best(start)
+        if saved >= LEAST_SAVED:
+            runs.append((start, period, count))
+        start += period * count if saved >= LEAST_SAVED else 1
+    return _drawn(picture, runs) if runs else picture
+
+
+@dataclass(frozen=True)
+class _Ops:
+    """The ops of a picture by their place."""
+
+    picture: Picture
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        return {b.id: i for i, b in enumerate(self.picture.boxes)}
+
+    @cached_property
+    def wires(self) -> dict[int, Wire]:
+        return {w.id: w for w in self.picture.wires}
+
+    @cached_property
+    def made(self) -> list[list[Wire]]:
+        """By place, in port order."""
+        found: list[list[Wire]] = [[] for _ in self.picture.boxes]
+        for w in self.picture.wires:
+            if w.source is not None:
+                found[self.place[w.source]].append(w)
+        return found
+
+    @cached_property
+    def last_read(self) -> list[int]:
+        """By place, the place of the last op that reads something of it."""
+        return [max((self.place[id] for w in made for id in w.targets), default=i) for i, made in enumerate(self.made)]
+
+    @cached_property
+    def look(self) -> list[tuple[object, ...]]:
+        """By place, what an op is without what it reads from where."""
+        found = list[tuple[object, ...]]()
+        for box, made in zip(self.picture.boxes, self.made, strict=True):
+            reads = tuple(_type(self.wires[id]) for id in box.reads)
+            made_types = tuple(map(_type, made))
+            found.append((box.kind, box.attrs, reads, made_types, self.picture.parts[box.partition]))
+        return found
+
+    def best(self, start: int) -> tuple[int, int, int]:
+        """(ops saved, ops of a block, blocks) of the best run that begins here; (0, 1, 1) where there is none."""
+        found = 0, 1, 1
+        for period in range(1, min((len(self.look) - start) // 2, LONGEST) + 1):
+            if self.look[start] == self.look[start + period]:
+                count = self._count(start, period)
+                if (count - 1) * period > found[0]:
+                    found = (count - 1) * period, period, count
+        return found
+
+    def _count(self, start: int, period: int) -> int:
+        """How many blocks are alike."""
+        first = self._inner(start, period)
+        count, between = 1, None
+        while start + (count + 1) * period <= len(self.look):
+            block = start + count * period
+            if self._inner(block, period) != first or any(self.last_read[i] >= block + period for i in range(block - period, block)):
+                break
+            outer = self._outer(block, period)
+            if outer is None or (between is not None and outer != between):
+                break
+            count, between = count + 1, outer
+        return count
+
+    def _inner(self, block: int, period: int) -> list[object]:
+        """What a block is by itself."""
+        return [
+            (self.look[i], [self._from(id, i) for id in self.picture.boxes[i].reads if self._maker(id) >= block])
+            for i in range(block, min(block + period, len(self.look)))
+        ]
+
+    def _outer(self, block: int, period: int) -> list[object] | None:
+        """What it reads from outside, beside what the block before does; None where that cannot be a repetition."""
+        found = list[object]()
+        for i in range(block, block + period):
+            now, before = self.picture.boxes[i], self.picture.boxes[i - period]
+            found.append((now.partition - before.partition, [w.is_output for w in self.made[i - period]]))
+            for id, old in zip(now.reads, before.reads, strict=True):
+                maker = self._maker(id)
+                if maker >= block:
+                    found.append("own")
+                elif maker >= block - period:
+                    found.append(self._from(id, i))
+                elif id == old:
+                    found.append("shared")
+                elif maker < 0 and self._maker(old) < 0:
+                    found.append("given")
+                else:
+                    return None
+        return found
+
+    def _maker(self, id: int) -> int:
+        """The place of the op that makes a tensor; -1 for an input of the graph."""
+        source = self.wires[id].source
+        return -1 if source is None else self.place[source]
+
+    def _from(self, id: int, reader: int) -> tuple[int, int]:
+        """How many ops before its reader a tensor is made, and at which port."""
+        maker = self._maker(id)
+        return reader - maker, [w.id for w in self.made[maker]].index(id)
+
+
+def _type(w: Wire) -> str:
+    """Its label without the id."""
+    return w.label.partition(" ")[2]
+
+
+def _drawn(picture: Picture, runs: list[tuple[int, int, int]]) -> Picture:
+    """Only the first block of each run; who reads from the last one reads from it."""
+    ops, dropped, renamed = _Ops(picture), set[int](), dict[int, int]()
+    folds = list[Fold]()
+    for start, period, count in runs:
+        ids = [b.id for b in picture.boxes[start : start + period * count]]
+        folds.append(Fold(tuple(ids[:period]), count, tuple(ids)))
+        dropped |= set(ids[period:])
+        for i in range(start, start + period):
+            last = i + period * (count - 1)
+            renamed |= {w.id: first.id for w, first in zip(ops.made[last], ops.made[i], strict=True)}
+    readers, outputs = defaultdict[int, list[int]](list), set[int]()
+    for w in picture.wires:
+        readers[renamed.get(w.id, w.id)] += [id for id in w.targets if id not in dropped]
+        outputs |= {renamed.get(w.id, w.id)} if w.is_output else set()
+    wires = tuple(_wires(picture, dropped, readers, outputs))
+    boxes = tuple(_renamed(b, renamed) for b in picture.boxes if b.id not in dropped)
+    return replace(picture, boxes=boxes, wires=wires, folds=tuple(folds))
+
+
+def _wires(picture: Picture, dropped: set[int], readers: dict[int, list[int]], outputs: set[int]) -> Iterator[Wire]:
+    for w in picture.wires:
+        targets = tuple(dict.fromkeys(readers[w.id]))
+        is_left = w.source not in dropped if w.source is not None else bool(targets) or not w.targets
+        if is_left:
+            yield replace(w, targets=targets, is_output=w.id in outputs)
+
+
+def _renamed(box: Box, renamed: dict[int, int]) -> Box:
+    return replace(box, reads=tuple(renamed.get(id, id) for id in box.reads))

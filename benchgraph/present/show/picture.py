@@ -1,0 +1,136 @@
+"""What there is to draw: ops with their partitions, tensors with their types, and who makes and reads them. The same for every format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.formats import counted, ranges
+from benchgraph.core.lines import printable, shortened
+from benchgraph.core.tensor import LayoutType, LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.partition.ir import Partition
+from benchgraph.results.sketch import OpSketch, Sketch
+
+LETTERS = "abcdefghijkl"
+
+
+@dataclass(frozen=True)
+class Box:
+    """An op. reads: ids of its inputs, in port order. partition: its place in the order of execution, which it is also coloured by."""
+
+    id: int
+    kind: str
+    name: str
+    attrs: tuple[str, ...]
+    reads: tuple[int, ...]
+    partition: int
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A tensor. source: the op that makes it, None for an input of the graph; targets: the ops that read it, each once.
+
+    crosses: it is memory between partitions, or at the graph's border.
+    """
+
+    id: int
+    label: str
+    source: int | None
+    targets: tuple[int, ...]
+    is_output: bool
+    crosses: bool
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A block of ops that is drawn once and stands for `count` that are alike. ids: of its ops; all: of all ops it stands for."""
+
+    ids: tuple[int, ...]
+    count: int
+    all: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"x{self.count}: ops {ranges(self.all)}"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """parts: what each partition is, by number. folds: of repeated blocks (fold.py)."""
+
+    title: str
+    policy: str
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    parts: tuple[str, ...]
+    folds: tuple[Fold, ...] = ()
+
+    def times(self, id: int) -> str:
+        """` x12` behind an op that stands for as many."""
+        return next((f" x{fold.count}" for fold in self.folds if id in fold.ids), "")
+
+    def lines(self, box: Box) -> list[str]:
+        """What is written on an op."""
+        return [f"p{box.partition}  {box.id}: {box.kind}{self.times(box.id)}", *box.attrs]
+
+
+def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:
+    """A graph and its partitions in order of execution: the ids of their ops, which are all ops of the graph, and what each is."""
+    number = {id: i for i, ops in enumerate(partitions) for id in ops}
+    boxes = tuple(Box(op.id, op.kind, op.name, op.attrs, op.reads, number[op.id]) for op in sketch.ops)
+    source = {id: op.id for op in sketch.ops for id in op.makes}
+    wires = []
+    for id in (*sketch.inputs, *source):
+        targets = tuple(op.id for op in sketch.ops if id in op.reads)
+        ends = {number[op] for op in (*targets, *([source[id]] if id in source else []))}
+        crosses = id not in source or id in sketch.outputs or len(ends) > 1
+        wires.append(Wire(id, sketch.tensors[id], source.get(id), targets, id in sketch.outputs, crosses))
+    return Picture(title, policy, boxes, tuple(wires), tuple(parts))
+
+
+def sketch(graph: Graph) -> Sketch:
+    """What pictures need of a shape-inferred graph."""
+    ops = tuple(OpSketch(o.id, o.kind, printable(shortened(o.name)), _attrs(o.attrs), _ids(o.inputs), _ids(o.outputs)) for o in graph.order)
+    tensors = {t.id: label(t) for t in (*graph.inputs, *(t for op in graph.order for t in op.outputs))}
+    return Sketch(ops, tensors, _ids(graph.inputs), _ids(graph.outputs))
+
+
+def _ids(tensors: Iterable[LogicalTensor]) -> tuple[int, ...]:
+    return tuple(t.id for t in tensors)
+
+
+def part(p: Partition) -> str:
+    """What a partition is: `post_ops, 3 ops`."""
+    return f"{p.kind}, {counted(len(p.ops), 'op')}" + ("" if p.is_supported else f", unsupported: {p.reason}")
+
+
+def _attrs(attrs: Attrs) -> tuple[str, ...]:
+    return tuple(f"{name}={_value(value)}" for name, value in attrs.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        shown = ",".join(_value(v) for v in value[:4])
+        return f"{shown},... ({len(value)})" if len(value) > 4 else shown
+    return f"{value:g}" if isinstance(value, float) else printable(shortened(str(value)))
+
+
+def label(t: LogicalTensor) -> str:
+    """Id, dtype, dims, layout: `%3 f32 8x64x56x56 acdb`. A tensor that stays the same says so."""
+    dims = "x".join(map(str, t.known_shape)) or "scalar"
+    return " ".join(part for part in (f"%{t.id}", t.dtype.value, dims, _layout(t), "constant" if t.is_constant else "") if part)
+
+
+def _layout(t: LogicalTensor) -> str:
+    """The dims from the outermost to the innermost when the tensor is dense, else its strides; nothing for a single number."""
+    if t.layout_type is not LayoutType.strided:
+        return str(t.layout_type.value)
+    shape, strides = t.known_shape, t.known_strides
+    order = sorted(range(len(shape)), key=lambda dim: (-strides[dim], dim))
+    step: int = 1
+    for dim in reversed(order):
+        if strides[dim] != step and shape[dim] > 1:
+            return "strides " + "x".join(map(str, strides))
+        step *= max(shape[dim], 1)
+    return "".join(LETTERS[dim] for dim in order)

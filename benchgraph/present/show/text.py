@@ -1,0 +1,61 @@
+"""A picture for terminals: a table per partition, in order of execution."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from benchgraph.core.formats import counted, ranges
+from benchgraph.present.show.picture import Box, Picture
+from benchgraph.present.terminal import BETWEEN, columns, grid, paper, printed
+
+COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
+
+
+def text(picture: Picture) -> str:
+    """Coloured by partition on a terminal; each table says its number as well."""
+    out = paper(columns())
+    ops, partitions = (
+        counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op"),
+        counted(len(picture.parts), "partition"),
+    )
+    out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
+    for fold in picture.folds:
+        block = counted(len(fold.ids), "op")
+        out.print(
+            f"ops {ranges(fold.all)} are {fold.count} blocks of {block} that are alike; the first is shown, all of them with -v or --unfold"
+        )
+    drawn = {box.partition for box in picture.boxes}
+    for number, part in enumerate(picture.parts):
+        if number not in drawn:
+            continue
+        out.print()
+        out.print(f"partition {number}: {part}", style=f"bold {COLOURS[number % len(COLOURS)]}")
+        out.print(_table(picture, number, out.width))
+    return printed(out)
+
+
+def _table(picture: Picture, number: int, width: int) -> Table:
+    """Attributes have a column, or stand below the kind where that makes lines too long for the terminal."""
+    heads, rows = ["op", "kind", "reads", "makes", "attributes"], list[list[str]]()
+    for op in picture.boxes:
+        if op.partition == number:
+            rows.append([str(op.id), op.kind + picture.times(op.id), _reads(picture, op), _makes(picture, op), " ".join(op.attrs)])
+    if sum(max(map(len, column)) + BETWEEN for column in zip(heads, *rows, strict=True)) - BETWEEN > width:
+        heads[1:] = ["kind; attributes", "reads", "makes"]
+        rows = [[id, f"{kind}\n{attrs}".rstrip(), reads, makes] for id, kind, reads, makes, attrs in rows]
+    table = grid()
+    for name in heads:
+        table.add_column(name, no_wrap=name in ("op", "kind"), overflow="fold", justify="right" if name == "op" else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _reads(picture: Picture, op: Box) -> str:
+    """Inputs of the graph in full, others by their id: the op that makes them says what they are."""
+    given = {w.id: w.label for w in picture.wires if w.source is None}
+    return ", ".join(given.get(id, f"%{id}") for id in op.reads)
+
+
+def _makes(picture: Picture, op: Box) -> str:
+    return ", ".join(w.label + (" out" if w.is_output else "") for w in picture.wires if w.source == op.id)

@@ -1,0 +1,399 @@
+"""Results on disk: the JSON report, which is also what --resume reads.
+
+    {"schema_version": 4, "mode": "C", "source": "5f0c...", "planned": 2, "origin": {...}, "machine": {...}, "cases": [
+    {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
+    {"index": 1, ...}
+    ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
+
+A case is a line. While a run lasts, `Stream` replaces the last line by the next case and a new last line, in one write; so the file is
+whole after each case, in the order in which they finished. Where a write was cut off, `parse` takes the lines before it.
+
+Keys stand in a fixed order. planned: how many cases the run had; an interrupted one has fewer here.
+Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second;
+bandwidths are bytes per second.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import benchgraph
+from benchgraph.core.errors import BenchgraphError, ParseError
+from benchgraph.core.files import data_dir, make_folder, real
+from benchgraph.core.formats import counted
+from benchgraph.core.lines import quoted
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.mode import Mode
+from benchgraph.results.result import (
+    SCHEMA_VERSION,
+    CaseResult,
+    Difference,
+    Machine,
+    Origin,
+    PartitionTiming,
+    PolicyTiming,
+    Result,
+    ResultSet,
+    Status,
+    Timing,
+    Told,
+    summary,
+)
+from benchgraph.results.roofline import Roofline
+from benchgraph.results.sketch import OpSketch, Sketch
+from benchgraph.results.sound import need_sound
+
+Json: TypeAlias = dict[str, Any]
+
+# Version 2 said nothing of bandwidth: its timings were hot, its streams one, and nothing of the graph; 3 knew f32's peak alone.
+READABLE = (2, 3, SCHEMA_VERSION)
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def render(results: ResultSet) -> str:
+    """The whole document."""
+    return assemble(head(results), map(line, results.cases), results.elapsed_s, results.summary)
+
+
+def assemble(head: str, lines: Iterable[str], elapsed_s: float, counted: str = "") -> str:
+    """The document of which these are the parts."""
+    return f'{head[:-1]}, "cases": [' + ",".join(f"\n{text}" for text in lines) + _tail(elapsed_s, counted)
+
+
+def head(results: ResultSet) -> str:
+    """What is said once, as a JSON object."""
+    machine = None if results.machine is None else _machine(results.machine)
+    origin = {} if results.origin is None else {"origin": asdict(results.origin)}
+    planned = {"planned": results.planned} if results.planned else {}
+    mode = results.mode.value
+    return json.dumps({"schema_version": SCHEMA_VERSION, "mode": mode, "source": source(), **planned, **origin, "machine": machine})
+
+
+def line(c: CaseResult) -> str:
+    """A case, as a JSON object."""
+    return json.dumps(_case(c))
+
+
+def _tail(elapsed_s: float, counted: str) -> str:
+    return f"\n], {json.dumps({'elapsed_s': elapsed_s, 'summary': counted})[1:]}\n"
+
+
+@cache
+def source() -> str:
+    """A digest of the code that makes results: two checkouts of one version may differ."""
+    digest = hashlib.sha256()
+    for root in (Path(benchgraph.__file__).parent, data_dir("drivers")):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _machine(m: Machine) -> Json:
+    one = m.peak_flops_1_thread
+    shares = {name: rate / one[name] for name, rate in m.microkernel.items()}
+    return {
+        "host": m.host,
+        "cpu": m.cpu,
+        "cores": m.cores,
+        "threads": m.threads,
+        "isa": m.isa,
+        "versions": m.versions,
+        "peak_flops": m.peak_flops,
+        "peak_flops_1_thread": m.peak_flops_1_thread,
+        "microkernel": {"shape": m.microkernel_shape, "flops": m.microkernel, "share": shares} if one else None,
+        "memory_bandwidth": m.memory_bandwidth,
+    }
+
+
+def _case(c: CaseResult) -> Json:
+    r = c.result
+    return {
+        "index": c.index,
+        "repro": c.repro,
+        "status": r.status.value,
+        "reason": r.reason,
+        "elapsed_s": c.elapsed_s,
+        "phases_s": c.phases,
+        "errors": r.errors,
+        "total": r.total,
+        "n_partitions": r.n_partitions,
+        "partitions": {policy: [list(ops) for ops in found] for policy, found in r.partitions.items()},
+        "graph": r.graph and _graph(r.graph),
+        "accuracy": [asdict(a) for a in r.accuracy],
+        "flops": r.flops,
+        "bytes": r.bytes,
+        "input_bytes": r.input_bytes,
+        "compile_s": sum(t.compile_s for t in r.timings),
+        "cold_cache": r.cold_cache,
+        "num_streams": r.num_streams,
+        "peak_samples": list(r.peak_samples),
+        "arithmetic": r.arithmetic,
+        "arithmetic_samples": list(r.arithmetic_samples),
+        "bandwidth_samples": [{"bytes": size, "samples": list(found)} for size, found in r.bandwidth_samples.items()],
+        "timings": {t.policy: _policy(t, r) for t in r.timings},
+        "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.told],
+        "differences": [asdict(d) for d in r.differences],
+        "warnings": list(r.warnings),
+        "notes": list(r.notes),
+    }
+
+
+def _graph(g: Sketch) -> Json:
+    """Ops as [id, kind, name, attributes, ids of tensors read, and made]."""
+    ops = [[op.id, op.kind, op.name, list(op.attrs), list(op.reads), list(op.makes)] for op in g.ops]
+    return {"ops": ops, "tensors": list(g.tensors.items()), "inputs": list(g.inputs), "outputs": list(g.outputs)}
+
+
+def _policy(t: PolicyTiming, r: Result) -> Json:
+    return {
+        **_timing(t.timing),
+        "compile_s": t.compile_s,
+        **({} if t.called is None else {"called": _timing(t.called)}),
+        **_roofline(r.roofline(t)),
+        "partitions": [_partition(p, r) for p in t.partitions],
+    }
+
+
+def _timing(t: Timing) -> Json:
+    return {"samples_s": list(t.samples_s), "executions_per_sample": t.times}
+
+
+def _roofline(work: Roofline) -> Json:
+    """What follows from the samples, for whoever reads the file without this package; reading it here leaves it out."""
+    return {
+        "flops_per_s": work.flops_per_s,
+        "bytes_per_s": work.bytes_per_s,
+        "intensity": work.intensity,
+        "peak_share": work.peak_share,
+        "bandwidth_share": work.bandwidth_share,
+    }
+
+
+def _partition(p: PartitionTiming, r: Result) -> Json:
+    return {
+        "id": p.id,
+        "kind": p.kind,
+        "ops": list(p.ops),
+        "flops": p.flops,
+        "bytes": p.bytes,
+        "compile_s": p.compile_s,
+        "is_warm": p.is_warm,
+        **_timing(p.timing),
+        **_roofline(r.roofline(p)),
+    }
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> tuple[ResultSet, str]:
+    """What `render` wrote, and the source it came from. Of a document whose end is missing, the cases before the cut.
+
+    Raises ParseError for anything else, or another version of the schema.
+    """
+    try:
+        found = _document(text)
+        if (version := found["schema_version"]) not in READABLE:
+            raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
+        machine = None if found["machine"] is None else _read_machine(found["machine"])
+        origin = Origin(**found["origin"]) if "origin" in found else None
+        if not isinstance(found["cases"], list):
+            raise TypeError("cases are a list")
+        cases = tuple(map(_sound_case, found["cases"], count()))
+        for what, part in (("machine", machine), ("origin", origin)):
+            if part is not None:
+                need_sound(what, part)
+        _need_number(found.get("elapsed_s", 0.0))
+        elapsed_s, planned = found.get("elapsed_s", 0.0), int(found.get("planned", 0))
+        return ResultSet(Mode(found["mode"]), machine, cases, elapsed_s, origin, planned), found["source"]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
+        raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
+
+
+def is_whole(text: str) -> bool:
+    """Whether the end of a document is there: where `parse` reads it, whether it reads all that was written."""
+    try:
+        json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+def cut_short(file: str, text: str, results: ResultSet) -> str:
+    """What to say of a report that lacks cases of its run, which was interrupted, or its end; '' of one that is complete."""
+    if is_whole(text) and len(results.cases) >= results.planned:
+        return ""
+    return f"{file}: cut short after {counted(len(results.cases), 'case')}; run the rest with --resume={file}"
+
+
+def _document(text: str) -> Json:
+    with suppress(json.JSONDecodeError):
+        whole: Json = json.loads(text)
+        return whole
+    first, *rest = text.split("\n")
+    found: Json = json.loads(f"{first}]}}")
+    with suppress(json.JSONDecodeError):
+        for row in rest:
+            found["cases"].append(json.loads(row.removesuffix(",")))
+    return found
+
+
+def _read_machine(d: Json) -> Machine:
+    micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
+    peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
+    return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0), d.get("host", ""))
+
+
+def _sound_case(d: Json, place: int) -> CaseResult:
+    """A case of a list. Raises ParseError, which names it, where there is something in it that cannot be."""
+    name = f"case {place}" + (f" ({quoted(d['repro'])})" if isinstance(d, dict) and "repro" in d else "")
+    try:
+        case = _read_case(d)
+        need_sound(name, case)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as bad:
+        raise ParseError(f"{name}: it is not as benchgraph writes one", fix="give a file that --report=json:FILE wrote") from bad
+    return case
+
+
+def _need_number(value: object) -> None:
+    if not isinstance(value, int | float) or not isfinite(value):
+        raise TypeError("seconds are a finite number")
+
+
+def _read_case(d: Json) -> CaseResult:
+    timings = d["timings"].items()
+    result = Result(
+        status=Status(d["status"]),
+        reason=d["reason"],
+        errors=d["errors"],
+        total=d["total"],
+        n_partitions=d["n_partitions"],
+        partitions={policy: tuple(map(tuple, found)) for policy, found in d["partitions"].items()},
+        flops=d["flops"],
+        bytes=d["bytes"],
+        input_bytes=d["input_bytes"],
+        accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
+        timings=tuple(_read_policy(policy, t) for policy, t in timings),
+        peak_samples=tuple(d["peak_samples"]),
+        arithmetic=d.get("arithmetic", "f32"),
+        arithmetic_samples=tuple(d.get("arithmetic_samples", ())),
+        bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
+        cold_cache=d.get("cold_cache", "none"),
+        num_streams=d.get("num_streams", 1),
+        told=tuple(Told(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
+        differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
+        warnings=tuple(d["warnings"]),
+        notes=tuple(d.get("notes", ())),
+        graph=_read_graph(found) if (found := d.get("graph")) else None,
+    )
+    return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
+
+
+def _read_graph(d: Json) -> Sketch:
+    ops = (OpSketch(id, kind, name, *(tuple(given) for given in rest)) for id, kind, name, *rest in d["ops"])
+    return Sketch(tuple(ops), dict(d["tensors"]), tuple(d["inputs"]), tuple(d["outputs"]))
+
+
+def _read_partition(d: Json) -> PartitionTiming:
+    return PartitionTiming(
+        d["id"], d["kind"], tuple(d["ops"]), d["flops"], d["bytes"], d["compile_s"], _read_timing(d), d.get("is_warm", False)
+    )
+
+
+def _read_policy(name: str, d: Json) -> PolicyTiming:
+    called = _read_timing(d["called"]) if "called" in d else None
+    return PolicyTiming(name, _read_timing(d), tuple(_read_partition(p) for p in d["partitions"]), called)
+
+
+def _read_timing(d: Json) -> Timing:
+    return Timing(tuple(d["samples_s"]), d["executions_per_sample"])
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, making its folder, so that at any moment it holds the old text or the new. Raises OSError."""
+    make_folder(path.parent)
+    if not is_plain(path):
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # of file names that are no UTF-8
+        return
+    target = real(path)  # a link stays one
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def write(file: str, text: str, where: str = "") -> None:
+    """Write the file that a command names, whole or not at all. where: what to call it in an error. Raises BenchgraphError."""
+    try:
+        write_whole(Path(file), text)
+    except OSError as bad:
+        raise unwritable(bad, where or file) from bad
+
+
+def unwritable(bad: OSError, where: str, full: str = "make room there, or name another one") -> BenchgraphError:
+    """What to say of a file that could not be written. full: the remedy for a full disk."""
+    fix = full if is_full(bad) else "name another one"
+    return BenchgraphError(f"cannot write the file: {bad.strerror}", where=where, fix=fix)
+
+
+def is_full(bad: OSError) -> bool:
+    """Whether there was no room left, on the disk or for the user."""
+    return bad.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether it is a file, or can become one; not a device or a pipe."""
+    return path.is_file() or not path.exists()
+
+
+class Stream:
+    """A JSON report that grows by a case at a time and is whole after each."""
+
+    def __init__(self, path: Path, begun: ResultSet) -> None:
+        """Write what there is already. Raises OSError."""
+        text = render(begun)
+        write_whole(path, text)
+        self._file = path.open("r+b", buffering=0)
+        self._counts = begun.counts
+        self._tail = _tail(begun.elapsed_s, begun.summary).encode()
+        self._end = len(text.encode()) - len(self._tail)  # of the last case
+
+    def add(self, case: CaseResult, elapsed_s: float) -> None:
+        """Append a case. Raises OSError, and the report is what it was."""
+        added = f"{',' if self._counts else ''}\n{line(case)}".encode()
+        counts = self._counts + Counter([case.result.status])
+        tail = _tail(elapsed_s, summary(counts)).encode()
+        try:
+            self._write(added + tail)  # at once, and longer than the last line that it replaces, whose numbers hardly change their length
+        except OSError:
+            self._write(self._tail)  # where there was room for it
+            self._file.truncate(self._end + len(self._tail))
+            raise
+        self._counts, self._tail, self._end = counts, tail, self._end + len(added)
+
+    def _write(self, data: bytes) -> None:
+        """Write behind the last case. A disk that fills up on the way takes a part of it, and says that it is full when asked again."""
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._file.fileno(), data[done:], self._end + done)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,311 @@
+"""An FX graph of ATen ops, drafted as a graph of the library's ops.
+
+    t    = aten.t(w)                  a view of w: the partition reads w with other strides
+    mm   = aten.addmm(b, x, t)   ->   op 0: MatMul(x, w', b)
+    v    = aten.view(mm, ...)    ->   op 1: StaticReshape, for the ops behind it; nobody else needs one
+    topk = aten.topk(v)          ->   op 2: Wildcard, run by PyTorch
+    add  = aten.add(v, 1)        ->   op 3: Add
+
+Nodes that views are made by run nowhere. Between offloaded ops they are the library's movements, which become index maps; at a border they
+are other strides on the same memory. What no row takes stands in the graph as a Wildcard, so that the library sees which values leave its
+ops, and no partition goes around.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import fx
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape
+from benchgraph.graph.check import check_one
+from benchgraph.graph.infer import infer_outputs
+from benchgraph.graph.ir import Op
+from benchgraph.ops.structural import WILDCARD
+from benchgraph.torch.views import MOVEMENTS, VIEWS
+
+Literal = npt.NDArray[np.generic]
+Row = Callable[..., "LogicalTensor | tuple[LogicalTensor | None, ...]"]
+
+Key = int | str  # how a value is known at run time: its tensor id; its node's name if it is no tensor of the library's
+
+DTYPES: Mapping[torch.dtype, DType] = {
+    torch.float32: DType.f32, torch.bfloat16: DType.bf16, torch.float16: DType.f16, torch.int64: DType.s64, torch.int32: DType.s32,
+    torch.int8: DType.s8, torch.uint8: DType.u8, torch.bool: DType.boolean,
+}  # fmt: skip
+
+
+class Unmapped(Exception):
+    """Why a node is PyTorch's to run."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A value that lies in another one's memory. base: that one's tensor id; offset: elements from its first to ours."""
+
+    base: int
+    offset: int
+    shape: Shape
+    strides: Shape
+
+
+class Draft:
+    """ops: the library's, Wildcards among them. owner: op id -> the node it was made for. reasons: why a node is not offloaded.
+
+    value: the tensors of a node's results, None for what is none. views: tensor id -> where it lies. literals: tensor id -> a constant of
+    ours. strides: how a tensor lies that PyTorch may see; others may lie as they like. leaving: what the graph returns.
+    """
+
+    def __init__(self, module: fx.GraphModule, rows: Mapping[Any, Row], constant: frozenset[int], refused: Mapping[str, str]) -> None:
+        self.module, self._rows, self._constant, self._refused = module, rows, constant, refused
+        self.ops = list[Op]()
+        self.owner, self.reasons = dict[int, fx.Node](), dict[fx.Node, str]()
+        self.value = dict[fx.Node, tuple[LogicalTensor | None, ...]]()
+        self.views, self.literals, self.strides = dict[int, View](), dict[int, Literal](), dict[int, Shape]()
+        self.inputs, self.attrs = list[fx.Node](), list[fx.Node]()
+        self.offloaded = set[fx.Node]()
+        self._source = dict[fx.Node, fx.Node]()
+        self._inner, self._outer = dict[fx.Node, LogicalTensor](), dict[fx.Node, LogicalTensor]()
+        self._ids, self._op_ids = count(), count()
+        self._node: fx.Node | None = None
+        self._token: LogicalTensor | None = None
+        for node in module.graph.nodes:
+            self._add(node)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------------
+
+    def _add(self, node: fx.Node) -> None:
+        self._node = node
+        if node.op == "placeholder":
+            self._take(node, is_constant=len(self.inputs) in self._constant)
+            self.inputs.append(node)
+        elif node.op == "get_attr":
+            self._take(node, is_constant=True)
+            self.attrs.append(node)
+        elif node.op == "output":
+            for root in dict.fromkeys(self.root(n) for n in node.all_input_nodes):
+                self._wildcard([t for t in self.value[root] if t is not None], [])
+        elif node.target is operator.getitem and node.args[0] in self._source:
+            self._source[node] = self._source[node.args[0]]  # one of several views
+        elif node.target is operator.getitem:
+            whole, index = node.args
+            self.value[node] = (self.value[whole][index],)
+            if whole in self.offloaded:
+                self.offloaded.add(node)
+        elif node.target in VIEWS and self._is_view(node):
+            self._source[node] = node.all_input_nodes[0]
+        elif not self._offload(node):
+            self._leave(node)
+
+    def _take(self, node: fx.Node, *, is_constant: bool) -> None:
+        kind = PropertyType.constant if is_constant else PropertyType.variable
+        self.value[node] = tuple(None if t is None else self._new(*t, property_type=kind) for t in described(node))
+        self._lay(node)
+
+    def _offload(self, node: fx.Node) -> bool:
+        """Whether the node has become ops of the library."""
+        before = len(self.ops), dict(self._inner), dict(self._outer)
+        try:
+            found = self._mapped(node)
+        except Unmapped as bad:
+            del self.ops[before[0] :]
+            self._inner, self._outer = before[1:]
+            self.reasons[node] = str(bad)
+            return False
+        self.value[node] = found
+        self.offloaded.add(node)
+        self._lay(node)
+        return True
+
+    def _mapped(self, node: fx.Node) -> tuple[LogicalTensor | None, ...]:
+        if node.name in self._refused:
+            raise Unmapped(self._refused[node.name])
+        row = self._rows.get(node.target)
+        if row is None:
+            raise Unmapped(f"no row for {node.target}")
+        for n in node.all_input_nodes:
+            _check_elements(n, described(n))
+        given = fx.node.map_arg(arguments(node), self.operand)
+        made = row(self, **given)
+        found = made if isinstance(made, tuple) else (made,)
+        wanted = described(node)
+        used = {user.args[1] for user in node.users if user.users} if isinstance(node.meta["val"], tuple | list) else {0}
+        for i, want in enumerate(wanted):
+            got = found[i] if i < len(found) else None
+            if i in used:
+                _check_elements(node, (want,))
+                if got is None or want is None:
+                    raise Unmapped(f"its result {i} is read, which the library does not make")
+            if got is not None and want is not None and (got.dtype, got.shape) != want:
+                raise Unmapped(f"PyTorch makes {want[0].value}{list(want[1])} of it, the library {got.dtype.value}{list(got.shape or ())}")
+        return found + (None,) * (len(wanted) - len(found))
+
+    def _leave(self, node: fx.Node) -> None:
+        """A Wildcard for a node that PyTorch runs. Those with effects beyond their results stay in order."""
+        self.value[node] = tuple(None if t is None else self._new(*t) for t in described(node))
+        self._lay(node)
+        roots = dict.fromkeys(self.root(n) for n in node.all_input_nodes)
+        ins = [t for root in roots for t in self.value[root] if t is not None]
+        outs = [t for t in self.value[node] if t is not None]
+        if node.is_impure() or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            ins += [] if self._token is None else [self._token]
+            self._token = self._new(DType.undef, ())
+            outs.append(self._token)
+        self.owner[self._wildcard(ins, outs)] = node
+
+    # ---- what rows build with --------------------------------------------------------------------------------------
+
+    def op(self, kind: str, *ins: LogicalTensor, dtype: DType | None = None, **attrs: Any) -> LogicalTensor:
+        """Append an op of one output, of this dtype, else the first input's. Raises Unmapped with what its row has against it."""
+        assert self._node is not None
+        outs = (LogicalTensor(next(self._ids), dtype or ins[0].dtype),)
+        op = Op(next(self._op_ids), kind, Attrs(attrs), tuple(ins), outs, self._node.name)
+        try:
+            check_one(op)
+            (made,) = infer_outputs(op, op.inputs)
+        except BenchgraphError as bad:
+            raise Unmapped(str(bad)) from bad
+        self.ops.append(Op(op.id, kind, op.attrs, op.inputs, (made,), op.name))
+        self.owner[op.id] = self._node
+        return made
+
+    def literal(self, data: Literal | float, dtype: DType = DType.f32) -> LogicalTensor:
+        """A constant of the graph's own."""
+        array = np.asarray(data, dtype.numpy)
+        made = self._new(dtype, array.shape, property_type=PropertyType.constant)
+        self.literals[made.id] = array
+        return made
+
+    def keys(self, node: fx.Node) -> tuple[Key, ...]:
+        """How the results of a node that is no view are known at run time."""
+        names = (node.name,) if len(self.value[node]) == 1 else tuple(f"{node.name}.{i}" for i in range(len(self.value[node])))
+        if node.target is operator.getitem:
+            whole, index = node.args
+            names = (f"{whole.name}.{index}",)
+        return tuple(name if t is None else t.id for t, name in zip(self.value[node], names, strict=True))
+
+    def operand(self, node: fx.Node) -> LogicalTensor:
+        """A node's value for an op of the library."""
+        if node not in self._source:
+            (t,) = self.value.get(node, (None,))
+            if t is None:
+                raise Unmapped(f"{node.name} is no tensor of a dtype that the library knows")
+            return t
+        if self.root(node) in self.offloaded:
+            inside = self._moved(node)
+            if inside is not None:
+                return inside
+        return self._seen(node)
+
+    # ---- views -----------------------------------------------------------------------------------------------------
+
+    def root(self, node: fx.Node) -> fx.Node:
+        """The node in whose memory a node's value lies."""
+        while node in self._source:
+            node = self._source[node]
+        return node
+
+    def view(self, node: fx.Node) -> View | None:
+        """Where a view lies; None for what is none."""
+        if node not in self._source:
+            return None
+        base, (t,) = self.root(node), self.value[self.root(node)]
+        assert t is not None
+        val = node.meta["val"]
+        return View(t.id, val.storage_offset() - base.meta["val"].storage_offset(), tuple(val.shape), tuple(val.stride()))
+
+    def is_view(self, node: fx.Node) -> bool:
+        return node in self._source
+
+    def _is_view(self, node: fx.Node) -> bool:
+        """Whether what the op makes can be described as a view: of one tensor that the library could read."""
+        root = self.root(node.all_input_nodes[0])
+        return len(self.value[root]) == 1 and self.value[root][0] is not None
+
+    def _moved(self, node: fx.Node) -> LogicalTensor | None:
+        """The view of an offloaded value as the library's movements; None if it has none for one of them."""
+        if node not in self._source:
+            (t,) = self.value[node]
+            return t
+        if node not in self._inner:
+            movement = MOVEMENTS.get(node.target)
+            source = self._moved(self._source[node]) if movement is not None else None
+            if movement is None or source is None:
+                return None
+            kind, attrs = movement(node)
+            before, self._node = self._node, node
+            try:
+                self._inner[node] = self.op(kind, source, **attrs)
+            finally:
+                self._node = before
+            self.strides[self._inner[node].id] = tuple(node.meta["val"].stride())
+        return self._inner[node]
+
+    def _seen(self, node: fx.Node) -> LogicalTensor:
+        """The view as a tensor of its own at the border, on the memory of its base."""
+        if node not in self._outer:
+            place, (base,) = self.view(node), self.value[self.root(node)]
+            assert place is not None
+            assert base is not None
+            made = LogicalTensor(next(self._ids), base.dtype, place.shape, place.strides, property_type=base.property_type)
+            self.views[made.id] = place
+            if self.root(node).op == "call_function":
+                self._wildcard([base], [made])
+            self._outer[node] = made
+        return self._outer[node]
+
+    # ---- tensors ---------------------------------------------------------------------------------------------------
+
+    def _new(self, dtype: DType, shape: Shape, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
+        return LogicalTensor(next(self._ids), dtype, shape, property_type=property_type)
+
+    def _lay(self, node: fx.Node) -> None:
+        """Note how PyTorch means a node's results to lie."""
+        vals = node.meta.get("val")
+        for t, val in zip(self.value[node], vals if isinstance(vals, tuple | list) else (vals,), strict=True):
+            if t is not None and isinstance(val, torch.Tensor):
+                self.strides[t.id] = tuple(val.stride())
+
+    def _wildcard(self, ins: Sequence[LogicalTensor], outs: Sequence[LogicalTensor]) -> int:
+        id = next(self._op_ids)
+        self.ops.append(Op(id, WILDCARD, Attrs({}), tuple(ins), tuple(outs)))
+        return id
+
+
+def described(node: fx.Node) -> tuple[tuple[DType, Shape] | None, ...]:
+    """dtype and shape of each of a node's results; None for what is no tensor of the library's."""
+    val = node.meta.get("val")
+    return tuple(map(_described, val if isinstance(val, tuple | list) else (val,)))
+
+
+def _described(val: object) -> tuple[DType, Shape] | None:
+    if not isinstance(val, torch.Tensor) or val.layout is not torch.strided or val.device.type != "cpu" or val.is_conj() or val.is_neg():
+        return None
+    dtype = DTYPES.get(val.dtype)
+    return None if dtype is None else (dtype, tuple(int(d) for d in val.shape))
+
+
+def _check_elements(node: fx.Node, values: Sequence[tuple[DType, Shape] | None]) -> None:
+    """Raises Unmapped for tensors without elements, of which PyTorch has no memory to give."""
+    if any(t is not None and 0 in t[1] for t in values):
+        raise Unmapped(f"{node.name} has no elements")
+
+
+def arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a node by name, with the schema's defaults; `self` is called src."""
+    schema = node.target._schema
+    found = {}
+    for position, a in enumerate(schema.arguments):
+        given = node.args[position] if position < len(node.args) else node.kwargs.get(a.name, a.default_value)
+        found["src" if a.name == "self" else a.name] = given
+    return found

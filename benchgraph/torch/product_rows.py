@@ -1,0 +1,78 @@
+"""Rows of the table: products of matrices, and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.torch.draft import Draft, Row, Unmapped
+
+aten = torch.ops.aten
+
+
+def _mm(d: Draft, src: LogicalTensor, mat2: LogicalTensor) -> LogicalTensor:
+    return d.op("MatMul", src, mat2)
+
+
+def _mv(d: Draft, src: LogicalTensor, vec: LogicalTensor) -> LogicalTensor:
+    return d.op("MatMul", src, vec)
+
+
+def _addmm(d: Draft, src: LogicalTensor, mat1: LogicalTensor, mat2: LogicalTensor, beta: float, alpha: float) -> LogicalTensor:
+    """beta * src + alpha * mat1 @ mat2."""
+    if (beta, alpha) == (1, 1) and src.ndims == 1:
+        return d.op("MatMul", mat1, mat2, src)
+    product = d.op("MatMul", mat1, mat2)
+    if alpha != 1:
+        product = d.op("Multiply", product, d.literal(alpha))
+    if beta == 0:  # what src holds does not count, NaN neither
+        return product
+    return d.op("Add", product, src if beta == 1 else d.op("Multiply", src, d.literal(beta)))
+
+
+def _baddbmm(d: Draft, src: LogicalTensor, batch1: LogicalTensor, batch2: LogicalTensor, beta: float, alpha: float) -> LogicalTensor:
+    return _addmm(d, src, batch1, batch2, beta, alpha)
+
+
+def _attention(
+    d: Draft,
+    query: LogicalTensor,
+    key: LogicalTensor,
+    value: LogicalTensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: LogicalTensor | None = None,
+    scale: float | None = None,
+) -> tuple[LogicalTensor | None, ...]:
+    """softmax(query @ key^T * scale + mask) @ value; the logarithms of the sums, the second result, are not made.
+
+    A query that may attend to no key, all of whose scores are -inf, gets zeros, as in eager.
+    """
+    if dropout_p:
+        raise Unmapped(f"dropout of {dropout_p}")
+    if query.shape is None or (attn_mask is not None and not attn_mask.dtype.is_float):
+        raise Unmapped("a mask that is not added")
+    scores = d.op("MatMul", query, key, transpose_b=True)
+    scores = d.op("Multiply", scores, d.literal(1 / math.sqrt(query.shape[-1]) if scale is None else scale))
+    if attn_mask is not None:
+        scores = d.op("Add", scores, attn_mask)
+    if is_causal:
+        row, column = (d.op("GenIndex", scores, axis=axis, dtype=DType.s32) for axis in (-2, -1))
+        visible = d.op("GreaterEqual", row, column, dtype=DType.boolean)
+        scores = d.op("Select", visible, scores, d.literal(-math.inf, scores.dtype), dtype=scores.dtype)
+    return d.op("MatMul", d.op("SoftMax", scores, axis=-1, mode="inf_as_zero"), value), None
+
+
+PRODUCT_ROWS: Mapping[Any, Row] = {
+    aten.mm.default: _mm,
+    aten.bmm.default: _mm,
+    aten.mv.default: _mv,
+    aten.addmm.default: _addmm,
+    aten.baddbmm.default: _baddbmm,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
+}

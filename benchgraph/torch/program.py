@@ -1,0 +1,260 @@
+"""A drafted graph made ready for one set of shapes: compiled partitions and PyTorch's own ops, in order.
+
+What the library says that it cannot compile makes the next draft, in which PyTorch runs those nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from benchgraph.core import forks
+from benchgraph.core.errors import InvalidShape, Unimplemented
+from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
+from benchgraph.graph.ir import Graph
+from benchgraph.library.compiled_partition import CompiledPartition
+from benchgraph.library.engine import Engine
+from benchgraph.library.graph import Graph as LibraryGraph
+from benchgraph.library.partition import Partition
+from benchgraph.partition.ir import Policy
+from benchgraph.torch.constants import Epoch
+from benchgraph.torch.draft import DTYPES, Draft, View
+from benchgraph.torch.inputs import Input
+from benchgraph.torch.rows import ROWS
+from benchgraph.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, resolved
+
+Step = PartitionStep | NodeStep
+_TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of a graph. Nodes are named as in the FX graph; views and the taking apart of tuples are not counted.
+
+    offloaded: nodes that the library runs. fallbacks: the others, and why. partitions: the nodes of each. seconds: to make it ready.
+    """
+
+    offloaded: tuple[str, ...]
+    fallbacks: Mapping[str, str]
+    partitions: tuple[tuple[str, ...], ...]
+    seconds: float
+
+    @property
+    def total(self) -> int:
+        return len(self.offloaded) + len(self.fallbacks)
+
+    def __str__(self) -> str:
+        off = "".join(f"; {node}: {reason}" for node, reason in self.fallbacks.items())
+        return f"{len(self.offloaded)} of {self.total} ops offloaded, in {len(self.partitions)} partitions{off}"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Steps in order, and the compiled partition of each that has one."""
+
+    steps: tuple[Step, ...]
+    fresh: Mapping[PartitionStep, CompiledPartition]
+
+
+class Program:
+    """Threads may run it at the same time. graph: the library's part of it, without what PyTorch runs.
+
+    inputs: of the graph's inputs, what they must be; None for numbers, which the graph was traced with.
+    """
+
+    def __init__(self, draft: Draft, made: Made, summary: Summary, names: Sequence[str]) -> None:
+        steps = made.steps
+        self.graph, self.summary = _offloaded_graph(draft, steps), summary
+        self._steps, self._lock = tuple(steps), forks.lock()
+        self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
+        self._attrs: Env = {draft.keys(node)[0]: _held(draft.module, str(node.target)) for node in draft.attrs}
+        (output,) = draft.module.graph.find_nodes(op="output")
+        self._outputs: Any = fx.node.map_arg(output.args[0], lambda n: refer(draft, n))
+        kept = {r.key for r in self._outputs if isinstance(r, Ref)}
+        last = {key: i for i, step in enumerate(self._steps) for key in step.reads}
+        self._frees = tuple(tuple(key for key, at in last.items() if at == i and key not in kept) for i in range(len(self._steps)))
+        self.constant = {key: i for i, (key, given) in enumerate(self._inputs) if given is not None and given.is_constant}
+        self._epoch = Epoch.first([*self.constant, *self._attrs], made.fresh)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        """The graph's results. args: as the graph takes them; emptied, so that what nobody else holds is freed when it has been read.
+
+        Raises what is wrong with an input, naming it and the op that reads it, and NotConstant.
+        """
+        env: Env = dict(self._attrs)
+        for arg, (key, given) in zip(args, self._inputs, strict=True):
+            if given is not None and not given.is_constant:
+                given.check(arg)
+            env[key] = arg
+        args.clear()
+        epoch = self._epoch
+        if not epoch.fits(env):
+            epoch = self._renewed(env)
+        for step, frees in zip(self._steps, self._frees, strict=True):
+            step(env, epoch.states)
+            for key in frees:
+                env.pop(key, None)
+        return list(resolved(self._outputs, env))
+
+    def _renewed(self, env: Env) -> Epoch:
+        """The epoch of these weights; threads that come at the same time share it."""
+        with self._lock:
+            if not self._epoch.fits(env):
+                for key, given in self._inputs:
+                    if given is not None and given.is_constant:
+                        given.check(env[key])
+                self._epoch = self._epoch.after(env)
+            return self._epoch
+
+
+def build(module: fx.GraphModule, constant: frozenset[int], engine: Engine, policy: Policy, names: Sequence[str]) -> Program:
+    """The program of a graph whose shapes are numbers. constant: positions of inputs that are weights; names: of all inputs, for people."""
+    begin = time.perf_counter()
+    refused: dict[str, str] = {}
+    while True:
+        draft = Draft(module, ROWS, constant, refused)
+        found = _steps(draft, _cut(draft, policy), engine)
+        if isinstance(found, dict):
+            refused |= found
+            continue
+        return Program(draft, found, _summary(draft, found.steps, time.perf_counter() - begin), names)
+
+
+def _cut(draft: Draft, policy: Policy) -> tuple[Partition, ...]:
+    library = LibraryGraph()
+    for op in draft.ops:
+        library.add_op(op)
+    library.finalize()
+    return library.get_partitions(policy)
+
+
+def _summary(draft: Draft, steps: Sequence[Step], seconds: float) -> Summary:
+    cut = [dict.fromkeys(draft.owner[id] for id in step.partition.ops) for step in steps if isinstance(step, PartitionStep)]
+    ours = {n for nodes in cut for n in nodes if not draft.is_view(n)}
+    theirs = [step.node for step in steps if isinstance(step, NodeStep)]
+    return Summary(
+        tuple(n.name for n in draft.module.graph.nodes if n in ours),
+        {n.name: draft.reasons[n] for n in theirs if n in draft.reasons},
+        tuple(tuple(n.name for n in nodes) for nodes in cut),
+        seconds,
+    )
+
+
+def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> Made | dict[str, str]:
+    """The steps in order; or the nodes that the library cannot take after all, and why."""
+    for p in cut:
+        nodes = [draft.owner[id] for id in p.ops if id in draft.owner]
+        if not p.is_supported and any(n not in draft.reasons for n in nodes):
+            return {n.name: p.reason for n in nodes}
+    ours = [p for p in cut if p.is_supported and not all(draft.is_view(draft.owner[id]) for id in p.ops)]
+    for p in cut:
+        if p.is_supported and p not in ours:
+            _stay(draft, p)
+    compiling = _Compiling(draft, ours, engine)
+    steps = list[Step]()
+    for p in cut:
+        if p in ours:
+            try:
+                steps.append(compiling.step(p))
+            except (Unimplemented, InvalidShape) as bad:
+                return {draft.owner[id].name: str(bad) for id in p.ops if not draft.is_view(draft.owner[id])}
+        elif not p.is_supported:
+            steps += [_node_step(draft, draft.owner[id]) for id in p.ops if id in draft.owner]
+    return Made(tuple(steps), compiling.fresh)
+
+
+def _stay(draft: Draft, p: Partition) -> None:
+    """A partition of views alone need not run: what it makes lies where its source does, which begins where the source's memory does."""
+    for op in p.description.ops:
+        (src,), (made,) = op.inputs, op.outputs
+        under = draft.views.get(src.id)
+        draft.views[made.id] = View(src.id if under is None else under.base, 0, made.known_shape, draft.strides[made.id])
+
+
+class _Compiling:
+    """Partitions of a draft, compiled in order. A value that partitions alone read may lie as the library likes."""
+
+    def __init__(self, draft: Draft, ours: Sequence[Partition], engine: Engine) -> None:
+        self._draft, self._engine = draft, engine
+        inside = {op.id for p in ours for op in p.description.ops}
+        self._seen = {t.id for op in draft.ops if op.id not in inside for t in op.inputs}
+        self._settled: dict[int, LogicalTensor] = {}
+        self.fresh: dict[PartitionStep, CompiledPartition] = {}
+
+    def step(self, p: Partition) -> PartitionStep:
+        """Raises what compiling raises."""
+        ins = tuple(map(self._described, p.description.inputs))
+        declared = tuple(map(self._declared, p.output_ports))
+        compiled = p.compile(ins, declared, self._engine)
+        outs = tuple(compiled.query_logical_tensor(t.id) for t in declared)
+        self._settled |= {t.id: t for t in outs}
+        step = PartitionStep(p, self._engine, tuple(map(self._port, ins)), ins, declared, outs, tuple(map(_output, outs)))
+        self.fresh[step] = compiled
+        return step
+
+    def _described(self, t: LogicalTensor) -> LogicalTensor:
+        if t.id in self._settled:
+            return self._settled[t.id]
+        place = self._draft.views.get(t.id)
+        return replace(t, strides=self._draft.strides.get(t.id) if place is None else place.strides)
+
+    def _declared(self, t: LogicalTensor) -> LogicalTensor:
+        if t.id in self._seen:
+            return replace(t, strides=self._draft.strides.get(t.id))
+        return replace(t, strides=None, layout_type=LayoutType.any)
+
+    def _port(self, t: LogicalTensor) -> Port:
+        place = self._draft.views.get(t.id)
+        key, offset = (t.id, 0) if place is None else (place.base, place.offset)
+        return Port(key, t.dtype.nbytes(offset), t.property_type is PropertyType.constant, self._draft.literals.get(t.id))
+
+
+def _output(t: LogicalTensor) -> Output:
+    if t.layout_type is LayoutType.opaque:
+        return Output(t.id, (t.nbytes,), (1,), torch.uint8, t.nbytes)
+    return Output(t.id, t.known_shape, t.known_strides, _TORCH[t.dtype], t.nbytes)
+
+
+def _node_step(draft: Draft, node: fx.Node) -> NodeStep:
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: refer(draft, n))
+    lies = tuple(None if t is None else draft.strides.get(t.id) for t in draft.value[node])
+    return NodeStep(node, args, kwargs, draft.keys(node), lies, isinstance(node.meta.get("val"), tuple | list))
+
+
+def refer(draft: Draft, node: fx.Node) -> Ref:
+    """A node's value at run time."""
+    place = draft.view(node)
+    return Ref(draft.keys(node)[0]) if place is None else Ref(place.base, place)
+
+
+def _input(node: fx.Node, name: str, draft: Draft) -> Input | None:
+    val, (t,) = node.meta.get("val"), draft.value[node]
+    if not isinstance(val, torch.Tensor):
+        return None
+    reader = next((n.name for n in node.users if not draft.is_view(n)), next((n.name for n in node.users), "output"))
+    is_constant = t is not None and t.property_type is PropertyType.constant
+    return Input(name, f"op {reader}", val.dtype, tuple(val.shape), tuple(val.stride()), is_constant)
+
+
+def _held(module: fx.GraphModule, path: str) -> Any:
+    """An attribute of a graph module."""
+    held: Any = module
+    for part in path.split("."):
+        held = getattr(held, part)
+    return held
+
+
+def _offloaded_graph(draft: Draft, steps: Sequence[Step]) -> Graph:
+    """The library's part as one graph: its tensors as they lie, what leaves it named as outputs."""
+    compiled = [step for step in steps if isinstance(step, PartitionStep)]
+    ops = tuple(op for step in compiled for op in step.partition.description.ops)
+    inside = {op.id for op in ops}
+    read = {t.id for op in draft.ops if op.id not in inside for t in op.inputs}
+    lie = {t.id: t for step in compiled for t in (*step.ins, *step.outs) if t.layout_type is LayoutType.strided}
+    made = tuple(t.id for op in ops for t in op.outputs)
+    return Graph(ops, output_ports=tuple(id for id in made if id in read)).with_tensors(lie)

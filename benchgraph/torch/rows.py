@@ -1,0 +1,252 @@
+"""The table: ATen op -> rows of the library's op table.
+
+A row is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical tensors, everything else is as in the
+FX graph. It appends ops and returns their results, or raises Unmapped with the reason why the node stays with PyTorch. What the library's
+own rows have against an op (dtypes, attributes, shapes) need not be asked for here: `Draft.op` does.
+
+What becomes of NaN is PyTorch's to say. The library's ReLU, Maximum and Minimum lose NaN as oneDNN does, unless an attribute of its own
+says otherwise, propagate_nan, which the rows here give them; its other ops keep NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.torch.draft import DTYPES, Draft, Row, Unmapped
+from benchgraph.torch.nn_rows import NN_ROWS
+from benchgraph.torch.product_rows import PRODUCT_ROWS
+
+aten = torch.ops.aten
+Operand = LogicalTensor | float | int
+
+
+def unary(kind: str, **attrs: Any) -> Row:
+    """dst = kind(src)."""
+
+    def row(d: Draft, src: LogicalTensor) -> LogicalTensor:
+        return d.op(kind, src, **attrs)
+
+    return row
+
+
+def _chained(d: Draft, src: LogicalTensor, *kinds: str) -> LogicalTensor:
+    for kind in kinds:
+        src = d.op(kind, src)
+    return src
+
+
+def _rsqrt(d: Draft, src: LogicalTensor) -> LogicalTensor:
+    return _chained(d, src, "Sqrt", "Reciprocal")
+
+
+def _lift(d: Draft, x: Operand) -> LogicalTensor:
+    """An operand; a number as a constant, in f32 as PyTorch computes with it."""
+    if isinstance(x, LogicalTensor):
+        return x
+    if isinstance(x, bool) or not isinstance(x, int | float):
+        raise Unmapped(f"an operand is a {type(x).__name__}")
+    return d.literal(x)
+
+
+def _promoted(a: Operand, b: Operand) -> DType:
+    """The dtype of a op b in PyTorch: both have it, or one of them is f32. A tensor of no dims counts less than one with some."""
+    tensors = [t for t in (a, b) if isinstance(t, LogicalTensor)]
+    full = [t for t in tensors if t.shape] or tensors
+    dtypes = {t.dtype for t in full}
+    if not all(t.dtype.is_float for t in tensors):
+        raise Unmapped("operands that are no floats")
+    if len(dtypes) > 1 and DType.f32 not in dtypes:
+        raise Unmapped(f"operands of {' and '.join(sorted(t.value for t in dtypes))}")
+    return dtypes.pop() if len(dtypes) == 1 else DType.f32
+
+
+def _combined(d: Draft, kind: str, a: Operand, b: Operand, alpha: float) -> LogicalTensor:
+    dtype = _promoted(a, b)
+    if alpha != 1:
+        b = alpha * b if isinstance(b, int | float) else d.op("Multiply", b, d.literal(alpha))
+    return d.op(kind, _lift(d, a), _lift(d, b), dtype=dtype)
+
+
+def binary(kind: str) -> Row:
+    """dst = kind(src, alpha * other)."""
+
+    def row(d: Draft, src: Operand, other: Operand, alpha: float = 1) -> LogicalTensor:
+        return _combined(d, kind, src, other, alpha)
+
+    return row
+
+
+def _rsub(d: Draft, src: Operand, other: Operand, alpha: float = 1) -> LogicalTensor:
+    return _combined(d, "Subtract", other, src, alpha)
+
+
+def _alike(kind: str, *, swapped: bool = False) -> Row:
+    """A comparison: boolean results, operands of one dtype."""
+
+    def row(d: Draft, src: Operand, other: Operand) -> LogicalTensor:
+        tensors = [t for t in (src, other) if isinstance(t, LogicalTensor)]
+        a, b = (t if isinstance(t, LogicalTensor) else d.literal(t, tensors[0].dtype) for t in (src, other))
+        if {a.dtype, b.dtype} == {DType.bf16, DType.f32} or not tensors[0].dtype.is_float:
+            raise Unmapped(f"a comparison of {a.dtype.value} with {b.dtype.value}")
+        return d.op(kind, b, a, dtype=DType.boolean) if swapped else d.op(kind, a, b, dtype=DType.boolean)
+
+    return row
+
+
+def _where(d: Draft, condition: LogicalTensor, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
+    return d.op("Select", condition, src, other, dtype=src.dtype)
+
+
+def _neg(d: Draft, src: LogicalTensor) -> LogicalTensor:
+    return d.op("Multiply", src, d.literal(-1.0))
+
+
+def _silu(d: Draft, src: LogicalTensor) -> LogicalTensor:
+    return d.op("Multiply", src, d.op("Sigmoid", src))
+
+
+def _gelu(d: Draft, src: LogicalTensor, approximate: str) -> LogicalTensor:
+    return d.op("GELU", src, mode="gelu_tanh" if approximate == "tanh" else "gelu_erf")
+
+
+def _elu(d: Draft, src: LogicalTensor, alpha: float, scale: float, input_scale: float) -> LogicalTensor:
+    if (scale, input_scale) != (1, 1):
+        raise Unmapped(f"scales {scale} and {input_scale}")
+    return d.op("Elu", src, alpha=float(alpha))
+
+
+def _leaky_relu(d: Draft, src: LogicalTensor, negative_slope: float) -> LogicalTensor:
+    return d.op("LeakyReLU", src, alpha=float(negative_slope))
+
+
+def _softplus(d: Draft, src: LogicalTensor, beta: float, threshold: float) -> LogicalTensor:
+    if threshold < 20:  # above it PyTorch is linear; at 20 both are the same to f32
+        raise Unmapped(f"a threshold of {threshold}")
+    return d.op("SoftPlus", src, beta=float(beta))
+
+
+def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | None = None) -> LogicalTensor:
+    """NaN stays, and a bound that is missing is infinite."""
+    low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
+    if math.isnan(low) or math.isnan(high):
+        raise Unmapped("a bound that is NaN")
+    return d.op("Clamp", src, min=low, max=high)
+
+
+def _extreme(kind: str) -> Row:
+    """The larger or the smaller of two tensors, NaN where either is."""
+
+    def row(d: Draft, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
+        return d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
+
+    return row
+
+
+def _hardtanh(d: Draft, src: LogicalTensor, min_val: float, max_val: float) -> LogicalTensor:
+    return _clamp(d, src, min_val, max_val)
+
+
+_POWERS: Mapping[float, tuple[str, ...]] = {2: ("Square",), 0.5: ("Sqrt",), -1: ("Reciprocal",), -0.5: ("Sqrt", "Reciprocal")}
+
+
+def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
+    """In PyTorch a root is sqrt in f32 and bf16, NaN of -inf and -0 of -0, as Pow with beta 0.5; in f16 it is pow's, inf and 0."""
+    if src.dtype is DType.f16 and abs(exponent) == 0.5:
+        inverse = d.op("Pow", src, beta=-0.5)
+        return inverse if exponent < 0 else d.op("Reciprocal", inverse)
+    return _chained(d, src, *_POWERS[exponent]) if exponent in _POWERS else d.op("Pow", src, beta=float(exponent))
+
+
+def reduction(kind: str) -> Row:
+    """dst = src without the axes of dim, all of them when there is none."""
+
+    def row(
+        d: Draft, src: LogicalTensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
+    ) -> LogicalTensor:
+        if dtype is not None and DTYPES.get(dtype) is not src.dtype:
+            raise Unmapped(f"a reduction of {src.dtype.value} in {dtype}")
+        axes = (dim,) if isinstance(dim, int) else tuple(dim or range(src.ndims))
+        return d.op(kind, src, axes=axes, keep_dims=keepdim) if axes else d.op("Reorder", src)
+
+    return row
+
+
+def _softmax(kind: str) -> Row:
+    """A row of nothing but -inf gives NaN."""
+
+    def row(d: Draft, src: LogicalTensor, dim: int, half_to_float: bool) -> LogicalTensor:
+        return d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
+
+    return row
+
+
+def _cat(d: Draft, tensors: Sequence[LogicalTensor], dim: int) -> LogicalTensor:
+    return d.op("Concat", *tensors, axis=dim)
+
+
+def _clone(d: Draft, src: LogicalTensor, memory_format: object) -> LogicalTensor:
+    return d.op("Reorder", src)
+
+
+def _to_copy(d: Draft, src: LogicalTensor, dtype: torch.dtype | None, device: torch.device | None, **layout: Any) -> LogicalTensor:
+    to = src.dtype if dtype is None else DTYPES.get(dtype, DType.undef)
+    if device is not None and device.type != "cpu":
+        raise Unmapped(f"a copy to {device}")
+    return d.op("Reorder", src) if to is src.dtype else d.op("TypeCast", src, dtype=to)
+
+
+_UNARY = {
+    aten.abs: "Abs", aten.exp: "Exp", aten.hardswish: "HardSwish", aten.log: "Log", aten.mish: "Mish", aten.reciprocal: "Reciprocal",
+    aten.round: "Round", aten.sigmoid: "Sigmoid", aten.sqrt: "Sqrt", aten.tanh: "Tanh",
+}  # fmt: skip
+_BINARY = {
+    aten.add.Tensor: "Add", aten.sub.Tensor: "Subtract", aten.mul.Tensor: "Multiply", aten.div.Tensor: "Divide",
+    aten.add.Scalar: "Add", aten.sub.Scalar: "Subtract", aten.mul.Scalar: "Multiply", aten.div.Scalar: "Divide",
+}  # fmt: skip
+_REDUCTIONS = {
+    aten.sum.dim_IntList: "ReduceSum", aten.mean.dim: "ReduceMean", aten.sum.default: "ReduceSum", aten.mean.default: "ReduceMean",
+    aten.amax.default: "ReduceMax", aten.amin.default: "ReduceMin", aten.prod.dim_int: "ReduceProd",
+}  # fmt: skip
+
+ROWS: Mapping[Any, Row] = {
+    **{op.default: unary(kind) for op, kind in _UNARY.items()},
+    **{op: binary(kind) for op, kind in _BINARY.items()},
+    **{op: reduction(kind) for op, kind in _REDUCTIONS.items()},
+    aten.rsub.Scalar: _rsub,
+    aten.rsub.Tensor: _rsub,
+    aten.ge.Tensor: _alike("GreaterEqual"),
+    aten.ge.Scalar: _alike("GreaterEqual"),
+    aten.le.Tensor: _alike("GreaterEqual", swapped=True),
+    aten.le.Scalar: _alike("GreaterEqual", swapped=True),
+    aten.where.self: _where,
+    aten.relu.default: unary("ReLU", propagate_nan=True),
+    aten.maximum.default: _extreme("Maximum"),
+    aten.minimum.default: _extreme("Minimum"),
+    aten.neg.default: _neg,
+    aten.rsqrt.default: _rsqrt,
+    aten.square.default: unary("Square"),
+    aten.silu.default: _silu,
+    aten.gelu.default: _gelu,
+    aten.elu.default: _elu,
+    aten.leaky_relu.default: _leaky_relu,
+    aten.softplus.default: _softplus,
+    aten.hardsigmoid.default: unary("HardSigmoid", alpha=1 / 6, beta=0.5),
+    aten.hardtanh.default: _hardtanh,
+    aten.clamp.default: _clamp,
+    aten.clamp_min.default: _clamp,
+    aten.clamp_max.default: _clamp,
+    aten.pow.Tensor_Scalar: _pow,
+    aten._softmax.default: _softmax("SoftMax"),
+    aten._log_softmax.default: _softmax("LogSoftmax"),
+    aten.cat.default: _cat,
+    aten.clone.default: _clone,
+    aten._to_copy.default: _to_copy,
+    **PRODUCT_ROWS,
+    **NN_ROWS,
+}

@@ -1,0 +1,196 @@
+"""What a program runs, one after the other: compiled partitions on PyTorch's memory, and PyTorch's own ops."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import fx
+
+from benchgraph.core.tensor import LayoutType, LogicalTensor
+from benchgraph.library.compiled_partition import CompiledPartition
+from benchgraph.library.engine import Engine, Stream
+from benchgraph.library.partition import Partition
+from benchgraph.library.tensor import Tensor
+from benchgraph.torch.draft import Key, Literal, View
+
+RECYCLED_BYTES = (
+    1 << 16
+)  # a result up to this size takes memory of a former one; larger ones come to lie where former ones lay by themselves
+RECYCLED = 4  # such pieces of memory per output and thread
+KEPT = 16  # sets of addresses that a thread keeps tensors for, as many as the library keeps bindings
+Env = dict[Key, Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value at run time: what is kept under a key, or a view of it."""
+
+    key: Key
+    place: View | None = None
+
+    def __call__(self, env: Env) -> Any:
+        kept = env[self.key]
+        if self.place is None:
+            return kept
+        return kept.as_strided(self.place.shape, self.place.strides, kept.storage_offset() + self.place.offset)
+
+
+@dataclass(frozen=True)
+class Port:
+    """Where an input of a partition lies: so many bytes behind the first element of a value, or in memory of ours."""
+
+    key: Key
+    offset: int
+    is_constant: bool
+    literal: Literal | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """What to allocate for an output of a partition."""
+
+    key: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    nbytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionStep:
+    """Ops that the library runs together. ins, outs: how they lie; declared: outs as compile was given them."""
+
+    partition: Partition
+    engine: Engine
+    ports: tuple[Port, ...]
+    ins: tuple[LogicalTensor, ...]
+    declared: tuple[LogicalTensor, ...]
+    outs: tuple[LogicalTensor, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def reads(self) -> tuple[Key, ...]:
+        return tuple(dict.fromkeys(p.key for p in self.ports if p.literal is None))
+
+    @property
+    def constants(self) -> tuple[Key, ...]:
+        return tuple(dict.fromkeys(p.key for p in self.ports if p.literal is None and p.is_constant))
+
+    def compile(self) -> CompiledPartition:
+        """The partition compiled, by the library's cache if it was before, and without anything that it has computed."""
+        return self.partition.compile(self.ins, self.declared, self.engine)
+
+    def tensor(self, position: int, env: Env) -> Tensor:
+        """The library's tensor over an input's memory."""
+        port, t = self.ports[position], self.ins[position]
+        array = port.literal if port.literal is not None else array_at(env[port.key].data_ptr() + port.offset, t)
+        return Tensor(t, self.engine, array)
+
+    def __call__(self, env: Env, states: States) -> None:
+        states[self](env)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeStep:
+    """An op that PyTorch runs. keys: of its results; strides: how the readers of a result rely on it to lie, None when nobody does."""
+
+    node: fx.Node
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    keys: tuple[Key, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    is_many: bool
+
+    @property
+    def reads(self) -> tuple[Key, ...]:
+        found = list[Key]()
+        fx.node.map_aggregate((self.args, dict(self.kwargs)), lambda a: found.append(a.key) if isinstance(a, Ref) else None)
+        return tuple(dict.fromkeys(found))
+
+    def __call__(self, env: Env, states: States) -> None:
+        made = self.node.target(*resolved(self.args, env), **resolved(dict(self.kwargs), env))
+        for key, strides, each in zip(self.keys, self.strides, made if self.is_many else (made,), strict=True):
+            env[key] = _laid(each, strides)
+
+
+def resolved(given: Any, env: Env) -> Any:
+    """Arguments with the values that their Refs stand for."""
+    return fx.node.map_aggregate(given, lambda a: a(env) if isinstance(a, Ref) else a)
+
+
+def _laid(made: Any, strides: tuple[int, ...] | None) -> Any:
+    """A result as its readers rely on it to lie: as PyTorch said when the graph was traced, which kernels may not keep to."""
+    if strides is None or not isinstance(made, torch.Tensor) or made.stride() == strides:
+        return made
+    return torch.empty_strided(made.shape, strides, dtype=made.dtype).copy_(made)
+
+
+def array_at(address: int, t: LogicalTensor) -> npt.NDArray[np.generic]:
+    """Memory of PyTorch's as an array, which does not keep it alive: who executes on it holds the PyTorch tensor."""
+    memory: Any = (ctypes.c_uint8 * t.nbytes).from_address(address)  # which exports a buffer, as the stubs do not know
+    if t.layout_type is LayoutType.opaque:
+        return np.ndarray((t.nbytes,), np.uint8, memory)
+    dtype = t.dtype.numpy
+    return np.ndarray(t.known_shape, dtype, memory, strides=tuple(s * dtype.itemsize for s in t.known_strides))
+
+
+class PerThread(threading.local):
+    """A thread's tensors, by the addresses that they lie at; and memory of small results, by output."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[tuple[int, ...], tuple[list[Tensor], list[Tensor]]] = {}
+        self.memory: dict[int, list[Any]] = {}
+
+    def result(self, o: Output) -> torch.Tensor:
+        """A tensor for an output, in memory that nobody else has: new, or that of a small former result of which no tensor is left.
+
+        New addresses are dear, since the library checks and binds them anew: 0.2 ms, which is more than a small model takes.
+        """
+        kept = self.memory.setdefault(o.key, []) if o.nbytes <= RECYCLED_BYTES else None
+        if kept is None:
+            return torch.empty_strided(o.shape, o.strides, dtype=o.dtype)
+        for storage in kept:
+            if torch._C._storage_Use_Count(storage._cdata) == 1 and not storage.is_shared():
+                return torch.empty(0, dtype=o.dtype).set_(storage, 0, o.shape, o.strides)
+        made = torch.empty_strided(o.shape, o.strides, dtype=o.dtype)
+        if len(kept) < RECYCLED:
+            kept.append(made.untyped_storage())
+        return made
+
+
+class StepState:
+    """A partition step on the weights of one epoch: constants holds their tensors, by position."""
+
+    def __init__(self, step: PartitionStep, compiled: CompiledPartition, constants: Mapping[int, Tensor]) -> None:
+        self.step, self.constants = step, constants
+        self._compiled, self._stream = compiled, Stream(step.engine)
+        self._read = tuple(dict.fromkeys(p.key for p in step.ports if p.literal is None and not p.is_constant))
+        self._bound = PerThread()
+
+    def __call__(self, env: Env) -> None:
+        outputs = self.step.outputs
+        made = [self._bound.result(o) for o in outputs]
+        addresses = (*(env[key].data_ptr() for key in self._read), *(t.data_ptr() for t in made))
+        bound = self._bound.tensors.get(addresses) or self._bind(addresses, env, made)
+        self._compiled.execute(self._stream, *bound)
+        for o, t in zip(outputs, made, strict=True):
+            env[o.key] = t
+
+    def _bind(self, addresses: tuple[int, ...], env: Env, made: Sequence[torch.Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        kept, step = self._bound.tensors, self.step
+        ins = [self.constants.get(i) or step.tensor(i, env) for i in range(len(step.ports))]
+        outs = [Tensor(t, step.engine, array_at(m.data_ptr(), t)) for t, m in zip(step.outs, made, strict=True)]
+        while len(kept) >= KEPT:
+            del kept[next(iter(kept))]
+        kept[addresses] = ins, outs
+        return ins, outs
+
+
+States = Mapping[PartitionStep, StepState]
