@@ -40,7 +40,7 @@ from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
-from tests.support.tir_programs import before
+from tests.support.tensor_ir import before
 
 propagate_layout_module = sys.modules[propagate_layout.__module__]
 

@@ -26,9 +26,9 @@ from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.turn_loops import turn_loops
-from tests.gir.test_passes import gir
-from tests.lower.test_meaning import is_right
-from tests.support.tir_programs import before
+from tests.support.graph_ir import gir
+from tests.support.reference_check import matches_reference
+from tests.support.tensor_ir import before
 from tests.test_compile_cost import calls, counted, through_graph_ir
 
 Network = Callable[[GraphBuilder, int], object]
@@ -94,7 +94,7 @@ def test_movements_of_what_is_moved_are_found_in_few_steps(network: Network) -> 
 def test_movements_of_what_is_moved_mean_what_they_say(network: Network, length: int) -> None:
     graph = built(network, length).graph()
     (partition,) = partitions(graph, Policy.fused)
-    assert is_right(graph, partition)
+    assert matches_reference(graph, partition)
 
 
 def test_an_index_that_does_not_become_simpler_ends_at_a_copy() -> None:

@@ -30,7 +30,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.passes.plan_buffers import temporary_bytes
 from tests.support.corpus import CORPUS
-from tests.support.tir_programs import before
+from tests.support.tensor_ir import before
 
 OURS = Path(__file__).parents[2] / "inputs" / "graph"
 THEIRS = CORPUS / "onednn" / "complex_fusion" / "mha"  # the paper's are ours too, see test_corpus.py

@@ -8,34 +8,24 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
+from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor, Shape
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import lower
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import For, Func, LoopKind, Pack, Seq
 from benchgraph.tir.visit import walk
+from tests.support.graph_ir import scheduled
+from tests.support.partitions import Build
+from tests.support.targets import TARGET
 
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 BF16, F32, S8 = DType.bf16, DType.f32, DType.s8
-Build = Callable[[GraphBuilder], object]
 
 
 def compiled(build: Build, target: Target = TARGET) -> tuple[Graph, Func]:
     """The Graph IR and the Tensor IR of a graph that is one partition."""
-    b = GraphBuilder()
-    build(b)
-    (partition,) = (p for p in partitions(b.graph(), Policy.fused) if p.is_supported)
-    g = from_partition(partition)
-    for p in PIPELINE:
-        g = p.fn(g, target)
-        verify(g)
+    g = scheduled(build, target)
     return g, tir_passes.run(lower(g).main, target)
 
 

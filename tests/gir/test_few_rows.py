@@ -17,7 +17,7 @@ from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.tir.groups import SIDE_BY_SIDE
-from tests.gir.test_weights import kernels, nests, scheduled
+from tests.support.graph_ir import kernels, nests, scheduled
 
 PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1)
 MULTIPLIES = replace(PLAIN, isa=ISAS["avx512_core_bf16"])

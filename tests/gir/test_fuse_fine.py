@@ -9,10 +9,8 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-from tests.gir.test_weights import nests, scheduled
-from tests.lower.test_meaning import is_right
+from tests.support.graph_ir import nests, scheduled
+from tests.support.reference_check import matches_reference
 
 Build = Callable[[GraphBuilder], object]
 ROWS, COLUMNS = 24, 160
@@ -55,13 +53,13 @@ def test_what_is_added_to_a_product_is_made_where_it_is_added(build: Build) -> N
     (nest,) = nests(scheduled(build))
     (stage,) = nest.stages
     assert stage.ops[0].kind == "MatMul"
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize("build", [two_chains, three_chains])
 def test_chains_that_meet_are_one_nest(build: Build) -> None:
     assert len(nests(scheduled(build))) == 1
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_a_row_that_all_rows_read_is_made_once() -> None:
@@ -70,7 +68,7 @@ def test_a_row_that_all_rows_read_is_made_once() -> None:
         b.op("Add", acc, b.op("Exp", b.input((1, COLUMNS))))
 
     assert sorted(n.ops[0].kind for n in nests(scheduled(build))) == ["Exp", "MatMul"]
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
@@ -82,7 +80,7 @@ def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
         b.op("Multiply", b.op("Exp", b.input((ROWS, COLUMNS))), total)
 
     assert [n.ops[0].kind for n in nests(scheduled(build))] == ["ReduceSum", "Exp"]
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize(("axis", "count"), [(1, 1), (0, 2)], ids=["the same axis", "another one"])
@@ -96,7 +94,7 @@ def test_nests_that_fold_alike_are_one(axis: int, count: int) -> None:
 
     found = nests(scheduled(build))
     assert [n.ops[0].kind for n in found] == ["Abs", "Exp"][:count]
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_the_gradient_of_src_of_a_layer_norm_is_one_nest() -> None:
@@ -107,7 +105,7 @@ def test_the_gradient_of_src_of_a_layer_norm_is_one_nest() -> None:
     found = [n for n in nests(scheduled(build)) if any(op.kind == "ReduceMean" for op in n.ops)]
     assert [op.kind for n in found for op in n.ops].count("ReduceMean") == 2
     assert len(found) == 1
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> None:
@@ -116,7 +114,7 @@ def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> N
         turned = b.op("StaticTranspose", b.op("MatMul", first, b.input((COLUMNS, ROWS))), order=[1, 0])
         b.op("Add", first, b.op("MatMul", turned, b.input((ROWS, COLUMNS))))
 
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +162,4 @@ def test_windows_end_where_another_chain_begins() -> None:
         b.op("Add", other, b.op("MaxPool", b.input((2, 6, 6, 16)), **attrs))
 
     assert [n.ops[0].kind for n in nests(scheduled(build))] == ["Abs", "MaxPool"]
-    assert right(build)
-
-
-def right(build: Build) -> bool:
-    b = GraphBuilder()
-    build(b)
-    (p,) = partitions(b.graph(), Policy.fused)
-    return is_right(b.graph(), p)
+    assert matches_reference(build)

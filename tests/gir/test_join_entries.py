@@ -21,18 +21,17 @@ from benchgraph.gir.schedule import column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
-from tests.gir import stages
-from tests.gir.stages import Build, partition
+from tests.support.graph_ir import given_to
+from tests.support.partitions import Build, partition_of
 
 TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
 
 def before(build: Build) -> Graph:
-    return stages.before("join-entries", build, TARGET)
+    return given_to("join-entries", build, TARGET)
 
 
 # ---- what is joined ----------------------------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ def test_rows_compute_what_entries_do(form: tuple[Build, Shape]) -> None:
 
 def _check(build: Build) -> None:
     """Compiled code against the reference; buffers have the shapes and strides that the user gave."""
-    p = partition(build)
+    p = partition_of(build)
     ins, outs = {t.id: _numbers(t) for t in p.inputs}, {t.id: _buffer(t) for t in p.outputs}
     compile_partition(p).bind(list(ins.values()), list(outs.values()))()
     _compare(p, ins, outs)
@@ -176,8 +175,7 @@ def _with(id: int, **changes: object) -> Partition:
     b = GraphBuilder()
     borders(b)
     g = b.graph()
-    (p,) = partitions(g.with_tensors({id: replace(g.tensors[id], **changes)}), Policy.fused)
-    return p
+    return partition_of(g.with_tensors({id: replace(g.tensors[id], **changes)}))
 
 
 @pytest.mark.parametrize("strides", [(60, 30, 1), (100, 30, 1), (24, 72, 1)], ids=["gaps", "gaps of two kinds", "inside out"])
@@ -193,15 +191,17 @@ def test_outputs_with_strides(strides: Shape) -> None:
 def test_tensors_in_blocks_stay_what_they_are(id: int) -> None:
     blocked = column_blocked(3, 8)
     p = _with(id, layout_type=LayoutType.opaque, layout_id=LAYOUTS.id(blocked), strides=None)
-    ins, (dst,) = {t.id: _numbers(t) for t in partition(borders).inputs}, p.outputs
+    ins, (dst,) = {t.id: _numbers(t) for t in partition_of(borders).inputs}, p.outputs
     given = ins if id else {**ins, 0: np.ascontiguousarray(ins[0].reshape(3, 2, 2, 8).swapaxes(1, 2)).ravel()}
     out = np.full(3 * 2 * 24, 7, np.float32)
     compile_partition(p).bind(list(given.values()), [out if id else out.reshape(3, 2, 24)])()
-    _compare(partition(borders), ins, {dst.id: out.reshape(3, 3, 2, 8).swapaxes(1, 2).reshape(3, 2, 24) if id else out.reshape(3, 2, 24)})
+    _compare(
+        partition_of(borders), ins, {dst.id: out.reshape(3, 3, 2, 8).swapaxes(1, 2).reshape(3, 2, 24) if id else out.reshape(3, 2, 24)}
+    )
 
 
 def test_outputs_left_open_are_row_major() -> None:
-    p = partition(borders)
+    p = partition_of(borders)
     assert compile_partition(p, open_outputs={2}).layouts == (plain(3),)
     g = join_entries(decompose(from_partition(p, {2}), TARGET), TARGET)
     assert g.unsettled == ()
@@ -214,7 +214,7 @@ def test_what_is_dense_stays_dense() -> None:
 
 
 def test_messages_tell_the_users_shape() -> None:
-    p = partition(mlp)
+    p = partition_of(mlp)
     arrays = [_buffer(t) for t in p.inputs]
     with pytest.raises(InvalidArguments, match=r"shape \(1, 6, 32\) .* compiled for shape \(6, 1, 32\) with strides \(32, 32, 1\)"):
         compile_partition(p).bind([arrays[0].reshape(1, 6, 32), *arrays[1:]], [_buffer(t) for t in p.outputs])

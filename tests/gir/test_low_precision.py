@@ -18,39 +18,12 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE, TOTAL
 from benchgraph.tir.groups import BYTES, WORDS, DTypes
-from tests.gir.test_passes import gir
+from tests.gir.quantised import per_column, quantised
+from tests.support.graph_ir import gir, products, up_to
+from tests.support.targets import EMULATED_DOTS, TARGET
 
 FLOATS = DType.f32, DType.f32, DType.f32
-PLAIN = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-NARROW = replace(PLAIN, emulated=frozenset({DType.u8, DType.bf16}))
-IN_WORDS = replace(PLAIN, emulated=frozenset({DType.s16}))
-
-
-def up_to(g: Graph, last: str, target: Target = NARROW) -> Graph:
-    for p in PIPELINE:
-        g = p.fn(g, target)
-        verify(g)
-        if p.name == last:
-            return g
-    raise KeyError(last)
-
-
-def products(g: Graph) -> list[tuple[DType, DType, DType]]:
-    """(src, wei, dst) of every product."""
-    ops = [op for node in g.nodes for op in (node.ops if isinstance(node, Fused) else (node,))]
-    return [
-        (g.value(op.ins[0]).dtype, g.value(op.ins[1]).dtype, g.value(op.outs[0]).dtype)
-        for op in ops
-        if isinstance(op, Op) and spec(op.kind).is_contraction
-    ]
-
-
-def quantised(b: GraphBuilder, x, scale: float, zp: int):
-    return b.op("Dequantize", x, scales=[scale], zps=[zp], qtype="per_tensor")
-
-
-def per_column(b: GraphBuilder, wei, n: int, zp: int = 0):
-    return b.op("Dequantize", wei, scales=[0.5 + i for i in range(n)], zps=[zp] * n, qtype="per_channel", axis=1)
+IN_WORDS = replace(TARGET, emulated=frozenset({DType.s16}))
 
 
 def linear(b: GraphBuilder) -> None:
@@ -58,7 +31,7 @@ def linear(b: GraphBuilder) -> None:
 
 
 def test_low_precision(golden) -> None:
-    golden(print_gir(up_to(gir(linear), "dead-op")))
+    golden(print_gir(up_to(gir(linear), "dead-op", EMULATED_DOTS)))
 
 
 def test_zero_points_on_both_sides_and_operands_of_the_other_sign(golden) -> None:
@@ -66,7 +39,7 @@ def test_zero_points_on_both_sides_and_operands_of_the_other_sign(golden) -> Non
         src = quantised(b, b.input((4, 8), DType.s8), 0.25, -7)
         b.op("MatMul", src, per_column(b, b.constant((8, 2), DType.u8), 2, zp=100))
 
-    golden(print_gir(up_to(gir(build), "dead-op")))
+    golden(print_gir(up_to(gir(build), "dead-op", EMULATED_DOTS)))
 
 
 def test_a_transposed_weight_takes_its_scales_along() -> None:
@@ -74,7 +47,7 @@ def test_a_transposed_weight_takes_its_scales_along() -> None:
         wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
         b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 0), wei, transpose_b=True)
 
-    assert products(up_to(gir(build), "dead-op")) == [BYTES]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [BYTES]
 
 
 def test_scales_along_k_leave_the_product_in_floats() -> None:
@@ -82,7 +55,7 @@ def test_scales_along_k_leave_the_product_in_floats() -> None:
         wei = b.op("Dequantize", b.constant((2, 8), DType.s8), scales=[0.5, 2.0], zps=[0, 0], qtype="per_channel", axis=0)
         b.op("MatMul", quantised(b, b.input((4, 2), DType.u8), 0.25, 0), wei)
 
-    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [FLOATS]
 
 
 def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
@@ -90,7 +63,7 @@ def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
         k = 1 << 17
         b.op("MatMul", quantised(b, b.input((1, k), DType.u8), 0.25, 0), quantised(b, b.constant((k, 2), DType.s8), 0.5, 0))
 
-    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [FLOATS]
 
 
 @pytest.mark.parametrize("wei", [DType.u8, DType.s8])
@@ -130,10 +103,10 @@ def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
         )
         b.op("MatMul", src, wei)
 
-    assert products(up_to(gir(build), "dead-op")) == [BYTES]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [BYTES]
 
 
-@pytest.mark.parametrize(("target", "dtype"), [(NARROW, DType.bf16), (PLAIN, DType.f32)])
+@pytest.mark.parametrize(("target", "dtype"), [(EMULATED_DOTS, DType.bf16), (TARGET, DType.f32)])
 def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: Target, dtype: DType) -> None:
     g = gir(lambda b: b.op("MatMul", b.input((16, 8), DType.bf16), b.input((8, 2), DType.bf16)))
     assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
@@ -150,7 +123,7 @@ def test_convolutions_of_bf16_are_products_of_bf16(groups: int, pads: int) -> No
     def build(b: GraphBuilder) -> None:
         conv(b, b.input((2, 5, 5, 8), DType.bf16), b.constant((3, 3, 8 // groups, 4), DType.bf16), groups, pads)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +162,7 @@ def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int |
         else:
             conv(b, quantised(b, stored, 0.25, zp), wei, pads=pads)
 
-    assert products(up_to(gir(build), "dead-op")) == [BYTES] * wanted
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [BYTES] * wanted
 
 
 def test_padding_is_of_the_zero_point() -> None:
@@ -199,7 +172,9 @@ def test_padding_is_of_the_zero_point() -> None:
         wei = b.op("Dequantize", b.constant((3, 3, 8, 2), DType.s8), scales=[0.5], zps=[0], qtype="per_tensor")
         conv(b, quantised(b, b.input((2, 5, 5, 8), DType.u8), 0.25, 7), wei)
 
-    pads = [op.attrs.integer("value") for op in up_to(gir(build), "dead-op").nodes if isinstance(op, Op) and op.kind == "_Pad"]
+    pads = [
+        op.attrs.integer("value") for op in up_to(gir(build), "dead-op", EMULATED_DOTS).nodes if isinstance(op, Op) and op.kind == "_Pad"
+    ]
     assert pads == [7]
 
 
@@ -213,14 +188,14 @@ def test_scales_that_vary_within_a_window_leave_a_convolution_in_floats(src_axis
     def build(b: GraphBuilder) -> None:
         conv(b, scaled(b, b.input((2, 3, 3, 3), DType.u8), 3, src_axis), scaled(b, b.constant((3, 3, 3, 2), DType.s8), 3, wei_axis), pads=0)
 
-    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [FLOATS]
 
 
 def test_groups_of_one_channel_stay_in_floats() -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, b.input((2, 5, 5, 4), DType.bf16), b.constant((3, 3, 1, 8), DType.bf16), groups=4)
 
-    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [FLOATS]
 
 
 def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = DType.u8, data_format: str = "NXC") -> tuple[Op, Graph]:
@@ -237,7 +212,7 @@ def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = D
         attrs = {"strides": [1, 1], "dilations": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "groups": 16}
         b.op("Convolution", src, wei, **attrs, data_format=data_format, weights_format="OIX")
 
-    g = up_to(gir(build), "schedule")
+    g = up_to(gir(build), "schedule", EMULATED_DOTS)
     ops = [op for node in g.nodes if isinstance(node, Fused) for op in node.ops]
     (windows,) = (op for op in ops if spec(op.kind).is_window)
     return windows, g
@@ -273,17 +248,17 @@ def test_zero_points_beside_padding(golden) -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, quantised(b, b.input((2, 5, 5, 8), DType.s8), 0.25, 3), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 0))
 
-    golden(print_gir(up_to(gir(build), "dead-op")))
+    golden(print_gir(up_to(gir(build), "dead-op", EMULATED_DOTS)))
 
 
 def test_zero_points_of_a_convolutions_weights_leave_it_in_floats() -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, quantised(b, b.input((2, 5, 5, 8), DType.u8), 0.25, 0), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 1))
 
-    assert products(up_to(gir(build), "dead-op")) == [FLOATS]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [FLOATS]
 
 
-@pytest.mark.parametrize(("target", "dtype"), [(NARROW, DType.bf16), (PLAIN, DType.f32)])
+@pytest.mark.parametrize(("target", "dtype"), [(EMULATED_DOTS, DType.bf16), (TARGET, DType.f32)])
 def test_sums_over_places_are_of_bf16_too(target: Target, dtype: DType) -> None:
     """A source that is turned has places along x side by side, of which groups can be brought together."""
 
@@ -302,10 +277,10 @@ def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
         q, k, v = (b.input((4, 64, 16), DType.bf16) for _ in range(3))
         b.op("MatMul", b.op("SoftMax", b.op("MatMul", q, k, transpose_b=True), axis=-1), v)
 
-    g = up_to(gir(build), "low-precision")
+    g = up_to(gir(build), "low-precision", EMULATED_DOTS)
     assert products(g) == [(DType.bf16, DType.bf16, DType.f32)] * 2
-    assert dead_op(g, NARROW) is g
-    deferred = up_to(gir(build), "defer-scaling")
+    assert dead_op(g, EMULATED_DOTS) is g
+    deferred = up_to(gir(build), "defer-scaling", EMULATED_DOTS)
     last = next(op for op in reversed(deferred.nodes) if spec(op.kind).is_product)
     assert deferred.value(last.outs[0]).shape == (4, 64, 16)
 
@@ -318,7 +293,7 @@ def test_sums_over_the_rows_that_a_product_makes_are_narrow_where_that_pays(colu
         p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
         b.op("MatMul", p, b.input((4, 64, columns), DType.bf16), transpose_a=True)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
 
 
 @pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])
@@ -329,7 +304,7 @@ def test_for_tile_registers_they_would_be_copied(columns: int, dtype: DType) -> 
         p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
         b.op("MatMul", p, b.input((4, 64, columns), DType.bf16), transpose_a=True)
 
-    tiles = replace(NARROW, isa=ISAS["avx512_core_amx"])
+    tiles = replace(EMULATED_DOTS, isa=ISAS["avx512_core_amx"])
     assert products(up_to(gir(build), "dead-op", tiles)) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
 
 
@@ -339,7 +314,7 @@ def test_operands_from_outside_are_copied_whatever_that_costs() -> None:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", b.input((4, 64, 48), DType.bf16), b.input((4, 64, 16), DType.bf16), transpose_a=True)
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)]
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32)]
 
 
 def test_widen_intermediates(golden) -> None:
@@ -347,7 +322,7 @@ def test_widen_intermediates(golden) -> None:
         x = b.op("TypeCast", b.op("Exp", b.input((4, 8))), dtype=DType.bf16)
         b.op("StaticTranspose", b.op("Square", b.op("Abs", x)), order=[1, 0])
 
-    golden(print_gir(up_to(gir(build), "widen-intermediates")))
+    golden(print_gir(up_to(gir(build), "widen-intermediates", EMULATED_DOTS)))
 
 
 def test_what_moves_beside_a_narrow_tensor_stays_narrow() -> None:
@@ -357,7 +332,7 @@ def test_what_moves_beside_a_narrow_tensor_stays_narrow() -> None:
         x = b.op("Abs", b.op("TypeCast", b.input((4, 8)), dtype=DType.f16))
         b.op("Exp", b.op("Concat", x, b.input((4, 8), DType.f16), axis=0))
 
-    g = up_to(gir(build), "widen-intermediates")
+    g = up_to(gir(build), "widen-intermediates", EMULATED_DOTS)
     (concat,) = (op for op in g.nodes if isinstance(op, Op) and len(op.ins) == 2)
     assert {g.value(v).dtype for v in (*concat.ins, *concat.outs)} == {DType.f16}
 
@@ -367,7 +342,7 @@ def test_what_a_bf16_product_reads_is_not_widened() -> None:
         x = b.op("ReLU", b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 4), DType.bf16)))
         b.op("MatMul", x, b.input((4, 2), DType.bf16))
 
-    assert products(up_to(gir(build), "dead-op")) == [(DType.bf16, DType.bf16, DType.f32)] * 2
+    assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32)] * 2
 
 
 def test_quantised_attention_is_one_nest(golden) -> None:
@@ -385,6 +360,6 @@ def test_quantised_attention_is_one_nest(golden) -> None:
         dst = b.op("TypeCast", dst, dtype=DType.f32)
         b.op("Quantize", dst, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor")
 
-    done = run(PIPELINE, gir(build), NARROW, show=print_gir, verify=verify, observe=lambda *_: None)
+    done = run(PIPELINE, gir(build), EMULATED_DOTS, show=print_gir, verify=verify, observe=lambda *_: None)
     assert sum(any(spec(op.kind).is_contraction for op in n.ops) for n in done.nodes if isinstance(n, Fused)) == 1
     golden(print_gir(done))

@@ -13,9 +13,10 @@ from benchgraph.core.options import Options
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.partitioner import Policy, partitions
-from tests.gir.test_low_precision import per_column, quantised, up_to
-from tests.gir.test_passes import gir
+from tests.gir.quantised import per_column, quantised
+from tests.support.graph_ir import gir, up_to
+from tests.support.partitions import partition_of
+from tests.support.targets import EMULATED_DOTS
 
 M, K, N = 64, 16, 32
 
@@ -41,14 +42,14 @@ def ways(g: Graph) -> list[list[str]]:
 
 
 def test_merge_quantisation(golden) -> None:
-    golden(print_gir(up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=3)), "dead-op")))
+    golden(print_gir(up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=3)), "dead-op", EMULATED_DOTS)))
 
 
 @pytest.mark.parametrize(
     ("zp", "dtype", "bound"), [(0, DType.u8, []), (3, DType.u8, ["Maximum"]), (0, DType.s8, ["Maximum"]), (-128, DType.s8, [])]
 )
 def test_a_bound_that_the_integers_have_anyway_is_left_out(zp: int, dtype: DType, bound: list[str]) -> None:
-    g = up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)), "dead-op")
+    g = up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)), "dead-op", EMULATED_DOTS)
     assert ways(g) == [["TypeCast", "Multiply", "Add", *bound, "TypeCast"]]
 
 
@@ -57,7 +58,7 @@ def test_where_nothing_becomes_8_bits_the_roundings_stay_as_they_are() -> None:
         x = b.op("Multiply", b.op("MatMul", b.input((M, K)), b.constant((K, N))), b.constant((N,)))
         b.op("Multiply", b.op("Add", x, b.constant((N,))), b.constant((N,)))
 
-    assert ways(up_to(gir(build), "merge-quantisation")) == [["Multiply", "Add", "Multiply"]]
+    assert ways(up_to(gir(build), "merge-quantisation", EMULATED_DOTS)) == [["Multiply", "Add", "Multiply"]]
 
 
 def quantised_after(*steps) -> Graph:
@@ -67,7 +68,7 @@ def quantised_after(*steps) -> Graph:
             x = step(b, x)
         b.op("Quantize", x, dtype=DType.u8, scales=[1.0], zps=[0], qtype="per_tensor")
 
-    return up_to(gir(build), "merge-quantisation")
+    return up_to(gir(build), "merge-quantisation", EMULATED_DOTS)
 
 
 def relu(b: GraphBuilder, x):
@@ -100,7 +101,7 @@ def test_a_value_that_others_read_is_made() -> None:
         b.op("Quantize", more, dtype=DType.u8, scales=[1.0], zps=[0], qtype="per_tensor")
         b.op("Exp", half)
 
-    kinds = [op.kind for op in up_to(gir(build), "merge-quantisation").nodes if isinstance(op, Op)]
+    kinds = [op.kind for op in up_to(gir(build), "merge-quantisation", EMULATED_DOTS).nodes if isinstance(op, Op)]
     assert kinds.count("Exp") == 1
     assert kinds.count("Add") == 4  # two of half, one that gathers two constants, one of what it gathered
 
@@ -113,7 +114,7 @@ def test_what_is_written_is_that_of_the_steps_but_for_ties(zp: int, dtype: DType
         pytest.skip("no zero point of this dtype")
     b = GraphBuilder()
     layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)
-    (partition,) = partitions(b.graph(), Policy.fused)
+    partition = partition_of(b.graph())
     noise = np.random.default_rng(0)
     ins = [noise.integers(*((0, 255) if t.dtype is DType.u8 else (-8, 8)), t.known_shape).astype(t.dtype.numpy) for t in partition.inputs]
     results = []

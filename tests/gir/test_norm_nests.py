@@ -17,7 +17,7 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
-from tests.gir.test_weights import scheduled
+from tests.support.graph_ir import scheduled
 
 F32 = DType.f32
 

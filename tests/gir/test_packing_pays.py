@@ -8,30 +8,19 @@ import pytest
 
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.ir import Fused
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
+from tests.support.graph_ir import scheduled
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
 KEEPS_UP = replace(TARGET, l1_bytes=48 << 10, keeps_up=True)
-
-
-def compiled(b: GraphBuilder, target: Target = TARGET) -> Graph:
-    (p,) = partitions(b.graph(), Policy.fused)
-    g = from_partition(p)
-    for each in PIPELINE:
-        g = each.fn(g, target)
-    return g
 
 
 def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:
     """Widths of the panels that the microkernel reads; () for weights as they are given."""
     b = GraphBuilder()
     b.op("MatMul", b.input(src), b.input(wei))
-    g = compiled(b, target)
+    g = scheduled(b.graph(), target)
     (product,) = (stage.ops[0] for node in g.nodes if isinstance(node, Fused) for stage in node.stages if stage.parameters is not None)
     return tuple(size for _, size in g.value(product.ins[1]).layout.blocks)
 
@@ -93,7 +82,7 @@ def test_attention_packs_per_entry_and_stays_one_nest() -> None:
     b = GraphBuilder()
     scores = b.op("SoftMax", b.op("MatMul", b.input((2, 4, 64, 32)), b.input((2, 4, 32, 128))), axis=-1)
     b.op("MatMul", scores, b.input((2, 4, 128, 96)))
-    (nest,) = (node for node in compiled(b).nodes if isinstance(node, Fused))
+    (nest,) = (node for node in scheduled(b.graph(), TARGET).nodes if isinstance(node, Fused))
     assert [stage.ops[0].kind for stage in nest.stages if stage.is_per_entry] == ["Reorder", "Reorder"]
 
 
@@ -101,6 +90,6 @@ def test_what_the_partition_itself_makes_is_left_as_it_is() -> None:
     b = GraphBuilder()
     made = b.op("MatMul", b.input((512, 512)), b.constant((512, 512)))
     b.op("MatMul", b.input((512, 512)), made)
-    g = compiled(b)
+    g = scheduled(b.graph(), TARGET)
     second = next(op for node in g.nodes if isinstance(node, Fused) for op in node.ops if op.outs == (g.outs[-1],))
     assert not g.value(second.ins[1]).layout.blocks

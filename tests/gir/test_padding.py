@@ -11,7 +11,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.padding import Entries, Rows, _span, met_by_entries, met_by_rows, zeros_around
 from benchgraph.graph.build import GraphBuilder
-from tests.gir.test_weights import scheduled
+from tests.support.graph_ir import scheduled
 
 
 def convolution(data_format: str = "NXC", pads: Shape = (1, 2), images: int = 2, **attrs: object) -> tuple[Graph, Op]:

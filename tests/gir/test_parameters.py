@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from benchgraph.compile import compile_partition
 from benchgraph.core.options import Forced, Options
 from benchgraph.core.target import ISAS, Target, current
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused
 from benchgraph.gir.parameters import Parameters
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.search_space import legal, panel_widths, row_blocks
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from benchgraph.partition.ir import Partition
+from tests.support import graph_ir
+from tests.support.graph_ir import nests
+from tests.support.partitions import partition_of
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
 Shape = tuple[int, ...]
@@ -46,15 +45,11 @@ def partition(src: Shape, wei: Shape, attrs: dict[str, bool], *, constant: bool 
     b = GraphBuilder()
     w = b.constant(wei) if constant else b.input(wei)
     b.op("ReLU", b.op("MatMul", b.input(src), w, **attrs))
-    (p,) = partitions(b.graph(), Policy.fused)
-    return p
+    return partition_of(b.graph())
 
 
 def scheduled(p: Partition, target: Target = TARGET) -> Parameters:
-    g = from_partition(p)
-    for each in PIPELINE:
-        g = each.fn(g, target)
-    found = [n.parameters for n in g.nodes if isinstance(n, Fused) and n.parameters is not None]
+    found = [n.parameters for n in nests(graph_ir.scheduled(p, target)) if n.parameters is not None]
     assert len(found) == 1
     return found[0]
 
@@ -102,11 +97,8 @@ def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, 
     """And than blocks that do not divide them. One block is all there is of a row."""
     b = GraphBuilder()
     b.op("MatMul", b.op("MatMul", b.input((32, 24)), b.constant((24, n))), b.constant((n, 8)))
-    (p,) = partitions(b.graph(), Policy.fused)
-    g = from_partition(p)
-    for each in PIPELINE:
-        g = each.fn(g, replace(TARGET, isa=ISAS[isa]))
-    (nest,) = (node for node in g.nodes if isinstance(node, Fused) and node.parameters is not None)
+    g = graph_ir.scheduled(b.graph(), replace(TARGET, isa=ISAS[isa]))
+    (nest,) = (n for n in nests(g) if n.parameters is not None)
     assert [stage.parameters.kb for stage in nest.stages if stage.parameters is not None] == [24, kb]
 
 
@@ -124,7 +116,7 @@ def test_a_chain_keeps_its_rows_and_takes_the_columns() -> None:
     """Rows are the nest's affair, panels the product's."""
     b = GraphBuilder()
     b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 96)))), b.constant((96, 48)))
-    (p,) = partitions(b.graph(), Policy.fused)
+    p = partition_of(b.graph())
     free = scheduled(p)
     given = scheduled(replace(p, options=Options(forced=(Forced("f32:f32 1x64x32x96 constant", mb=7, nb=32),))))
     assert (given.mb, given.nb) == (free.mb, 32) != (free.mb, free.nb)

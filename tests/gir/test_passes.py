@@ -10,11 +10,10 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import CompilerFault, InvalidShape
-from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.passes import Pass, check_order, run
-from benchgraph.core.target import ISAS, Target
-from benchgraph.core.tensor import LayoutType, LogicalTensor
-from benchgraph.gir.build import Builder, from_partition
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Constness, Fused, Graph, Op
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, TIMES_L2, column_blocked
@@ -22,33 +21,8 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-
-
-def gir(build: Callable[[GraphBuilder], object], layouts: dict[int, Layout | None] | None = None) -> Graph:
-    """The Graph IR of a graph that is one partition. layouts: of border tensors, by id; None is the compiler's choice."""
-    b = GraphBuilder()
-    build(b)
-    given = {
-        t.id: replace(t, layout_type=LayoutType.opaque, layout_id=LAYOUTS.id(layout), strides=None)
-        for t in b.graph().tensors.values()
-        if (layout := (layouts or {}).get(t.id)) is not None
-    }
-    (partition,) = (p for p in partitions(b.graph().with_tensors(given), Policy.fused) if p.is_supported)
-    return from_partition(partition, [id for id, layout in (layouts or {}).items() if layout is None])
-
-
-def up_to(g: Graph, last: str) -> Graph:
-    """The graph after the pipeline's passes up to and including `last`."""
-    for p in PIPELINE:
-        g = p.fn(g, TARGET)
-        verify(g)
-        if p.name == last:
-            return g
-    raise KeyError(last)
+from tests.support.graph_ir import gir, up_to
+from tests.support.targets import TARGET
 
 
 def linear(b: GraphBuilder, x, k: int, n: int):

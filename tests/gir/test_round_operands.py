@@ -17,18 +17,17 @@ from benchgraph.gir.passes.round_operands import SERVED, round_operands
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference import compare, domain, evaluate, tolerance
-from tests.gir.test_low_precision import NARROW, PLAIN, products, up_to
-from tests.gir.test_passes import gir
+from tests.support.graph_ir import gir, products, up_to
+from tests.support.partitions import partition_of
+from tests.support.targets import EMULATED_DOTS, TARGET
 
 BF16, F32, F16 = DType.bf16, DType.f32, DType.f16
 Build = Callable[[GraphBuilder], None]
 IN_BF16 = [(BF16, BF16, F32)]
 
 
-def under(mode: str, build: Build, target=NARROW):
+def under(mode: str, build: Build, target=EMULATED_DOTS):
     return up_to(replace(gir(build), fpmath_mode=mode), "round-operands", target)
 
 
@@ -54,7 +53,7 @@ def test_modes_that_do_not(mode: str) -> None:
 
 
 def test_a_machine_that_does_not_multiply_bf16_has_nothing_to_gain() -> None:
-    assert products(under("bf16", linear(), PLAIN)) == [(F32, F32, F32)]
+    assert products(under("bf16", linear(), TARGET)) == [(F32, F32, F32)]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +103,8 @@ NARROW_ALREADY = {"narrow weights": weights_by_groups, "f16": from_f16, "single 
 
 @pytest.mark.parametrize("build", NARROW_ALREADY.values(), ids=NARROW_ALREADY)
 def test_what_the_mode_is_not_about_stays(build: Build) -> None:
-    g = replace(up_to(gir(build), "low-precision", NARROW), fpmath_mode="bf16")
-    assert round_operands(g, NARROW) is g
+    g = replace(up_to(gir(build), "low-precision", EMULATED_DOTS), fpmath_mode="bf16")
+    assert round_operands(g, EMULATED_DOTS) is g
 
 
 def test_what_several_products_read_is_rounded_once() -> None:
@@ -135,12 +134,12 @@ def test_it_computes_what_the_mode_allows(mode: str) -> None:
     x = b.op("ReLU", b.op("MatMul", b.input((96, 200)), b.constant((200, 128)), b.constant((128,))))
     b.op("MatMul", x, b.constant((128, 80)))
     graph = replace(b.graph(), fpmath_mode=mode)
-    (p,) = partitions(graph, Policy.fused)
+    p = partition_of(graph)
     numbers = domain(graph, 0)
     (t,) = graph.outputs
     want = evaluate(graph, numbers)[t.id]
     tensors = load_inputs(graph, numbers)
     out = np.zeros(t.known_shape, np.float32)
-    compile_partition(p, replace(current(), cores=2, emulated=NARROW.emulated)).bind([tensors[t.id] for t in p.inputs], [out])()
+    compile_partition(p, replace(current(), cores=2, emulated=EMULATED_DOTS.emulated)).bind([tensors[t.id] for t in p.inputs], [out])()
     assert compare(out, want, t.dtype, tolerance(graph)).ok
     assert not compare(out, want, t.dtype, tolerance(replace(graph, fpmath_mode="strict"))).ok

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.schedule import rows_per_task
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+from tests.support.targets import TARGET
 
 
 @pytest.mark.parametrize(

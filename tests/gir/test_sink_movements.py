@@ -14,25 +14,16 @@ from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Movement
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-from tests.gir.test_low_precision import up_to
-from tests.gir.test_passes import gir
-from tests.lower.test_meaning import is_right
+from tests.support.graph_ir import gir, up_to
+from tests.support.reference_check import matches_reference
+from tests.support.targets import EMULATED_DOTS
 
 Build = Callable[[GraphBuilder], object]
 WINDOWS = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1), "data_format": "NCX", "weights_format": "OIX"}
 
 
-def right(build: Build) -> bool:
-    b = GraphBuilder()
-    build(b)
-    (partition,) = partitions(b.graph(), Policy.fused)
-    return is_right(b.graph(), partition)
-
-
 def kinds(build: Build, last: str = "sink-movements") -> list[str]:
-    return [op.kind for op in up_to(gir(build), last).nodes if isinstance(op, Op)]
+    return [op.kind for op in up_to(gir(build), last, EMULATED_DOTS).nodes if isinstance(op, Op)]
 
 
 def convolution(b: GraphBuilder, kernel: int = 3) -> LogicalTensor:
@@ -52,7 +43,7 @@ def swish_and_add(b: GraphBuilder) -> None:
 
 @pytest.mark.parametrize("build", [quantise_moved, swish_and_add], ids=lambda f: f.__name__)
 def test_sink_movements(build: Build, golden) -> None:
-    golden(print_gir(up_to(gir(build), "sink-movements")))
+    golden(print_gir(up_to(gir(build), "sink-movements", EMULATED_DOTS)))
 
 
 # ---- what is moved back ----------------------------------------------------------------------------------------------
@@ -123,18 +114,18 @@ IN_FRONT: dict[str, Build] = {
 @pytest.mark.parametrize("build", BEHIND.values(), ids=BEHIND)
 def test_the_movement_comes_last(build: Build) -> None:
     assert _is_movement(kinds(build)[-1])
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize("build", IN_FRONT.values(), ids=IN_FRONT)
 def test_what_cannot_be_moved_back_keeps_the_movement_in_front(build: Build) -> None:
     assert not _is_movement(kinds(build)[-1])
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_what_reads_an_operand_in_bytes_still_does() -> None:
     """It is moved back before it is made wider."""
-    g = up_to(gir(made_of_bytes), "sink-movements")
+    g = up_to(gir(made_of_bytes), "sink-movements", EMULATED_DOTS)
     moved = [g.value(op.ins[0]).dtype for op in g.nodes if isinstance(op, Op) and _is_movement(op.kind)]
     assert DType.s8 in moved
 
@@ -160,11 +151,11 @@ def test_a_kernel_of_one_position_has_images_for_rows(data_format: str, weights_
         x = b.op("Convolution", b.input(src), b.constant(wei), b.constant((9,)), **attrs)
         b.op("Add", x, b.input(x.known_shape))
 
-    g = up_to(gir(build), "dead-op")
+    g = up_to(gir(build), "dead-op", EMULATED_DOTS)
     (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
     assert dst == (2, 20, 9)
     assert not any(_is_movement(op.kind) for op in g.nodes if isinstance(op, Op) and op.outs[0] not in g.outs and op.kind != "Reorder")
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize("windows", [{"strides": (2, 2)}, {"pads_begin": (1, 1)}, {"pads_end": (0, 1)}], ids=str)
@@ -172,10 +163,10 @@ def test_windows_that_are_not_the_elements_keep_their_dims(windows: dict[str, Sh
     def build(b: GraphBuilder) -> None:
         b.op("ReLU", b.op("Convolution", b.input((2, 6, 4, 5)), b.constant((9, 6, 1, 1)), **{**WINDOWS, **windows}))
 
-    g = up_to(gir(build), "dead-op")
+    g = up_to(gir(build), "dead-op", EMULATED_DOTS)
     (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
     assert len(dst) == 4
-    assert right(build)
+    assert matches_reference(build)
 
 
 # ---- one movement is left --------------------------------------------------------------------------------------------
@@ -198,7 +189,7 @@ def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement(beside: in
         moved = [b.op("StaticTranspose", x, order=[1, 0]) for x in made]
         b.op("Multiply", b.op("Add", *moved), b.op("Minimum", made[beside], b.input((4, 1))))
 
-    assert right(build)
+    assert matches_reference(build)
 
 
 def test_a_reshape_from_another_shape_is_another_movement() -> None:
@@ -208,7 +199,7 @@ def test_a_reshape_from_another_shape_is_another_movement() -> None:
         product, other = b.op("MatMul", b.input((2, 5)), b.input((5, 8))), b.input((1, 16))
         b.op("Add", *(b.op("StaticReshape", x, shape=[2, 8], special_zero=False) for x in (product, other)))
 
-    assert right(build)
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize("more", ["Abs", "SoftMax"])

@@ -18,10 +18,10 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, LoopKind
 from benchgraph.tir.visit import walk
-from tests.gir import stages
-from tests.gir.stages import Build, partition
-from tests.gir.test_weights import TARGET, scheduled
-from tests.lower.test_meaning import lowered
+from tests.support.graph_ir import given_to, scheduled
+from tests.support.partitions import Build, partition_of
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import lowered
 
 F32 = DType.f32
 
@@ -52,7 +52,7 @@ def group_norm(
 
 
 def before(build: Build) -> Graph:
-    return stages.before("split-folds", build, TARGET)
+    return given_to("split-folds", build, TARGET)
 
 
 def test_golden(golden) -> None:
@@ -68,7 +68,7 @@ def test_nothing_of_the_size_of_src_leaves_a_nest_but_dst() -> None:
 
 
 def test_all_of_a_pixels_channels_are_one_loop() -> None:
-    main = lowered(partition(lambda b: group_norm(b, (2, 60, 48, 48), 6))).main
+    main = lowered(lambda b: group_norm(b, (2, 60, 48, 48), 6)).main
     loops = {constant(s.extent) for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial}
     assert {48 * 48, 10} < loops  # pixels; channels of a group, once
     assert 60 // 6 * 48 * 48 not in loops
@@ -118,7 +118,7 @@ def test_two_folds_compute_what_one_does(build: Build) -> None:
     split = split_folds(g, TARGET)
     verify(split)
     assert _folds(split) == 2 * _folds(g)
-    p = partition(build)
+    p = partition_of(build)
     rng = np.random.default_rng(3)
     data = {t.id: _strided(rng.normal(2, 1, t.known_shape).astype(t.dtype.numpy), t.known_strides) for t in p.inputs}
     outs = [_strided(np.full(t.known_shape, 7, t.dtype.numpy), t.known_strides) for t in p.outputs]

@@ -16,8 +16,8 @@ from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
-from tests.gir import stages
-from tests.gir.stages import Build, partition
+from tests.support.graph_ir import given_to
+from tests.support.partitions import Build, partition_of
 
 TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 
@@ -55,7 +55,7 @@ def attention(
 
 
 def before(build: Build) -> Graph:
-    return stages.before("split-heads", build, TARGET)
+    return given_to("split-heads", build, TARGET)
 
 
 def test_golden(golden) -> None:
@@ -88,7 +88,7 @@ def test_products_of_single_heads_compute_the_wide_ones(form: dict[str, object])
     heads = 4
     assert [g.value(v).shape[-1] % heads for v in _products(g)] == [0, 0]
     assert [split.value(v).shape[-3] for v in _products(split)] == [heads, heads]
-    p = partition(build)
+    p = partition_of(build)
     rng = np.random.default_rng(3)
     data = {t.id: _numbers(t, rng) for t in p.inputs}
     executable = compile_partition(p)

@@ -8,7 +8,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.strides import steps_of
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir.ir import Var
-from tests.gir.test_weights import scheduled
+from tests.support.graph_ir import scheduled
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
+from benchgraph.core.target import Target
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES
 from benchgraph.gir.product import Product
@@ -20,8 +20,7 @@ from benchgraph.gir.search_space import row_blocks
 from benchgraph.gir.task_grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, cut_if_short, grid, grid_of_pieces
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
+from tests.support.targets import TARGET
 
 
 def matmul(m: int, k: int, n: int, dtype: DType = DType.f32, batch: tuple[int, ...] = ()) -> Product:

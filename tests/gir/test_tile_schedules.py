@@ -10,14 +10,11 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import ISAS, Target
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.schedule import MOST_ROWS, MOST_ROWS_OF_TILES, column_blocked, columns_per_call
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
+from tests.support import graph_ir
 
 TILES = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2)
 VECTORS = replace(TILES, isa=ISAS["avx512_core_bf16"])
@@ -29,11 +26,7 @@ def scheduled(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DTy
     value = b.input((rows, sizes[0]), dtype)
     for k, n in pairwise(sizes):
         value = b.op("ReLU", b.op("MatMul", value, b.constant((k, n), dtype)))
-    (partition,) = partitions(b.graph(), Policy.fused)
-    g: Graph = from_partition(partition)
-    for each in PIPELINE:
-        g = each.fn(g, target)
-    return g
+    return graph_ir.scheduled(b.graph(), target)
 
 
 def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[Fused]:

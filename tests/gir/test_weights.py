@@ -10,39 +10,17 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph, Stage
 from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES, PIECES, piece
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_KEPT
 from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
 from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-Build = Callable[[GraphBuilder], object]
-
-
-def scheduled(build: Build, target: Target = TARGET) -> Graph:
-    b = GraphBuilder()
-    build(b)
-    (p,) = partitions(b.graph(), Policy.fused)
-    g = from_partition(p)
-    for step in PIPELINE:
-        g = step.fn(g, target)
-        verify(g)
-    return g
-
-
-def nests(g: Graph) -> list[Fused]:
-    return [n for n in g.nodes if isinstance(n, Fused)]
-
-
-def kernels(g: Graph) -> list[Stage]:
-    return [s for n in nests(g) for s in n.stages if s.parameters is not None]
+from tests.support.graph_ir import kernels, nests, scheduled
+from tests.support.partitions import Build, graph_of
+from tests.support.targets import TARGET
 
 
 def gated(b: GraphBuilder, rows: int = 16, dtype: DType = DType.f16) -> None:
@@ -207,12 +185,8 @@ def test_weights_that_others_read_too_are_made_once_for_all() -> None:
         b.op("MatMul", b.input((5, 64)), wei)
         b.op("ReLU", wei)
 
-    b = GraphBuilder()
-    build(b)
-    for p in partitions(b.graph(), Policy.fused):
-        g = from_partition(p)
-        for step in PIPELINE:
-            g = step.fn(g, TARGET)
+    for p in partitions(graph_of(build), Policy.fused):
+        g = scheduled(p)
         assert all(not (s.parameters is not None and s.parameters.ks) for s in kernels(g))
 
 

@@ -1,13 +1,18 @@
-"""What microkernels multiply."""
+"""How much the microkernels of a function multiply, with padding and without."""
 
 from __future__ import annotations
 
 from math import prod
 
+import pytest
+
+from benchgraph.graph.ir import Graph
+from benchgraph.lower import taps as lower_taps
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import simplify_expr
-from benchgraph.tir.ir import Brgemm, Const, For, If, Seq, Stmt
+from benchgraph.tir.ir import Brgemm, Const, For, Func, If, Seq, Stmt
 from benchgraph.tir.visit import substitute_all, walk
+from tests.support.tensor_ir import before, tir
 
 
 def multiplications(s: Stmt) -> int:
@@ -21,3 +26,10 @@ def multiplications(s: Stmt) -> int:
         assert s.orelse is not None
         return multiplications(s.then if constant(simplify_expr(s.cond, {})) else s.orelse)
     return sum(map(multiplications, s.stmts)) if isinstance(s, Seq) else 0
+
+
+def with_padding_multiplied(graph: Graph) -> Func:
+    """The Tensor IR before merge-parallel of a convolution whose padding is multiplied like other elements."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
+        return tir(graph, before("merge-parallel"))

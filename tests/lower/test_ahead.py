@@ -14,29 +14,18 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, LINE_BYTES, Target
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused
-from benchgraph.gir.ir import Graph as Gir
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.constants import Constants
 from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, If, Prefetch, Select, Stmt, Tensor, Var
 from benchgraph.tir.visit import children, walk
+from tests.support.graph_ir import scheduled
+from tests.support.tensor_ir import lowered
 
 TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=512 << 10, cores=2)
 At = tuple[int, ...]
-
-
-def compiled(graph: Graph, target: Target = TARGET) -> Gir:
-    (p,) = partitions(graph, Policy.fused)
-    g = from_partition(p)
-    for each in PIPELINE:
-        g = each.fn(g, target)
-    return g
 
 
 OPERATIONS: dict[BinOp, Callable[[int, int], int]] = {
@@ -115,7 +104,7 @@ def attention(rows: int, keys: int, dtype: DType) -> Graph:
 @pytest.mark.parametrize(("rows", "keys"), [(64, 128), (80, 96)])
 def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(rows: int, keys: int, dtype: DType) -> None:
     """Each line once, but for what rounding up adds behind them, and for rows that the last task of an entry has fewer of."""
-    g = compiled(attention(rows, keys, dtype))
+    g = scheduled(attention(rows, keys, dtype), TARGET)
     (nest,) = (n for n in g.nodes if isinstance(n, Fused) and n.next_entry)
     tensors: dict[str, Tensor] = {}
     by_entry, by_task = (f"v{v}" for v in nest.next_entry), [f"v{v}" for v in nest.next_rows]
@@ -145,7 +134,7 @@ def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
 
 
 def test_rows_are_fetched_where_keys_and_values_leave_no_room_for_the_next_ones() -> None:
-    (nest,) = (n for n in compiled(attention(128, 768, DType.f32)).nodes if isinstance(n, Fused) and n.next_rows)
+    (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, Fused) and n.next_rows)
     assert not nest.next_entry
 
 
@@ -154,7 +143,7 @@ def test_masks_of_each_entry_are_fetched_where_l2_does_not_keep_them(rows: int, 
     b = GraphBuilder()
     q, k, mask = b.input((2, 4, rows, 64)), b.input((2, 4, 64, 128)), b.input((2, 4, rows, 128))
     b.op("SoftMax", b.op("Add", b.op("MatMul", q, k), mask), axis=-1)
-    (nest,) = (n for n in compiled(b.graph()).nodes if isinstance(n, Fused))
+    (nest,) = (n for n in scheduled(b.graph(), TARGET).nodes if isinstance(n, Fused))
     assert (mask.id in nest.next_rows) == is_fetched
 
 
@@ -167,7 +156,7 @@ def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
 
 
 def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> None:
-    g = compiled(mlp(128, 512))
+    g = scheduled(mlp(128, 512), TARGET)
     seen = 0
     for at, call in calls(lower(g).main.body, {}):
         (p,) = call.ahead
@@ -184,7 +173,7 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
 )
 def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
     """Two MiB are twice what half of a last-level cache of one has."""
-    g = compiled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
+    g = scheduled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
     found = {bool(call.ahead) for _, call in calls(lower(g).main.body, {})}
     assert found == {is_fetched}
 
@@ -197,7 +186,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
     n = 4096
     b = GraphBuilder()
     b.op("MatMul", b.input((32, k), dtype), b.input((n, k) if transposed else (k, n), dtype), transpose_b=transposed)
-    g = compiled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
+    g = scheduled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
     (p,) = (s.parameters for n in g.nodes if isinstance(n, Fused) for s in n.stages if s.parameters is not None)
     found = dict[At, Counter[int]]()
     for at, call in calls(lower(g).main.body, {}):
@@ -218,7 +207,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
 
 def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
     """The order of constants is that of their places in memory."""
-    low = lower(compiled(mlp(128, 512)))
+    low = lowered(mlp(128, 512), TARGET)
     read = dict.fromkeys(call.wei.tensor for _, call in calls(low.main.body, {}))
     assert [t for t in low.constants if t in read] == list(read)
     made = Constants(low.constants, low.literals, None, ready=False)
@@ -235,7 +224,7 @@ def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
     ],
 )
 def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
-    written = [s for s in walk(lower(compiled(graph)).main.body) if isinstance(s, Brgemm)]
+    written = [s for s in walk(lowered(graph, TARGET).main.body) if isinstance(s, Brgemm)]
     assert written
     assert not any(call.ahead for call in written), why
 
@@ -244,7 +233,7 @@ def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> 
     """They are temporaries of its own there, which no call may fetch."""
     b = GraphBuilder()
     b.op("Add", b.op("MatMul", b.constant((128, 512)), b.constant((512, 512))), b.input((128, 512)))
-    lower_init = lower(compiled(b.graph())).lower_init
+    lower_init = lowered(b.graph(), TARGET).lower_init
     assert lower_init is not None
     written = [s for s in walk(lower_init().body) if isinstance(s, Brgemm)]
     assert written
@@ -252,5 +241,5 @@ def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> 
 
 
 def test_explain_gives_the_reason() -> None:
-    (nest,) = (n for n in compiled(mlp(128, 512)).nodes if isinstance(n, Fused) and len(n.stages) > 1)
+    (nest,) = (n for n in scheduled(mlp(128, 512), TARGET).nodes if isinstance(n, Fused) and len(n.stages) > 1)
     assert all(any(r.parameter == "ahead" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)

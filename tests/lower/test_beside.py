@@ -13,55 +13,17 @@ from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower.beside import MOST_TAPS, TAPS
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import For, Func, If, LoopKind, Scope, Stmt, Store
+from benchgraph.tir.ir import For, Func, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.test_meaning import is_right
-from tests.lower.test_windows import TARGET, tir
-from tests.support.tir_programs import before
+from tests.lower.depthwise import BY_DATA, BY_WEIGHTS, FORWARD, depthwise, middle
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import before, tir
 
 AVX2 = replace(TARGET, isa=ISAS["avx2"])
 TOGETHER = 8  # a fourth of the registers of the target here
-FORWARD, BY_DATA, BY_WEIGHTS = "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights"
-
-
-def windows_over(spatial: Shape, kernel: Shape, stride: int | Shape, dilation: int, begin: int, end: int) -> tuple[Shape, Shape]:
-    """Strides, and how many windows there are, along each dim."""
-    strides = (stride,) * len(kernel) if isinstance(stride, int) else stride
-    padded = (n + begin + end - (k - 1) * dilation - 1 for n, k in zip(spatial, kernel, strict=True))
-    return strides, tuple(n // s + 1 for n, s in zip(padded, strides, strict=True))
-
-
-def depthwise(
-    kind: str,
-    spatial: Shape,
-    kernel: Shape,
-    stride: int | Shape = 1,
-    dilation: int = 1,
-    pad: int = 1,
-    channels: int = 5,
-    dtype: DType = DType.f32,
-    data_format: str = "NXC",
-    weights_format: str = "XIO",
-    images: int = 2,
-) -> Graph:
-    """One of the three ops, of a single channel per group, for these spatial dims of src."""
-    b, rank = GraphBuilder(), len(spatial)
-    strides, windows = windows_over(spatial, kernel, stride, dilation, pad, pad)
-    src, dst = ((images, *dims, channels) if data_format == "NXC" else (images, channels, *dims) for dims in (spatial, windows))
-    wei = (*kernel, 1, channels) if weights_format == "XIO" else (channels, 1, *kernel)
-    shapes, more = {
-        FORWARD: ((src, wei), {}),
-        BY_DATA: ((dst, wei), {"dst_shape": src}),
-        BY_WEIGHTS: ((src, dst), {"weights_shape": wei}),
-    }[kind]
-    steps = {"strides": strides, "dilations": (dilation,) * rank, "pads_begin": (pad,) * rank, "pads_end": (pad,) * rank}
-    ins = (b.input(shape, dtype) for shape in shapes)
-    b.op(kind, *ins, **steps, groups=channels, data_format=data_format, weights_format=weights_format, **more)
-    return b.graph()
 
 
 def lowered(graph: Graph) -> Func:
@@ -97,16 +59,14 @@ def test_nest(golden: Callable[[str], None]) -> None:
 )
 def test_borders_are_right(kind: str, spatial: Shape, kernel: Shape, stride: int, dilation: int, pad: int) -> None:
     graph = depthwise(kind, spatial, kernel, stride, dilation, pad)
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 def test_narrow_floats_are_right_too(dtype: DType) -> None:
     for kind in (FORWARD, BY_DATA, BY_WEIGHTS):
         graph = depthwise(kind, (5, 14), (3, 3), dtype=dtype, channels=35)
-        (p,) = partitions(graph, Policy.fused)
-        assert is_right(graph, p)
+        assert matches_reference(graph)
 
 
 @pytest.mark.parametrize(("dtype", "data_format"), [(DType.u8, "NXC"), (DType.s8, "NXC"), (DType.u8, "NCX")])
@@ -121,15 +81,13 @@ def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -
     dst = b.op("Convolution", src, wei, b.input((35,)), **attrs, data_format=data_format, weights_format="OIX")
     b.op("Quantize", dst, dtype=dtype, scales=[2.0], zps=[1], qtype="per_tensor")
     graph = b.graph()
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
 def test_no_images_have_windows_too(kind: str) -> None:
     graph = depthwise(kind, (5, 5), (3, 3), images=0)
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAPS - 1, 2 * TAPS, 2 * TAPS + 1, 3 * TAPS])
@@ -139,23 +97,14 @@ def test_long_kernels_are_right(taps: int, data_format: str, weights_format: str
     """Taps that one expression holds, and those that go so many at a time: with some left over at either end, and with none."""
     formats = {"data_format": data_format, "weights_format": weights_format}
     graph = depthwise(FORWARD, (40, 21), (taps, 3), stride=(stride, 2), pad=0, channels=5, **formats)
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("spatial", [(60, 40), (3, 8400)])
 def test_gradients_along_which_vectors_have_conditions_are_right(spatial: Shape) -> None:
     """Channels first: x is along the kernel, and what it meets depends on the block too, of rows or of a piece of one."""
     graph = depthwise(BY_WEIGHTS, spatial, (3, 5), pad=2, channels=16, data_format="NCX", weights_format="OIX")
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
-
-
-def middle(f: Func) -> Stmt:
-    """What groups of windows do, away from the borders of the other axes if these have any."""
-    (loop,) = (s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("g"))
-    assert loop.kind is LoopKind.serial
-    return loop.body.then if isinstance(loop.body, If) else loop.body
+    assert matches_reference(graph)
 
 
 def test_fewer_registers_hold_fewer_sums() -> None:

@@ -12,9 +12,9 @@ from benchgraph.lower.clamps import decided
 from benchgraph.tir.build import add, binary, floordiv, index, mul, sub
 from benchgraph.tir.ir import BinOp, Expr, Var
 from benchgraph.tir.text import print_tir
-from tests.lower.test_beside import middle
-from tests.lower.test_windows import tir
-from tests.support.tir_programs import before, i, j
+from tests.lower.depthwise import middle
+from tests.support.tensor_ir import before, tir
+from tests.support.tir_programs import i, j
 
 TAP = Var("k")
 RANGES = {"i": (0, 49), "j": (0, 49), "k": (0, 1)}

@@ -12,18 +12,13 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower import taps as lower_taps
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import passes
-from benchgraph.tir.ir import Brgemm, Func, If
+from benchgraph.tir.ir import Brgemm, If
 from benchgraph.tir.visit import walk
-from tests.lower.products import multiplications
-from tests.lower.test_meaning import TARGET, lowered
+from tests.lower.products import multiplications, with_padding_multiplied
 from tests.ops.compiled import compiled
-from tests.support.tir_programs import before
+from tests.support.tensor_ir import lowered
 
 SPATIAL, OUT = (9, 7), 16  # of src, and the result's channels, of which one panel holds those of four phases
 
@@ -45,22 +40,13 @@ def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: 
     return b.graph()
 
 
-def before_flattening(graph: Graph) -> Func:
-    """With padding multiplied, too: what is left out of that is not what these tests are about."""
-    (p,) = partitions(graph, Policy.fused)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
-        main = lowered(p).main
-    return passes.run(main, TARGET, pipeline=before("merge-parallel"))
-
-
 @pytest.mark.parametrize(
     ("begin", "end", "windows"),
     [((0, 0), (0, 0), (9, 7)), ((0, 0), (10, 8), (4, 3)), ((5, 0), (3, 9), (6, 3))],
     ids=["all", "cut behind", "cut on both sides"],
 )
 def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: Shape, windows: Shape) -> None:
-    main = before_flattening(deconvolution((2, 2), (2, 2), begin, end))
+    main = with_padding_multiplied(deconvolution((2, 2), (2, 2), begin, end))
     assert multiplications(main.body) == prod(windows) * 4 * OUT * 16
 
 
@@ -70,7 +56,7 @@ def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: S
     ids=["one", "two of four", "two of six", "two, one of them half empty"],
 )
 def test_phases_that_no_tap_meets_are_not_multiplied(kernel: Shape, strides: Shape, phases: int) -> None:
-    main = before_flattening(deconvolution(kernel, strides, (0, 0), (0, 0)))
+    main = with_padding_multiplied(deconvolution(kernel, strides, (0, 0), (0, 0)))
     assert {s.n for s in walk(main.body) if isinstance(s, Brgemm)} == {phases * OUT}
 
 
@@ -83,7 +69,7 @@ def test_the_result_begins_with_the_first_phase_where_no_tap_pays_for_it(
     kernel: int, begin: int, end: int, windows: Shape, taps: int
 ) -> None:
     """Of a result twice as large as src no more is computed than it has."""
-    main = before_flattening(deconvolution((kernel, kernel), (2, 2), (begin, begin), (end, end)))
+    main = with_padding_multiplied(deconvolution((kernel, kernel), (2, 2), (begin, begin), (end, end)))
     assert multiplications(main.body) == prod(windows) * taps * taps * 4 * OUT * 16
 
 
@@ -99,7 +85,7 @@ STRIDED = pytest.mark.parametrize(
 def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, begin: Shape, out: int) -> None:
     """Where each phase has panels of its own: every window by as many matrices as the kernel has."""
     end = tuple(k - s - b for k, s, b in zip(kernel, strides, begin, strict=True))  # for strides times the windows of src
-    main = before_flattening(deconvolution(kernel, strides, begin, end, out))
+    main = with_padding_multiplied(deconvolution(kernel, strides, begin, end, out))
     windows = (
         prod(-(-(size * s + b) // s) for size, s, b in zip(SPATIAL, strides, begin, strict=True)) if begin == (0, 0) else prod(SPATIAL)
     )
@@ -108,7 +94,7 @@ def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, b
 
 def test_dilation_leaves_phases_with_one_tap() -> None:
     """Taps 0, 2 and 4 are of phase 0 all three; of phase 1 there is none, and one is multiplied to write zeros."""
-    main = before_flattening(deconvolution((3, 3), (2, 2), (0, 0), (0, 0), 64, dilations=(2, 2)))
+    main = with_padding_multiplied(deconvolution((3, 3), (2, 2), (0, 0), (0, 0), 64, dilations=(2, 2)))
     windows = prod(size + 2 for size in SPATIAL)
     assert multiplications(main.body) == windows * (9 + 3 + 3 + 1) * 64 * 16
 
@@ -130,7 +116,7 @@ def test_taps_that_are_not_multiplied_are_not_missed(out: int, kernel: Shape, st
 
 def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:
     """Branches cost as well: 25 phases, of two kinds along each dim."""
-    main = before_flattening(deconvolution((6, 6), (5, 5), (0, 0), (1, 1), 64))
+    main = with_padding_multiplied(deconvolution((6, 6), (5, 5), (0, 0), (1, 1), 64))
     assert multiplications(main.body) == prod(SPATIAL) * 4 * 25 * 64 * 16
     products = [s for s in walk(main.body) if isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s))]
     assert not products
@@ -148,8 +134,7 @@ def test_a_depthwise_one_of_many_phases_is_a_product_where_channels_come_first(s
     wei = rng.uniform(-1, 1, (channels, 1, kernel, kernel)).astype(np.float32)
     b = GraphBuilder()
     b.op("ConvTranspose", b.input(src.shape), b.input(wei.shape), **attrs)
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert any(isinstance(s, Brgemm) for s in walk(lowered(p).main.body)) == is_product
+    assert any(isinstance(s, Brgemm) for s in walk(lowered(b.graph()).main.body)) == is_product
     types, row = tuple(TensorType(DType.f32, a.shape) for a in (src, wei)), spec("ConvTranspose")
     full = with_defaults(row.kind, attrs)
     (want,) = row.reference(Call(row.kind, full, types, (TensorType(DType.f32, row.infer(full, types)[0]),)), (src, wei))

@@ -12,16 +12,16 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.graph.ir import Graph
-from benchgraph.lower import folds, lower
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from benchgraph.lower import folds
 from benchgraph.tir.build import constant, f32, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
-from tests.gir.test_weights import nests, scheduled
-from tests.lower.test_meaning import TARGET, is_right
+from tests.support.graph_ir import nests, scheduled
+from tests.support.partitions import partition_of
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import lowered
 
 Build = Callable[[GraphBuilder], object]
 EVEN, RAGGED = (4, 32, 32, 64), (3, 53, 41, 19)  # tasks of as many rows, whole vectors; neither
@@ -97,26 +97,19 @@ EVERYTHING: dict[str, Build] = {
 CASES |= EVERYTHING
 
 
-def built(build: Build) -> tuple[Graph, Partition]:
-    b = GraphBuilder()
-    build(b)
-    (p,) = partitions(b.graph(), Policy.fused)
-    return b.graph(), p
-
-
 def main(build: Build, target: Target = TARGET) -> Func:
-    return compile_partition(built(build)[1], target).module.main
+    return compile_partition(partition_of(build), target).module.main
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_fold_is_right(name: str) -> None:
-    assert is_right(*built(CASES[name]))
+    assert matches_reference(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_rows_are_tasks_of_a_number_that_the_machine_does_not_change(name: str) -> None:
     """So the order in which numbers are added up, and with it every bit, is one for all machines and numbers of threads."""
-    one, many = (print_tir(lower(scheduled(CASES[name], replace(TARGET, cores=cores))).main) for cores in (1, 16))
+    one, many = (print_tir(lowered(CASES[name], replace(TARGET, cores=cores)).main) for cores in (1, 16))
     assert one == many
     assert "parallel for" in one
 
@@ -155,7 +148,7 @@ def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
     """Cores that write to one line take it from each other."""
-    f = lower(scheduled(CASES[name])).main
+    f = lowered(CASES[name]).main
     small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * folds.MOST_TASKS)
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
     assert parts
@@ -195,7 +188,7 @@ def test_a_long_chain_is_kept() -> None:
         b.op("Subtract", x, b.op("ReduceSum", x, axes=[0], keep_dims=True))
 
     assert main(build).shared_bytes >= 6000 * 19 * 4
-    assert is_right(*built(build))
+    assert matches_reference(build)
 
 
 def test_vectors_run_along_the_channels() -> None:
@@ -225,6 +218,5 @@ def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(folds._Parts, "_summed", lambda self, phase: [])
     else:
         monkeypatch.setattr(folds._Parts, "_spread", broken)
-    assert not is_right(
-        *built(op("ReduceSum", (3, 53, 41, 20 + len(fault)), axes=[0, 1, 2]))
-    )  # a shape of its own, as compiled code is kept
+    columns = 20 + len(fault)  # another shape for each fault, because compiled code is cached
+    assert not matches_reference(op("ReduceSum", (3, 53, 41, columns), axes=[0, 1, 2]))

@@ -19,8 +19,10 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir.ir import Brgemm, Const, For, LoopKind
 from benchgraph.tir.visit import walk
-from tests.lower.test_meaning import TARGET, executed
-from tests.lower.test_panels_first import matmul, nest, partition, scheduled
+from tests.lower.batched_products import matmul, nest, partition
+from tests.support.graph_ir import scheduled
+from tests.support.reference_check import executed
+from tests.support.targets import TARGET
 
 SMALL_L2 = 320 << 10  # which holds a third of 64 columns of 3x3 weights of 256 channels in f32, and not 32 columns
 f32, bf16 = DType.f32, DType.bf16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import pytest
@@ -10,24 +9,21 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.graph.ir import Graph
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import passes
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import Binary, Const, For, Load, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.test_meaning import TARGET, is_right, lowered
-from tests.support.tir_programs import before
+from tests.support.partitions import with_strides
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import before, lowered, tir
 
 
 @pytest.mark.parametrize("shape", [(4096,), (5, 7, 33), (2, 3, 3, 16), (5, 6, 33, 33), (3, 2, 5, 7, 96), (64, 2, 3, 32)])
 def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> None:
     b = GraphBuilder()
     b.op("Add", b.op("Exp", b.input(shape)), b.input(shape))
-    (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(b.graph())
     stores = [Load(s.tensor, s.index) for s in walk(main.body) if isinstance(s, Store)]
     found = [type_of(x) for x in (*stores, *loads(main.body)) if x.tensor.scope is Scope.param]
     assert found
@@ -39,17 +35,10 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
 def test_no_thread_gets_much_more_of_a_pointwise_nest_than_another(elements: int, threads: int) -> None:
     b = GraphBuilder()
     b.op("Exp", b.input((elements,)))
-    (p,) = partitions(b.graph(), Policy.fused)
-    chunks, _ = (s for s in walk(lowered(p).main.body) if isinstance(s, For))
+    chunks, _ = (s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For))
     assert isinstance(chunks.extent, Const)
     of_a_task = int(print_tir(chunks).split("[c0*")[1].split()[0])
     assert -(-chunks.extent.value // threads) * of_a_task <= 1.2 * elements / threads
-
-
-def with_strides(graph: Graph, **strides: Shape) -> Graph:
-    """strides: t0=(...) for tensor 0."""
-    tensors = {t.id: t for op in graph.ops for t in (*op.inputs, *op.outputs)}
-    return graph.with_tensors(tensors | {int(name[1:]): replace(tensors[int(name[1:])], strides=s) for name, s in strides.items()})
 
 
 CHANNELS_LAST = (1800, 1, 90, 3)
@@ -70,8 +59,7 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     b = GraphBuilder()
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
-    (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).main, TARGET, pipeline=before("merge-blocks"))
+    main = tir(graph, before("merge-blocks"))
     (store,) = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]).startswith(order)
 
@@ -92,8 +80,7 @@ def test_what_lies_across_goes_in_tiles(shape: Shape, x: Shape, y: Shape, tiles:
     """Parallel loops around, over rows of tiles and over tiles; then what is read densely, then what is written so."""
     b = GraphBuilder()
     b.op("ReLU", b.input(shape, strides=x))
-    (p,) = partitions(with_strides(b.graph(), t1=y), Policy.fused)
-    found = [s.extent for s in walk(lowered(p).main.body) if isinstance(s, For)]
+    found = [s.extent for s in walk(lowered(with_strides(b.graph(), t1=y)).main.body) if isinstance(s, For)]
     assert [e.value if isinstance(e, Const) else None for e in found] == tiles
 
 
@@ -104,8 +91,7 @@ def test_tiles_of_any_size_are_copied(shape: Shape, dtypes: tuple[DType, DType])
     b = GraphBuilder()
     x = b.input(shape, dtypes[0], strides=(c * h * w, 1, w * c, c))
     b.op("ReLU", x) if dtypes[0] is dtypes[1] else b.op("TypeCast", x, dtype=dtypes[1])
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 @pytest.mark.parametrize(
@@ -122,8 +108,7 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
     b = GraphBuilder()
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
-    (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).main, TARGET, pipeline=before("merge-blocks"))
+    main = tir(graph, before("merge-blocks"))
     *_, store = (s for s in walk(main.body) if isinstance(s, Store) and s.tensor.scope is Scope.param)
     assert print_tir(store.index[0]) == order
 
@@ -154,8 +139,7 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
 ) -> None:
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=axes, keep_dims=True)
-    (p,) = partitions(b.graph(), Policy.fused)
-    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops] == [*map(str, extents)]
 
 
@@ -175,8 +159,7 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
 def test_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Shape | None, extents: list[str]) -> None:
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=[1], keep_dims=True)
-    (p,) = partitions(b.graph(), Policy.fused)
-    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops] == extents
 
 
@@ -188,8 +171,7 @@ def test_a_fold_of_rows_beside_each_other_is_right(shape: Shape, dtype: DType, k
     axis = len(shape) - 3
     x = b.input(shape, dtype)
     b.op(kind, x, axes=[axis], keep_dims=False) if kind == "ReduceMean" else b.op(kind, x, axis=axis)
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 @pytest.mark.parametrize(
@@ -201,8 +183,7 @@ def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: 
     """Pieces of 256 bytes of memory, and nothing but the exponentials of one is kept for another pass, and three rows of folds."""
     b = GraphBuilder()
     b.op("SoftMax", b.input((8, 100, 32, 32), dtype), axis=1)
-    (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(b.graph())
     spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 8 * 32 * 32 // columns
     assert main.thread_bytes <= (held + 3 * columns) * 4
@@ -216,19 +197,17 @@ def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: 
 def test_what_is_converted_is_converted_again_rather_than_kept_across_rows(shape: Shape, axis: int, again: bool) -> None:
     b = GraphBuilder()
     b.op("SoftMax", b.input(shape, DType.bf16), axis=axis)
-    (p,) = partitions(b.graph(), Policy.fused)
-    main = lowered(p).main
+    main = lowered(b.graph()).main
     x = main.params[0]
     reads = [s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == x for load in loads(s))]
     assert len(reads) == (2 if again else 1)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 def test_what_is_gathered_is_not_gathered_again() -> None:
     b = GraphBuilder()
     b.op("SoftMax", b.input((64, 4, 10), DType.bf16, strides=(40, 1, 4)), axis=2)
-    (p,) = partitions(with_strides(b.graph(), t1=(40, 1, 4)), Policy.fused)
-    main = lowered(p).main
+    main = lowered(with_strides(b.graph(), t1=(40, 1, 4))).main
     assert len([s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == main.params[0] for load in loads(s))]) == 1
 
 
@@ -246,19 +225,17 @@ def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folde
     else:
         b.op(kind, x, axis=2)
     graph = b.graph() if kind == "ReduceL2" else with_strides(b.graph(), t1=strides)
-    (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(graph)
     read = [type_of(x)[1] for x in loads(main.body)]
     assert 1 not in read
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 def test_pieces_of_rows_across_are_tasks() -> None:
     b = GraphBuilder()
     strides = (300 * 4096, 1, 300)
     b.op("SoftMax", b.input((2, 300, 4096), strides=strides), axis=2)
-    (p,) = partitions(with_strides(b.graph(), t1=strides), Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(with_strides(b.graph(), t1=strides))
     spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 2 * -(-300 // 16), (
         "of 4096 folded elements a piece has one vector"
@@ -276,8 +253,7 @@ def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[st
     if kept:
         b.op("Multiply", squares, total)
     graph = with_strides(b.graph(), t3=strides) if kept else b.graph()
-    (p,) = partitions(graph, Policy.fused)
-    loops = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
+    loops = [s for s in walk(lowered(graph).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
     assert [print_tir(s.extent) for s in loops][: len(extents)] == extents
 
 
@@ -285,8 +261,7 @@ def test_what_is_folded_may_go_to_a_part_of_a_tensor() -> None:
     b = GraphBuilder()
     total = b.op("ReduceSum", b.input((3, 5, 7)), axes=(1, 2), keep_dims=True)
     b.op("Concat", total, total, axis=0)
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 def is_fold(s: Stmt) -> bool:
@@ -297,8 +272,7 @@ def is_fold(s: Stmt) -> bool:
 def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     b = GraphBuilder()
     b.op("GenIndex", b.input((5, 7, 48)), axis=axis)
-    (p,) = partitions(b.graph(), Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(b.graph())
     stores = [s for s in walk(main.body) if isinstance(s, Store)]
     assert stores
     assert all(type_of(s.value) == (DType.s32, TARGET.lanes) for s in stores)
@@ -310,18 +284,16 @@ def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() 
     b = GraphBuilder()
     b.op("StaticTranspose", b.op("ReduceSum", b.input((5, 48, 64)), axes=(0,), keep_dims=False), order=(1, 0))
     graph = b.graph()
-    (p,) = partitions(graph, Policy.fused)
-    main = passes.run(lowered(p).main, TARGET)
+    main = tir(graph)
     assert [s.tensor.scope for s in walk(main.body) if isinstance(s, Store)].count(Scope.param) == 1
     assert {type_of(x)[1] for x in loads(main.body) if x.tensor.name == "v0"} == {TARGET.lanes}
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("shape", [(16, 36864), (3, 40001), (1, 20, 5003), (1, 7, 1, 20000)])
 def test_one_row_of_folds_is_cut_into_tasks(shape: Shape) -> None:
     b = GraphBuilder()
     b.op("ReduceSum", b.op("Abs", b.input(shape)), axes=[len(shape) - 2 if len(shape) < 4 else 1])
-    (p,) = partitions(b.graph(), Policy.fused)
-    spread = [s for s in walk(lowered(p).main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
+    spread = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) >= 8
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())

@@ -8,17 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.passes import run
-from benchgraph.core.target import ISAS, Target
-from benchgraph.gir import passes as gir_passes
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.ir import Graph
-from benchgraph.harness.buffers import allocate, load_inputs
-from benchgraph.lower import Lowered, lower
+from benchgraph.harness.buffers import load_inputs
+from benchgraph.lower import Lowered
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
@@ -30,13 +23,8 @@ from benchgraph.tir.ir import Tensor
 from benchgraph.tir.module import Module
 from benchgraph.tir.visit import tensors as used_tensors
 from tests.support.lowering_graphs import GRAPHS
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-
-
-def lowered(partition: Partition) -> Lowered:
-    g = run(gir_passes.PIPELINE, from_partition(partition), TARGET, show=print_gir, verify=verify_gir, observe=lambda *_: None)
-    return lower(g)
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import lowered
 
 
 def execute(low: Lowered, module: Module, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
@@ -71,21 +59,6 @@ def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) 
         assert compare(tensors[t.id], want[t.id], t.dtype, tolerance(graph)).ok
 
 
-def executed(graph: Graph, p: Partition, target: Target | None = None) -> list[np.ndarray]:
-    """What the machine code of a graph's only partition gives, for the numbers of seed 1."""
-    tensors = load_inputs(graph, fill(graph, seed=1))
-    outs = [allocate(t) for t in p.outputs]
-    compile_partition(p, target).bind([tensors[t.id] for t in p.inputs], outs)()
-    return outs
-
-
-def is_right(graph: Graph, p: Partition) -> bool:
-    """Whether machine code and reference agree."""
-    want = evaluate(graph, fill(graph, seed=1))
-    outs = zip(p.outputs, executed(graph, p), strict=True)
-    return all(compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in outs)
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("policy", Policy)
 def test_lowering_keeps_the_meaning(name: str, policy: Policy) -> None:
@@ -108,17 +81,18 @@ def test_every_tensor_ir_pass_keeps_the_meaning(name: str) -> None:
 
 
 def test_constant_weights_of_four_bits_are_dequantised_by_init_alone() -> None:
-    (p,) = partitions(GRAPHS["constant_weights_of_four_bits"](), Policy.fused)
-    main, init = ({t.dtype for t in used_tensors(tir_passes.run(f, TARGET).body)} for f in lowered(p).functions())
+    main, init = (
+        {t.dtype for t in used_tensors(tir_passes.run(f, TARGET).body)}
+        for f in lowered(GRAPHS["constant_weights_of_four_bits"]()).functions()
+    )
     assert {DType.s4, DType.u4} <= init
     assert main == {DType.f32}
 
 
 def test_init_is_lowered_when_it_is_asked_for() -> None:
     """Whoever compiles main by then does not wait for it."""
-    (p,) = partitions(GRAPHS["constant_weights_of_four_bits"](), Policy.fused)
     asked = list[str]()
-    low = lowered(p)
+    low = lowered(GRAPHS["constant_weights_of_four_bits"]())
     assert low.lower_init is not None
     made = low.lower_init()
     functions = replace(low, lower_init=lambda: asked.append("init") or made).functions()
@@ -128,7 +102,6 @@ def test_init_is_lowered_when_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["weights_of_four_bits", "compressed_keys_and_values"])
 def test_four_bit_operands_that_change_are_dequantised_at_every_execution(name: str) -> None:
-    (p,) = partitions(GRAPHS[name](), Policy.fused)
-    low = lowered(p)
+    low = lowered(GRAPHS[name]())
     assert low.lower_init is None
     assert DType.s4 in {t.dtype for t in used_tensors(low.main.body)}

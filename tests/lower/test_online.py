@@ -12,19 +12,16 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import online
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.build import f32, seq
+from tests.support.graph_ir import nests, scheduled
+from tests.support.partitions import partition_of
 from tests.support.table import all_hold
 
 BF16, F32, S32, S64 = DType.bf16, DType.f32, DType.s32, DType.s64
@@ -40,17 +37,8 @@ def whole() -> Target:
     return replace(current(), l2_bytes=1 << 30, cores=2)
 
 
-def the_partition(graph: ApiGraph) -> Partition:
-    (partition,) = (p for p in partitions(graph, Policy.fused) if p.is_supported)
-    return partition
-
-
 def step_of(partition: Partition, target: Target) -> int:
-    g: Graph = from_partition(partition)
-    for p in PIPELINE:
-        g = p.fn(g, target)
-        verify(g)
-    return max(n.step for n in g.nodes if isinstance(n, Fused))
+    return max(n.step for n in nests(scheduled(partition, target)))
 
 
 def run(partition: Partition, target: Target, data: Inputs) -> Inputs:
@@ -82,7 +70,7 @@ def assert_forms_agree(graph: ApiGraph, data: Inputs | None = None, target: Targ
 
 def both_forms(graph: ApiGraph, target: Target | None = None) -> tuple[Executable, Executable]:
     """The partition in one pass over the scores, and with whole rows of them."""
-    partition, few = the_partition(graph), target or small()
+    partition, few = partition_of(graph), target or small()
     assert step_of(partition, few)
     many = replace(few, l2_bytes=whole().l2_bytes)
     assert not step_of(partition, many)
@@ -90,7 +78,7 @@ def both_forms(graph: ApiGraph, target: Target | None = None) -> tuple[Executabl
 
 
 def assert_they_agree(graph: ApiGraph, forms: tuple[Executable, Executable], data: Inputs, *, are_right: bool = True) -> Inputs:
-    partition = the_partition(graph)
+    partition = partition_of(graph)
     online, rows = (execute(partition, form, data) for form in forms)
     want = evaluate(graph, {id: array.astype(np.float64) if graph.tensors[id].dtype.is_float else array for id, array in data.items()})
     for t in partition.outputs:
@@ -170,7 +158,7 @@ def test_a_row_with_nan_or_infinity_is_nan(mode: str, value: float) -> None:
         data[mask.id] = np.zeros(mask.known_shape, np.float32)
         data[mask.id][1, ..., column] = value
         for form in forms:
-            got = execute(the_partition(graph), form, data)
+            got = execute(partition_of(graph), form, data)
             assert all(np.isfinite(got[t.id][0]).all() and np.isnan(got[t.id][1]).all() for t in graph.outputs)
 
 
@@ -252,7 +240,7 @@ def test_rows_that_see_nothing_are_no_numbers_in_the_plain_mode() -> None:
     hidden[5:9] = True
     graph, data = with_mask(hidden, mode="none", stats=True)
     for target in (small(), whole()):
-        for out in run(the_partition(graph), target, data).values():
+        for out in run(partition_of(graph), target, data).values():
             assert np.array_equal(np.isnan(out).any(axis=(0, 1, 3)), hidden.all(axis=1))
 
 
@@ -270,12 +258,12 @@ def test_scores_that_grow_and_shrink_by_thousands() -> None:
 
 def test_whole_rows_where_they_fit() -> None:
     graph = built(scaled)
-    assert step_of(the_partition(graph), replace(whole(), l2_bytes=1 << 20)) == 0
+    assert step_of(partition_of(graph), replace(whole(), l2_bytes=1 << 20)) == 0
 
 
 @pytest.mark.parametrize("seq", [8192, 65536])
 def test_temporaries_do_not_grow_with_the_square_of_the_sequence(seq: int) -> None:
-    partition = the_partition(built(q=(2, 3, seq, 64), keys=seq))
+    partition = partition_of(built(q=(2, 3, seq, 64), keys=seq))
     target = replace(current(), l2_bytes=1 << 20, cores=2)
     assert 0 < step_of(partition, target) < 1024
     main = compile_partition(partition, target).module.main
@@ -289,14 +277,14 @@ def test_scores_that_leave_are_whole_rows() -> None:
     p = b.op("SoftMax", s, axis=-1)
     b.end(p)
     b.op("MatMul", p, b.input((2, 3, 331, 16)))
-    assert step_of(the_partition(b.graph()), small()) == 0
+    assert step_of(partition_of(b.graph()), small()) == 0
 
 
 def test_weights_that_do_not_scale_are_whole_rows() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     b.op("MatMul", b.op("Round", b.op("SoftMax", s, axis=-1)), b.input((2, 3, 331, 16)))
-    assert step_of(the_partition(b.graph()), small()) == 0
+    assert step_of(partition_of(b.graph()), small()) == 0
 
 
 # ---- columns that are left out -----------------------------------------------------------------------------------------
@@ -340,14 +328,14 @@ def test_hidden_columns_are_not_even_read() -> None:
     """Keys and values that no query may see can be anything."""
     graph, data = triangular((0, 0), -np.inf)
     target = small(1 << 10)
-    (want,) = run(the_partition(graph), target, data).values()
-    step = step_of(the_partition(graph), target)
+    (want,) = run(partition_of(graph), target, data).values()
+    step = step_of(partition_of(graph), target)
     first = -(-150 // step) * step
     spoilt = {
         id: np.where(np.arange(331)[:, None] >= first, np.nan, a).astype(a.dtype) if a.shape == (2, 3, 331, 16) else a
         for id, a in data.items()
     }
-    (got,) = run(the_partition(graph), target, spoilt).values()
+    (got,) = run(partition_of(graph), target, spoilt).values()
     assert np.array_equal(got, want)
 
 

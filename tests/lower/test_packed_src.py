@@ -18,7 +18,9 @@ from benchgraph.graph.ir import Graph
 from benchgraph.lower.packed_src import PackedSrc
 from benchgraph.tir.ir import Brgemm, Pack
 from benchgraph.tir.visit import walk
-from tests.lower.test_sums import assert_right, built, nests, the_partition
+from tests.lower.attention_backward import assert_right, built
+from tests.support.graph_ir import nests, scheduled
+from tests.support.partitions import partition_of
 
 BF16 = DType.bf16
 VECTORS = ISAS["avx512_core_bf16"] if current().isa.has_amx else current().isa  # tile registers read rows of src as they lie
@@ -35,7 +37,7 @@ def assert_close(graph: Graph, target: Target = TARGET) -> None:
 
 
 def kernels(graph: Graph, target: Target = TARGET) -> Iterator[Brgemm]:
-    module = compile_partition(the_partition(graph), target).module
+    module = compile_partition(partition_of(graph), target).module
     return (s for s in walk(module.main.body) if isinstance(s, Brgemm))
 
 
@@ -67,7 +69,7 @@ def test_gradients_are_right(options: dict[str, object]) -> None:
 
 def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
     graph = gradients(queries=128, keys=96)
-    (nest,) = nests(the_partition(graph), TARGET)
+    (nest,) = nests(scheduled(graph, TARGET))
     assert sum(stage.sums_rows for stage in nest.stages) == 2
     assert {k.src.tensor.dtype for k in kernels(graph)} == {BF16}
     width, columns = TARGET.panel_width, 40
@@ -77,8 +79,8 @@ def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
 
 def test_scores_are_packed_and_not_copied_by_elements() -> None:
     """Each task packs its rows of both operands that lie by columns, whatever else it packs."""
-    partition = the_partition(gradients(queries=128, keys=96))
-    (nest,) = nests(partition, TARGET)
+    partition = partition_of(gradients(queries=128, keys=96))
+    (nest,) = nests(scheduled(partition, TARGET))
     packs = [(p.k, p.n) for p in walk(compile_partition(partition, TARGET).module.main.body) if isinstance(p, Pack)]
     assert packs.count((nest.mb, 96)) == 2
 
@@ -87,7 +89,7 @@ def test_scores_are_packed_and_not_copied_by_elements() -> None:
 def test_tasks_have_whole_groups_of_rows_but_for_the_last(queries: int) -> None:
     for target in (TARGET, replace(TARGET, cores=1), replace(TARGET, l2_bytes=20 << 10)):
         graph = gradients(queries=queries)
-        (nest,) = nests(the_partition(graph), target)
+        (nest,) = nests(scheduled(graph, target))
         assert nest.mb % 2 == 0 or nest.mb == queries
         assert_close(graph, target)
 
@@ -99,7 +101,7 @@ def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, ba
     graph = alone(m, k, n, batch)
     assert_close(graph)
     if batch == (1,):
-        assert not any(stage.sums_rows for nest in nests(the_partition(graph), TARGET) for stage in nest.stages)
+        assert not any(stage.sums_rows for nest in nests(scheduled(graph, TARGET)) for stage in nest.stages)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -130,7 +132,7 @@ def test_scores_in_one_pass_read_what_is_packed() -> None:
     b.op("MatMul", b.op("SoftMax", scores, axis=-1, dtype=BF16), b.input((2, 3, 513, 32), BF16))
     b.op("MatMul", queries, b.input((2, 3, 64, 8), BF16))
     target = replace(TARGET, l2_bytes=24 << 10)
-    assert any(nest.step for nest in nests(the_partition(b.graph()), target))
+    assert any(nest.step for nest in nests(scheduled(b.graph(), target)))
     assert_close(b.graph(), target)
 
 
@@ -138,7 +140,7 @@ def test_columns_that_are_tasks_pack_for_themselves() -> None:
     """Few rows by many columns."""
     target = replace(TARGET, cores=4)
     graph = alone(3, 64, 640, (1,))
-    assert any(stage.parameters.split_n for nest in nests(the_partition(graph), target) for stage in nest.stages if stage.parameters)
+    assert any(stage.parameters.split_n for nest in nests(scheduled(graph, target)) for stage in nest.stages if stage.parameters)
     assert_close(graph, target)
 
 
@@ -151,7 +153,7 @@ def test_what_is_given_by_columns_is_copied_once() -> None:
 def test_tile_registers_read_rows_of_src() -> None:
     """Their gradients stay in f32, which reads columns as they lie."""
     tiles = replace(TARGET, isa=ISAS["avx512_core_amx"])
-    found: list[Fused] = nests(the_partition(gradients(queries=128, keys=96)), tiles)
+    found: list[Fused] = nests(scheduled(gradients(queries=128, keys=96), tiles))
     assert sum(stage.sums_rows for nest in found for stage in nest.stages) == 2
 
 
@@ -182,7 +184,7 @@ def test_every_task_packs_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_behind_k_do_not_count() -> None:
     """What lies in wei behind an odd k may be NaN."""
     graph = alone(16, 3, 16)
-    partition = the_partition(graph)
+    partition = partition_of(graph)
     rng = np.random.default_rng(0)
     data = [rng.normal(size=t.known_shape).astype(t.dtype.numpy) for t in partition.inputs]
     outs = [np.full(t.known_shape, np.nan, t.dtype.numpy) for t in partition.outputs]

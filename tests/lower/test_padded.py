@@ -10,15 +10,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.ir import Cast, For, Func, If, Load, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.test_beside import BY_DATA, FORWARD, depthwise, windows_over
-from tests.lower.test_meaning import is_right
-from tests.lower.test_windows import tir
-from tests.support.tir_programs import before
+from tests.lower.depthwise import BY_DATA, FORWARD, depthwise, windows_over
+from tests.support.reference_check import matches_reference
+from tests.support.tensor_ir import before, tir
 
 
 def pooled(
@@ -82,8 +79,7 @@ def test_nest(golden: Callable[[str], None]) -> None:
 )
 def test_what_is_laid_out_is_right(graph: Graph) -> None:
     assert lays_out(graph)
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize(

@@ -7,26 +7,21 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.options import Forced, Options
-from benchgraph.core.passes import run
-from benchgraph.core.target import Target, current
+from benchgraph.core.options import Forced
+from benchgraph.core.target import current
 from benchgraph.core.tensor import PropertyType
-from benchgraph.gir import ir as gir
-from benchgraph.gir import passes as gir_passes
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir.ir import Const, For, LoopKind
 from benchgraph.tir.visit import walk
-from tests.lower.test_meaning import TARGET, executed
+from tests.lower.batched_products import matmul, nest, partition
+from tests.support.graph_ir import scheduled
+from tests.support.reference_check import executed
+from tests.support.targets import TARGET
 
 SMALL_L2 = 40 << 10  # which holds 32 columns of the weights below, and not all 72
 MEDIUM_L2 = 400 << 10  # of which 0.3 holds two panels of 64 columns, and which does not hold 712 columns
@@ -45,35 +40,11 @@ def convolution(images: int = 3, side: int = 7, dtype: DType = f32, channels: in
     return b.graph()
 
 
-def matmul(entries: int, rows: int, *, one: bool = True, columns: int = 72) -> Graph:
-    b = GraphBuilder()
-    wei = b.input((216, columns) if one else (entries, 216, columns), property_type=PropertyType.constant)
-    b.op("ReLU", b.op("MatMul", b.input((entries, rows, 216)), wei))
-    return b.graph()
-
-
 def widened(entries: int, rows: int, columns: int = 712) -> Graph:
     """By weights that change, which few rows widen as they load them; those of src are made f32 first."""
     b = GraphBuilder()
     b.op("MatMul", b.input((entries, rows, 216), DType.f16), b.input((216, columns), DType.f16))
     return b.graph()
-
-
-def scheduled(p: Partition, target: Target) -> gir.Graph:
-    off = p.options.off
-    return run(gir_passes.PIPELINE, from_partition(p), target, show=print_gir, verify=verify, observe=lambda *_: None, off=off)
-
-
-def nest(g: gir.Graph) -> gir.Fused:
-    """That of the only product."""
-    (found,) = (n for n in g.nodes if isinstance(n, gir.Fused) and n.parameters is not None)
-    return found
-
-
-def partition(graph: Graph) -> Partition:
-    """Entries stay entries, as many rows would."""
-    (p,) = partitions(graph, Policy.fused)
-    return replace(p, options=Options(off=("join-entries",)))
 
 
 @pytest.mark.parametrize(

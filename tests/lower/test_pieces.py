@@ -19,12 +19,11 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import load_inputs
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.runtime.executable import Executable
+from tests.support.partitions import partition_of
 
 Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
 KINDS: dict[str, tuple[Weights, DType, bool]] = {}  # by name: how, the dtype of src, whether weights are transposed
@@ -120,7 +119,7 @@ def graph(name: str, m: int, groups: int, group: int, n: int, *, constant: bool 
 
 
 def compiled(g: Graph, target: Target, off: tuple[str, ...] = ()) -> Executable:
-    (p,) = partitions(g, Policy.fused)
+    p = partition_of(g)
     return compile_partition(replace(p, options=Options(off=off)), target)
 
 
@@ -132,7 +131,7 @@ def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
 
 def run(g: Graph, target: Target) -> dict[int, np.ndarray]:
     """Outputs by id."""
-    (p,) = partitions(g, Policy.fused)
+    p = partition_of(g)
     tensors = load_inputs(g, fill(g, seed=1))
     outs = {t.id: np.full(t.known_shape, 1, t.dtype.numpy) for t in p.outputs}
     compiled(g, target).bind([tensors[t.id] for t in p.inputs], list(outs.values()))()

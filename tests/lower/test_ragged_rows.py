@@ -11,12 +11,14 @@ from benchgraph.core.options import Forced, Options
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from benchgraph.partition.ir import Partition
 from benchgraph.tir.ir import Brgemm, Const, For, If, LoopKind
 from benchgraph.tir.passes import run
 from benchgraph.tir.visit import walk
-from tests.lower.test_meaning import TARGET, is_right, lowered
+from tests.support.partitions import partition_of
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import lowered
 
 M, K, N = 77, 40, 130  # two tasks of 32 rows and one of 13, two panels of 64 columns and one of 2
 CASES = [(dtype, constant, split) for dtype in (DType.f32, DType.bf16, DType.f16) for constant in (True, False) for split in (False, True)]
@@ -30,14 +32,14 @@ def layer(dtype: DType, constant: bool) -> Graph:
 
 
 def partition(dtype: DType, constant: bool, split: bool) -> Partition:
-    (p,) = partitions(layer(dtype, constant), Policy.fused)
+    p = partition_of(layer(dtype, constant))
     size = f"1x{M}x{K}x{N} {'constant' if constant else 'variable'}"
     return replace(p, options=Options(forced=tuple(Forced(f"{name}:{name} {size}", 32, 64, split) for name in ("f32", "bf16"))))
 
 
 @pytest.mark.parametrize(("dtype", "constant", "split"), CASES)
 def test_it_is_right(dtype: DType, constant: bool, split: bool) -> None:
-    assert is_right(layer(dtype, constant), partition(dtype, constant, split))
+    assert matches_reference(layer(dtype, constant), partition(dtype, constant, split))
 
 
 @pytest.mark.parametrize(("dtype", "constant", "split"), CASES)
@@ -61,7 +63,6 @@ def test_several_products_share_their_branches() -> None:
     b = GraphBuilder()
     hidden = b.op("ReLU", b.op("MatMul", b.input((M, K)), b.constant((K, N))))
     b.op("ReLU", b.op("MatMul", hidden, b.constant((N, K))))
-    (p,) = partitions(b.graph(), Policy.fused)
-    branches = [s for s in walk(lowered(p).main.body) if isinstance(s, If)]
+    branches = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, If)]
     assert branches
     assert not any(isinstance(inner, For) for s in branches for inner in walk(s))

@@ -16,13 +16,12 @@ from benchgraph.graph.ir import Graph
 from benchgraph.lower.taps import LEAST_TERMS, MOST_BRANCHES
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.ir import Brgemm, If
 from benchgraph.tir.visit import walk
 from tests.lower.products import multiplications
-from tests.lower.test_meaning import is_right, lowered
 from tests.ops.compiled import compiled
+from tests.support.reference_check import matches_reference
+from tests.support.tensor_ir import lowered
 
 OUT = 16  # channels
 
@@ -52,9 +51,8 @@ def count(size: int, kernel: int, pad: int, stride: int = 1, dilation: int = 1) 
 
 
 def of(graph: Graph) -> int:
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
-    return multiplications(lowered(p).main.body)
+    assert matches_reference(graph)
+    return multiplications(lowered(graph).main.body)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +97,7 @@ def test_too_many_branches_multiply_all() -> None:
     pad = MOST_BRANCHES // 2 + 1
     graph = convolution((20, 20), (2 * pad + 1, 1), (pad, 0))
     assert of(graph) == 2 * 20 * (2 * pad + 1) * 20 * 16 * OUT
-    (p,) = partitions(graph, Policy.fused)
-    assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(p).main.body))
+    assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(graph).main.body))
 
 
 def test_a_border_of_other_numbers_is_multiplied() -> None:
@@ -109,8 +106,7 @@ def test_a_border_of_other_numbers_is_multiplied() -> None:
     src = b.op("Dequantize", b.input((2, 7, 7, 16), DType.u8), qtype="per_tensor", scales=[0.5], zps=[3])
     wei = b.op("Dequantize", b.constant((3, 3, 16, OUT), DType.s8), qtype="per_tensor", scales=[0.5], zps=[0])
     b.op("Convolution", src, wei, **attributes(2, (1, 1), (1, 1), (1, 1)))
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [(5, 2, (2, 2)), (5, 2, (3, 0)), (5, 3, (0, 2)), (3, 2, (1, 1)), (6, 2, (1, 2))])
@@ -120,8 +116,7 @@ def test_columns_that_meet_some_taps_are_summed_once(kernel: int, stride: int, p
     src, wei = b.input((1, 3, 6, LEAST_TERMS)), b.constant((1, kernel, 64, LEAST_TERMS))
     given = attributes(2, (0, 0), (1, stride), (1, 1)) | {"pads_begin": (0, pads[0]), "pads_end": (0, pads[1]), "weights_format": "XOI"}
     b.op("ConvTranspose", src, wei, **given)
-    (p,) = partitions(b.graph(), Policy.fused)
-    assert is_right(b.graph(), p)
+    assert matches_reference(b.graph())
 
 
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])

@@ -14,18 +14,13 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, current
 from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.product import LONG_BYTES, ROWS_BY_COLUMNS, ROWS_BY_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Thin, thin
 from benchgraph.gir.schedule import PAGE_BYTES
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import lower
 from benchgraph.ops import spec
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir import passes as tir_passes
@@ -34,6 +29,8 @@ from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.visit import exprs, loads_of, walk
 from tests.codegen.test_microkernel import TARGETS
+from tests.support.graph_ir import scheduled
+from tests.support.partitions import partition_of
 
 AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
@@ -97,11 +94,6 @@ def built(**options: object) -> ApiGraph:
     return b.graph()
 
 
-def the_partition(graph: ApiGraph) -> Partition:
-    (partition,) = (p for p in partitions(graph, Policy.fused) if p.is_supported)
-    return partition
-
-
 def random(t: LogicalTensor, rng: np.random.Generator, *, whole: bool = False) -> np.ndarray:
     """Numbers for a tensor, lying as it says. whole: few whole ones, whose sums are exact."""
     shape, strides = t.known_shape, t.known_strides
@@ -114,7 +106,7 @@ def random(t: LogicalTensor, rng: np.random.Generator, *, whole: bool = False) -
 
 
 def assert_right(graph: ApiGraph, target: Target, *, whole: bool = False) -> None:
-    partition, rng = the_partition(graph), np.random.default_rng(5)
+    partition, rng = partition_of(graph), np.random.default_rng(5)
     data = {t.id: random(t, rng, whole=whole) for t in partition.inputs}
     (dst,) = partition.outputs
     out = np.full(dst.known_shape, 7, dst.dtype.numpy)
@@ -162,14 +154,6 @@ def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, llc
 
 
 # ---- the form that it takes --------------------------------------------------------------------------------------------
-
-
-def scheduled(graph: ApiGraph, target: Target) -> Graph:
-    g = from_partition(the_partition(graph))
-    for p in PIPELINE:
-        g = p.fn(g, target)
-        verify(g)
-    return g
 
 
 BY_COLUMNS = {"m": 2, "n": 130, "wei": "columns"}

@@ -10,14 +10,13 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.graph.ir import Graph
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes
 from benchgraph.tir.ir import Func, Pack, Ramp, Stmt, Store
 from benchgraph.tir.visit import walk
 from benchgraph.tir.widen import CLOSE
-from tests.lower.test_meaning import TARGET, is_right, lowered
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
+from tests.support.tensor_ir import lowered, tir
 
 CONVOLUTION = {
     "strides": (1, 1),
@@ -61,13 +60,6 @@ def by_steps_of_two(b: GraphBuilder) -> None:
 GRAPHS: dict[str, Callable[[GraphBuilder], None]] = {f.__name__: f for f in (chain, long_rows, bytes_per_channel, by_steps_of_two)}
 
 
-def built(name: str) -> tuple[Graph, Partition]:
-    b = GraphBuilder()
-    GRAPHS[name](b)
-    (p,) = partitions(b.graph(), Policy.fused)
-    return b.graph(), p
-
-
 def written_apart(f: Func) -> Iterator[Stmt]:
     """Stores of single elements to the result, or of vectors whose elements lie far apart."""
     (result,) = (t for t in f.params if t.name in {s.tensor.name for s in walk(f.body) if isinstance(s, Store)})
@@ -78,13 +70,12 @@ def written_apart(f: Func) -> Iterator[Stmt]:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_is_right(name: str) -> None:
-    assert is_right(*built(name))
+    assert matches_reference(GRAPHS[name])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_is_stored_in_vectors(name: str) -> None:
-    _, p = built(name)
-    assert [*written_apart(passes.run(lowered(p).main, TARGET))] == []
+    assert [*written_apart(tir(GRAPHS[name]))] == []
 
 
 def test_a_product_alone_is_turned_into_its_place() -> None:
@@ -92,7 +83,6 @@ def test_a_product_alone_is_turned_into_its_place() -> None:
     dst = b.op("MatMul", b.input((33, 40)), b.constant((40, 70)))
     (op,) = b.graph().ops
     graph = replace(b.graph(), ops=(replace(op, outputs=(replace(dst, strides=(1, 33)),)),))
-    (p,) = partitions(graph, Policy.fused)
-    low = lowered(p)
+    low = lowered(graph)
     turns = [s for s in walk(passes.run(low.main, TARGET).body) if isinstance(s, Pack)]
     assert {turn.dst.tensor.name for turn in turns} == {low.outputs[0].name}

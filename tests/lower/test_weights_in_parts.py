@@ -23,13 +23,13 @@ from benchgraph.ops.conv_depthwise import positions
 from benchgraph.ops.conv_problem import Problem, by_weights
 from benchgraph.ops.spatial import windows
 from benchgraph.ops.spec import Indices
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.ir import Brgemm, Const
 from benchgraph.tir.visit import walk
-from tests.gir.test_weights import scheduled
-from tests.lower.test_deconvolution import before_flattening
-from tests.lower.test_meaning import TARGET, is_right
+from tests.lower.products import with_padding_multiplied
+from tests.support.graph_ir import scheduled
+from tests.support.partitions import partition_of
+from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,6 @@ MERGED = [name for name in CASES if "few channels" in name or "one channel," in 
 NARROW = replace(TARGET, emulated=frozenset({DType.bf16}))
 
 
-def built(case: Case) -> tuple[Graph, Partition]:
-    graph = case.graph()
-    (p,) = partitions(graph, Policy.fused)
-    return graph, p
-
-
 def partial(g: Gir) -> Op:
     (op,) = (op for node in g.nodes for op in getattr(node, "ops", (node,)) if op.kind.endswith("PartialWeights"))
     return op
@@ -119,7 +113,7 @@ def test_the_sum_of_the_parts_is_the_gradient(name: str) -> None:
     case = CASES[name]
     sizes = partial(scheduled(case.append)).attrs.integers("blocks")
     assert prod(sizes) < prod(case.problem.dst[:-1]), "a case of several parts"
-    assert is_right(*built(case))
+    assert matches_reference(case.graph())
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "bf16" in name])
@@ -167,14 +161,14 @@ def test_few_channels_and_taps_are_rows_together(name: str) -> None:
     reach, step = p.windows.reach[-1], p.windows.dilations[-1]
     seen = sliding_window_view(src, reach, axis=-2)[..., :: p.windows.strides[-1], :, ::step]
     assert np.allclose(by_weights(q, np.swapaxes(seen, -1, -2).reshape(q.src), dst).reshape(p.wei), by_weights(p, src, dst))
-    rows = {s.m for s in walk(before_flattening(case.graph()).body) if isinstance(s, Brgemm)}
+    rows = {s.m for s in walk(with_padding_multiplied(case.graph()).body) if isinstance(s, Brgemm)}
     assert rows == {p.kernel[-1] * p.group_in}
 
 
 @pytest.mark.parametrize("name", ["plain", "groups of one channel"])
 def test_many_channels_and_groups_are_rows_of_their_own(name: str) -> None:
     case = CASES[name]
-    rows = {s.m for s in walk(before_flattening(case.graph()).body) if isinstance(s, Brgemm)}
+    rows = {s.m for s in walk(with_padding_multiplied(case.graph()).body) if isinstance(s, Brgemm)}
     assert rows == {case.problem.group_in}
 
 
@@ -186,7 +180,7 @@ def test_blocks_do_not_follow_the_machine(name: str) -> None:
 
 
 def test_bits_do_not_depend_on_threads() -> None:
-    _, p = built(CASES["few channels"])
+    p = partition_of(CASES["few channels"].graph())
     rng = np.random.default_rng(1)
     ins = [rng.standard_normal(t.known_shape).astype(np.float32) for t in p.inputs]
     found = []
@@ -206,10 +200,10 @@ def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     if fault == "windows of another block":
         monkeypatch.setattr(conv_partial, "contraction", first_block)
-        assert not is_right(*built(Case((2, 42, 61, 24), (3, 3), 40)))  # shapes of their own, as compiled code is kept
+        assert not matches_reference(Case((2, 42, 61, 24), (3, 3), 40).graph())  # shapes of their own, as compiled code is kept
     else:
         monkeypatch.setattr(conv_partial, "positions", lambda p, o, t: positions(_nearer(p), o, t))
-        assert not is_right(*built(Case((2, 42, 59, 24), (3, 3), 40, strides=(2, 1))))
+        assert not matches_reference(Case((2, 42, 59, 24), (3, 3), 40, strides=(2, 1)).graph())
 
 
 def _nearer(p: Problem) -> Problem:

@@ -8,40 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.core.passes import Pass, run
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir import passes as gir_passes
-from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
-from benchgraph.lower import lower
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import For, Func, LoopKind
+from benchgraph.tir.ir import For, LoopKind
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.lower.test_loops import with_strides
-from tests.lower.test_meaning import is_right
+from tests.support.graph_ir import nests, scheduled
 from tests.support.lowering_graphs import GRAPHS, POOL
-from tests.support.tir_programs import before
-
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
-
-
-def fused(graph: ApiGraph, target: Target = TARGET) -> Graph:
-    """The Graph IR of a graph that the fused policy makes one partition of, all passes done."""
-    (partition,) = partitions(graph, Policy.fused)
-    return run(gir_passes.PIPELINE, from_partition(partition), target, show=print_gir, verify=verify_gir, observe=lambda *_: None)
-
-
-def tir(graph: ApiGraph, pipeline: tuple[Pass[Func], ...] = tir_passes.PIPELINE, target: Target = TARGET) -> Func:
-    return tir_passes.run(lower(fused(graph, target)).main, target, observe=lambda *_: None, pipeline=pipeline)
+from tests.support.partitions import with_strides
+from tests.support.reference_check import matches_reference
+from tests.support.tensor_ir import before, tir
 
 
 def pool(shape: Shape, data_format: str = "NXC", strides: Shape | None = None) -> ApiGraph:
@@ -93,7 +71,7 @@ def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict
 
 
 @pytest.mark.parametrize(
-    ("name", "nests"),
+    ("name", "kinds"),
     [
         ("pool_channels_last", [["MaxPool", "Add", "Multiply", "ReLU"]]),
         ("pool_channels_first", [["AvgPool", "Add", "Tanh"]]),
@@ -101,8 +79,8 @@ def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict
         ("two_pools", [["MaxPool"], ["AvgPool"], ["AvgPool", "ReLU"]]),
     ],
 )
-def test_post_ops_share_the_nest_and_nothing_else_does(name: str, nests: list[list[str]]) -> None:
-    assert [[op.kind for op in node.ops] for node in fused(GRAPHS[name]()).nodes if isinstance(node, Fused)] == nests
+def test_post_ops_share_the_nest_and_nothing_else_does(name: str, kinds: list[list[str]]) -> None:
+    assert [[op.kind for op in node.ops] for node in nests(scheduled(GRAPHS[name]()))] == kinds
 
 
 @pytest.mark.parametrize(("data_format", "taps"), [("NXC", 3), ("NCX", 9)])
@@ -133,8 +111,7 @@ def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None
     b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
     graph = with_strides(b.graph(), t2=channels_last)
     assert set(re.findall(r":\+16[*\d]*", print_tir(tir(graph)))) == {":+16"}
-    (p,) = partitions(graph, Policy.fused)
-    assert is_right(graph, p)
+    assert matches_reference(graph)
 
 
 @pytest.mark.parametrize(("size", "count"), [(210, 170), (41, 59), (61, 99)])

@@ -9,14 +9,11 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.graph.ir import Graph
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import passes
 from benchgraph.tir.ir import Brgemm, For, Func, Ramp, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
-from tests.lower.test_meaning import TARGET, is_right, lowered
+from tests.support.reference_check import matches_reference
+from tests.support.tensor_ir import lowered, tir
 
 KERNEL = 3
 
@@ -83,13 +80,6 @@ GRAPHS: dict[str, Callable[[GraphBuilder], None]] = {
 }
 
 
-def built(make: Callable[[GraphBuilder], None]) -> tuple[Graph, Partition]:
-    b = GraphBuilder()
-    make(b)
-    (p,) = partitions(b.graph(), Policy.fused)
-    return b.graph(), p
-
-
 def stores_of_result(f: Func) -> list[Store]:
     params = {t.name for t in f.params}
     return [s for s in walk(f.body) if isinstance(s, Store) and s.tensor.name in params]
@@ -97,26 +87,23 @@ def stores_of_result(f: Func) -> list[Store]:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_is_right(name: str) -> None:
-    assert is_right(*built(GRAPHS[name]))
+    assert matches_reference(GRAPHS[name])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_rows_are_stored_from_end_to_end(name: str) -> None:
-    _, p = built(GRAPHS[name])
-    stores = stores_of_result(passes.run(lowered(p).main, TARGET))
+    stores = stores_of_result(tir(GRAPHS[name]))
     assert stores
     assert {s.index[0].stride if isinstance(s.index[0], Ramp) else 0 for s in stores} == {1}
 
 
 def test_a_block_of_each_phase_at_a_time(golden) -> None:
-    _, p = built(alone)
-    golden(print_tir(lowered(p).main))
+    golden(print_tir(lowered(alone).main))
 
 
 def test_each_phase_meets_its_taps_alone() -> None:
     """Of 3x3 taps, four phases meet 1, 2, 2 and 4."""
-    _, p = built(alone)
-    body = passes.run(lowered(p).main, TARGET).body
+    body = tir(alone).body
     assert {s.batch for s in walk(body) if isinstance(s, Brgemm)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
 
@@ -135,6 +122,5 @@ def cut_off(b: GraphBuilder) -> None:
 
 @pytest.mark.parametrize("make", [phases_that_fill_no_panels, channels_last, cut_off])
 def test_others_stay(make: Callable[[GraphBuilder], None]) -> None:
-    graph, p = built(make)
-    assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(p).main.body))
-    assert is_right(graph, p)
+    assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(make).main.body))
+    assert matches_reference(make)

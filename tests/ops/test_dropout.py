@@ -26,7 +26,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
-from tests.lower.test_meaning import TARGET
+from tests.support.targets import TARGET
 
 SEED, OFFSET = -6510615555426900571, 1234567890123  # a seed with its highest bit set, an offset beyond 32 bits
 Mask = NDArray[np.uint8]

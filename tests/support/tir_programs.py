@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.passes import Pass
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
@@ -39,13 +38,6 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
-from benchgraph.tir.passes import PIPELINE
-
-
-def before(name: str) -> tuple[Pass[Func], ...]:
-    """The passes of the pipeline in front of the one of this name."""
-    return PIPELINE[: [p.name for p in PIPELINE].index(name)]
-
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=4)
 F32 = DType.f32

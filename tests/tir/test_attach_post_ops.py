@@ -37,7 +37,8 @@ from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
 from benchgraph.tir.visit import walk
 from tests.support.table import all_hold
-from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, before, i, j, loop, no, param, put
+from tests.support.tensor_ir import before
+from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, loop, no, param, put
 
 M, N, K = 7, 64, 5
 BEFORE = before("attach-post-ops")

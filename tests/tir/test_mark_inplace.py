@@ -18,7 +18,8 @@ from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visible import VerifyError
-from tests.support.tir_programs import F32, PROGRAMS, TARGET, at, before, i, j, loop, mo, parallel, param, put
+from tests.support.tensor_ir import before
+from tests.support.tir_programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
 from tests.tir.test_random_programs import functions
 
 N = 64

@@ -7,7 +7,8 @@ import pytest
 from benchgraph.core.passes import check_order
 from benchgraph.tir.passes import PIPELINE, run
 from benchgraph.tir.verify import verify
-from tests.support.tir_programs import PROGRAMS, TARGET, assert_same, before
+from tests.support.tensor_ir import before
+from tests.support.tir_programs import PROGRAMS, TARGET, assert_same
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)

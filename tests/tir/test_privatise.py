@@ -11,14 +11,13 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.table import table
-from benchgraph.partition.ir import Policy
-from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
 from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
-from tests.lower.test_meaning import is_right
+from tests.support.partitions import partition_of
+from tests.support.reference_check import matches_reference
 from tests.support.tir_programs import F32, TARGET, assert_same, at, i, j, k, loop, p, parallel, param, put, q
 
 SIZE, TASKS = 2048, 6
@@ -143,9 +142,9 @@ def test_few_rows_of_s8_are_made_u8_by_each_core() -> None:
     b = GraphBuilder()
     quantised = (b.input((8, 512), DType.s8), b.constant((512, 512), DType.s8))
     b.op("MatMul", *(b.op("Dequantize", v, qtype="per_tensor", scales=[0.5], zps=[0]) for v in quantised))
-    (part,) = partitions(b.graph(), Policy.fused)
+    part = partition_of(b.graph())
     main = compile_partition(part, Target(ISAS["avx512_core_vnni"], l1_bytes=48 << 10, l2_bytes=1 << 20, cores=2)).module.main
     (tasks,) = (s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
     assert tasks.extent == Const(2)
     assert any(isinstance(s, Store) and s.tensor.dtype is DType.u8 for s in walk(tasks))
-    assert is_right(b.graph(), part)
+    assert matches_reference(b.graph(), part)

@@ -9,13 +9,13 @@ import pytest
 from benchgraph.codegen.emit import PARALLEL, emit
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target, current
+from benchgraph.core.target import current
 from benchgraph.machine.table import table
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import Cast, Const, For, Func, LoopKind, Random, Scope, Store, Tensor, Var
 from benchgraph.tir.work import nanoseconds, pays_in_parallel
+from tests.support.targets import TARGET
 
-TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 # Stores of a constant that two threads and one take equally long for.
 EVEN = int(2 * table(TARGET).fork_join_ns / table(TARGET).vector_step_ns)
 
