@@ -213,7 +213,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Func:
-    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("interleave-rows"))
+    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("unroll-and-interleave"))
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,10 @@ from benchgraph.partition.convexity import Reachability
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes
+from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
-from benchgraph.tir.passes.turn_loops import turn_loops
 from tests.support.graph_ir import gir
 from tests.support.reference_check import matches_reference
 from tests.support.tensor_ir import before
@@ -231,7 +231,7 @@ def test_results_of_a_loop_are_not_held_against_each_other() -> None:
         for _ in range(length):
             b.op("ReLU", x)
         func = lower(through_graph_ir(b)).main
-        return lambda: turn_loops(func, host())
+        return lambda: interchange_loops(func, host())
 
     assert growth(work, 12) <= 2.2
 

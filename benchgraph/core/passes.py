@@ -20,13 +20,15 @@ from benchgraph.core.target import Target
 
 T = TypeVar("T")
 
+OFF = "no-"  # in front of a switch: leave the passes out that have it
+
 
 @dataclass(frozen=True)
 class Pass(Generic[T]):
     """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed.
 
     switch: the word after `no-` that leaves the pass out; '' for one that what follows cannot do without.
-    formerly, switch_formerly: what the name and the switch were called before; users may go on with these, and are told the new word.
+    formerly: names that it had, and with `no-` in front its switch had. Users may go on with these words, and are told the new one.
     """
 
     name: str
@@ -35,7 +37,14 @@ class Pass(Generic[T]):
     gives: frozenset[str] = frozenset()
     switch: str = ""
     formerly: tuple[str, ...] = ()
-    switch_formerly: tuple[str, ...] = ()
+
+    @property
+    def former_names(self) -> tuple[str, ...]:
+        return tuple(word for word in self.formerly if not word.startswith(OFF))
+
+    @property
+    def former_switches(self) -> tuple[str, ...]:
+        return tuple(word.removeprefix(OFF) for word in self.formerly if word.startswith(OFF))
 
 
 class Observer(Protocol):

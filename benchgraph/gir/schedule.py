@@ -24,9 +24,9 @@ from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
 F32_BYTES, BF16_BYTES = 4, 2
 # By what share a task has more or fewer rows where their number divides all rows, and what that is best a multiple of. There is no last
-# task of fewer then, for which other kernels are compiled, and rows of a known number are folded four at a time (interleave-rows). Two
-# Zen 4 cores, bf16 attention over 1500, 1000 rows, gradients over 784, those over 32 rows and a rest: times 0.97, 0.97, 0.99, first compile
-# of the first two 0.80, 1.00.
+# task of fewer then, for which other kernels are compiled, and rows of a known number are folded four at a time
+# (unroll-and-interleave). Two Zen 4 cores, bf16 attention over 1500, 1000 rows, gradients over 784, those over 32 rows and a rest: times
+# 0.97, 0.97, 0.99, first compile of the first two 0.80, 1.00.
 SPREAD, GROUP = 0.25, 4
 # Rows of a task beyond which nothing is gained: on a Zen 4 core 64 and 128 rows of MHA_1 at batch 32 take 8.36 and 8.33 ms (32: 8.24).
 MOST_ROWS, MOST_ROWS_WORKED_ON = 64, 32

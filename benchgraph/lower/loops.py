@@ -32,7 +32,7 @@ LANES = 16  # columns of rows across that are worth a task
 # Of rows across, elements of which are held for another pass: how many LANES of columns a piece may have (256 KiB of f32), and bytes of
 # a row of memory. SoftMax over the channels of 64x64x112x112, one thread of a Zen 4, in ms by 128, 256, 512 and 1024 bytes: f32 19.7 by
 # 256, 22.1, 25.9; bf16 35.4, 24.8, 22.7, 22.7; of 64x512x28x28 f32 11.1 by 256, 12.0, 13.4, bf16 16.4, 12.6, 14.1, 15.0. Otherwise as many
-# columns as are folded several rows at a time (tir/passes/jam_rows.py).
+# columns as are folded several rows at a time (tir/passes/unroll_and_jam.py).
 MOST_ACROSS, MOST_BYTES, MOST_FOLDED = 4096, 256, 768
 # Instructions on a vector of what is converted anew for a later phase instead of kept, its store included. What is also made relative to
 # what is known of its row had better be kept: LayerNorm of f32[8,384,1024] took 1.2 times as long without (one thread of a Zen 4).

@@ -2,7 +2,7 @@
 by columns, which it could not read before all of them are copied.
 
 Where k runs from element to element in src and wei, each element of dst is a fold, in vectors along k (vectorize), short ones in fours
-(interleave-rows):
+(unroll-and-interleave):
 
     for i in rows:
       acc = 0

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from benchgraph.core.errors import did_you_mean
 from benchgraph.core.options import DEFAULT_OPTIONS, Options
+from benchgraph.core.passes import OFF
 from benchgraph.core.remarks import remark
 from benchgraph.partition.ir import Policy
-
-OFF = "no-"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from benchgraph.tir.ir import Brgemm, For, Func, Pack, Scope, Stmt, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
-MOST_READ = 4  # vectors of memory that are read for one that is written, for it to pay (passes/stream_stores.py)
+MOST_READ = 4  # vectors of memory that are read for one that is written, for it to pay (passes/non_temporal_stores.py)
 
 
 def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:

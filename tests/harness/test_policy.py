@@ -76,7 +76,7 @@ def test_former_names_mean_one_present_name_each() -> None:
     assert len(former) == len(set(former))
     assert not stages() & set(former)
     assert not FORMER_SWITCHES.keys() & SWITCHES.keys()
-    both = {(old, p.switch) for p in (*gir_passes.PIPELINE, *tir_passes.PIPELINE) for old in p.switch_formerly}
+    both = {(old, p.switch) for p in (*gir_passes.PIPELINE, *tir_passes.PIPELINE) for old in p.former_switches}
     assert both == set(FORMER_SWITCHES.items())
     assert set(FORMER_SWITCHES.values()) <= SWITCHES.keys()
 

@@ -25,8 +25,8 @@ from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Brgemm, Const, For, Ramp, Store
-from benchgraph.tir.passes.interleave_rows import interleave_rows
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
+from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.visit import exprs, loads_of, walk
 from tests.codegen.test_microkernel import TARGETS
 from tests.support.graph_ir import scheduled
@@ -208,7 +208,7 @@ def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abr
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (abreast, 13 % abreast) if width]
     main = lower(g).main
-    for f in (main, interleave_rows(shrink_tensors(main, target), target)):
+    for f in (main, unroll_and_interleave(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
 

@@ -10,25 +10,25 @@ from benchgraph.core.target import Target
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
-from benchgraph.tir.passes.draw_ahead import draw_ahead
-from benchgraph.tir.passes.fetch_rows import fetch_rows
-from benchgraph.tir.passes.fetch_streams import fetch_streams
 from benchgraph.tir.passes.flatten_index import flatten_index
-from benchgraph.tir.passes.interleave_rows import interleave_rows
-from benchgraph.tir.passes.jam_rows import jam_rows
+from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
+from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
+from benchgraph.tir.passes.prefetch_rows import prefetch_rows
+from benchgraph.tir.passes.prefetch_streams import prefetch_streams
 from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
-from benchgraph.tir.passes.stream_stores import stream_stores
-from benchgraph.tir.passes.turn_copies import turn_copies
-from benchgraph.tir.passes.turn_loops import turn_loops
-from benchgraph.tir.passes.turn_reads import turn_reads
-from benchgraph.tir.passes.unroll_digits import unroll_digits
+from benchgraph.tir.passes.transpose_copies import transpose_copies
+from benchgraph.tir.passes.transpose_reads import transpose_reads
+from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
+from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
+from benchgraph.tir.passes.unroll_divisions import unroll_divisions
+from benchgraph.tir.passes.vectorise_random import vectorise_random
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
@@ -42,28 +42,26 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("simplify", simplify, gives=_CANONICAL),
     Pass("merge-parallel", merge_parallel, needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
-    Pass(
-        "privatise", privatise, needs=_CANONICAL | _ONE_LEVEL, switch="privatise", formerly=("make-private",), switch_formerly=("private",)
-    ),
+    Pass("privatise", privatise, needs=_CANONICAL | _ONE_LEVEL, switch="privatise", formerly=("make-private", "no-private")),
     Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
-    Pass("interleave-rows", interleave_rows, needs=_CANONICAL | {"shrunk"}, switch="interleave"),
-    Pass("jam-rows", jam_rows, needs=_CANONICAL | {"shrunk"}, switch="jam"),
+    Pass("unroll-and-interleave", unroll_and_interleave, needs=_CANONICAL | {"shrunk"}, switch="interleave", formerly=("interleave-rows",)),
+    Pass("unroll-and-jam", unroll_and_jam, needs=_CANONICAL | {"shrunk"}, switch="jam", formerly=("jam-rows",)),
     Pass("pad-rows", pad_rows, needs=_CANONICAL | {"shrunk"}, switch="pad"),
     Pass("flatten-index", flatten_index, needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("merge-blocks", merge_blocks, needs=_FLAT | _ONE_LEVEL, switch="coarse"),
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
-    Pass("turn-loops", turn_loops, needs=_FLAT, switch="turn"),
-    Pass("turn-reads", turn_reads, needs=_FLAT, switch="turn"),
-    Pass("draw-ahead", draw_ahead, needs=_FLAT, switch="draw"),
+    Pass("interchange-loops", interchange_loops, needs=_FLAT, switch="transpose", formerly=("turn-loops", "no-turn")),
+    Pass("transpose-reads", transpose_reads, needs=_FLAT, switch="transpose", formerly=("turn-reads", "no-turn")),
+    Pass("vectorise-random", vectorise_random, needs=_FLAT, switch="vectorise-random", formerly=("draw-ahead", "no-draw")),
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
-    Pass("turn-copies", turn_copies, needs=_FLAT | {"planned"}, switch="turn"),
-    Pass("unroll-digits", unroll_digits, needs=_FLAT | {"planned"}, switch="unroll"),
+    Pass("transpose-copies", transpose_copies, needs=_FLAT | {"planned"}, switch="transpose", formerly=("turn-copies", "no-turn")),
+    Pass("unroll-divisions", unroll_divisions, needs=_FLAT | {"planned"}, switch="unroll", formerly=("unroll-digits",)),
     Pass("vectorize", vectorize, needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
-    Pass("fetch-rows", fetch_rows, needs=_FLAT | {"planned"}, switch="fetch"),
-    Pass("fetch-streams", fetch_streams, needs=_FLAT | {"planned"}, switch="fetch"),
-    Pass("stream-stores", stream_stores, needs=_FLAT, switch="stream"),
+    Pass("prefetch-rows", prefetch_rows, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "no-fetch")),
+    Pass("prefetch-streams", prefetch_streams, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-streams", "no-fetch")),
+    Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
 )
 
 

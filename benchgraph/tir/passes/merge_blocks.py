@@ -15,7 +15,7 @@ with A, and what A has read of a row is in L1:
     B begins                                      for i in 48 { A
     for r in 48 { B goes on }                       B goes on with r = i }
 
-Of rows that B takes four at a time (jam-rows) A does four in turn, if half of L1 holds those.
+Of rows that B takes four at a time (unroll-and-jam) A does four in turn, if half of L1 holds those.
 
 LayerNormBackward of f32[8,384,1024], one thread of a Zen 3 (L2 512 KiB, too little for blocks): 4.9 -> 3.6 ms at best, 6.1 -> 4.7 in the
 middle of six runs each; oneDNN 3.13: 4.0. Of [64,3,224,224], whose rows B takes four at a time, 14.3 -> 8.6, two threads 9.6 -> 6.9.
@@ -34,8 +34,8 @@ from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.passes.collapse_parallel import TASKS
-from benchgraph.tir.passes.jam_rows import ROWS
 from benchgraph.tir.passes.merge_parallel import is_independent
+from benchgraph.tir.passes.unroll_and_jam import ROWS
 from benchgraph.tir.regions import by_tensor, is_partitioned
 from benchgraph.tir.tasks import is_parallel, part
 from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all, tensor_names, written
@@ -94,8 +94,8 @@ def _as_one(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
 def _row_by_row(a: For, b: For, least: float) -> For | None:
     """Both, if the last that a task of one does, and what a task of the other does behind its beginning, are loops over the same rows.
 
-    Of rows that one of them takes several at a time (jam-rows) the other one does as many in turn. least: how many steps all tasks take
-    together at the least; fewer would be of more rows than L1 holds.
+    Where one of them takes several rows at a time (unroll-and-jam), the other one does as many rows one by one. least: how many steps all
+    tasks take together at the least; fewer would be of more rows than L1 holds.
     """
     *before, rows = statements(a.body)
     stmts = statements(b.body)

@@ -10,8 +10,8 @@
       y[j] = r
     }
 
-Narrow numbers that are only moved, and narrow results that no cache keeps (stream-stores), fill the register with more lanes, where they
-come out even.
+Narrow numbers that are only moved, and narrow results that are stored past the caches (non-temporal-stores), fill the register with more
+lanes, where the lanes divide the loop.
 
 A loop stays as it is when a store is neither to neighbours (or to wider elements that are close) nor a reduction, or when an iteration
 depends on another in any other way.

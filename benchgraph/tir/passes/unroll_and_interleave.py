@@ -1,4 +1,4 @@
-"""interleave-rows: rows that are folded are worked on several at a time, so that one row's latencies hide behind the other's work.
+"""unroll-and-interleave: rows that are folded are worked on several at a time, so that one row's latencies hide behind the other's work.
 
     for i in 32 {                                      for i in 16 {        (two at a time, to be short)
       alloc m: f32 register                              alloc m: f32 register
@@ -51,7 +51,7 @@ FAR_BYTES = 256
 LEAST = 0.1
 
 
-def interleave_rows(f: Func, target: Target) -> Func:
+def unroll_and_interleave(f: Func, target: Target) -> Func:
     if target.isa.registers < REGISTERS:
         return f
     found = list(_rows(f.body, {}, 1, target))

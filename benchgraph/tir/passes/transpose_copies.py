@@ -1,4 +1,4 @@
-"""turn-copies: two loops that copy a matrix whose columns are dense to one whose rows are become one statement.
+"""transpose-copies: two loops that copy a matrix whose columns are dense to one whose rows are become one statement.
 
 for i in 56 {                          ->  turn (56x64) t[0, 64] = x[0, 1, 3136]
   for j in 64 {
@@ -48,7 +48,7 @@ from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor
 from benchgraph.tir.widen import may_meet
 
 
-def turn_copies(f: Func, target: Target) -> Func:
+def transpose_copies(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params} | tensor_names(f.body)
     body = _Turner(f, taken, bound_names(f.body))(f.body, {})
     return f if body is f.body else replace(f, body=body)

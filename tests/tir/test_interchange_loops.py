@@ -1,4 +1,4 @@
-"""turn-loops: stores go along the inner loop, and tiles of what is read across fit a cache; all else stays."""
+"""interchange-loops: stores go along the inner loop, and tiles of what is read across fit a cache; all else stays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Scope, Store, Tensor
-from benchgraph.tir.passes.turn_loops import turn_loops
+from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -32,7 +32,7 @@ def at_columns(rows: int) -> Expr:
 
 def turned(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = turn_loops(f, TARGET)
+    after = interchange_loops(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -164,7 +164,7 @@ def test_all_else_stays(f: Func) -> None:
 def test_what_may_lie_over_each_other_stays() -> None:
     f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
     over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
-    assert turn_loops(over, TARGET) is over
+    assert interchange_loops(over, TARGET) is over
 
 
 def test_every_store_must_lie_across() -> None:

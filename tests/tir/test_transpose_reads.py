@@ -1,4 +1,4 @@
-"""turn-reads: what lies across the loops, and is computed with, is copied to where it does not; all else stays."""
+"""transpose-reads: what lies across the loops, and is computed with, is copied to where it does not; all else stays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mul, piece
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
-from benchgraph.tir.passes.turn_reads import turn_reads
+from benchgraph.tir.passes.transpose_reads import transpose_reads
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.turns import MOST_BYTES
 from benchgraph.tir.visit import loads, walk
@@ -26,7 +26,7 @@ def scaled(rows: int = ROWS, columns: int = COLUMNS, *, dtype: DType = DType.u8,
 
 def turned(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = turn_reads(f, TARGET)
+    after = transpose_reads(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -53,7 +53,7 @@ def test_each_thread_has_tiles_of_its_own(kind: LoopKind, scope: Scope) -> None:
 
 @pytest.mark.parametrize("doubled", [True, False])
 def test_a_last_block_has_part_of_a_tile(doubled: bool) -> None:
-    """As copies alone, its loops are left to turn-copies."""
+    """As copies alone, its loops are left to transpose-copies."""
     x, y = param("x", 40 * COLUMNS, dtype=DType.u8), param("y", 21 * COLUMNS, dtype=DType.u8)
     row = add(mul(k, 8), i)
     taken = at(x, add(row, mul(j, 40)))

@@ -1,4 +1,4 @@
-"""fetch-streams: a loop that folds what it reads in several long places at once fetches each of them ahead.
+"""prefetch-streams: a loop that folds what it reads in several long places at once fetches each of them ahead.
 
     for k_v in 128 {                                   for k_v in 128 {
       a_v = a_v + x[k_v*32] * f32(w[j*4096 + ...])       prefetch w[j*4096 + k_v*32 + 1024] 1 lines
@@ -27,7 +27,7 @@ from benchgraph.tir.visit import block, map_children, statements
 AHEAD_BYTES = 2048
 
 
-def fetch_streams(f: Func, target: Target) -> Func:
+def prefetch_streams(f: Func, target: Target) -> Func:
     if not target.one_stream:
         return f
     body = _stmt(f.body, {}, target)

@@ -1,4 +1,4 @@
-"""draw-ahead: random numbers of neighbouring places are drawn before the loops that use them, in vectors of whole blocks.
+"""vectorise-random: random numbers of neighbouring places are drawn before the loops that use them, in vectors of whole blocks.
 
 for i in 4 {                                        alloc drawn: s32[128]
   for j in 24 {                                     for d in 2 {
@@ -10,7 +10,7 @@ for i in 4 {                                        alloc drawn: s32[128]
 
 A block is four words: a vector of 16 neighbours has four blocks to draw from, one of 64 has sixteen, a lane each. Two cores of a Zen 4,
 times without the pass over those with it: attention with dropout f32 1.31, bf16 1.43, its gradients 1.29, exp and dropout of 64x512x28x28
-1.63 (--policy=fused,fused:no-draw --mode=P --threads=2).
+1.63 (--policy=fused,fused:no-vectorise-random --mode=P --threads=2).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from benchgraph.tir.widen import any_meet
 MOST = 16384  # numbers of a draw: 64 KB, which a second-level cache holds beside what they are used with
 
 
-def draw_ahead(f: Func, target: Target) -> Func:
+def vectorise_random(f: Func, target: Target) -> Func:
     body = _Drawer(f, target)(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 

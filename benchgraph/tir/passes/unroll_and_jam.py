@@ -1,4 +1,4 @@
-"""jam-rows: rows that are folded element by element into one row are folded several at a time.
+"""unroll-and-jam: rows that are folded element by element into one row are folded several at a time.
 
     for r in 64 { for c in 100 {                   for r in 16 { for c in 100 {          (four at a time: ROWS)
       acc[c] = acc[c] + x[r, c]             ->       acc[c] = acc[c] + x[r*4, c] + x[r*4 + 1, c] + x[r*4 + 2, c] + x[r*4 + 3, c]
@@ -20,7 +20,7 @@ from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.copies import in_groups
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
-from benchgraph.tir.passes.interleave_rows import FAR_BYTES
+from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
 from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
 from benchgraph.tir.widen import reduction
@@ -33,7 +33,7 @@ ROWS = 4
 LONGEST = 768  # elements of a row
 
 
-def jam_rows(f: Func, target: Target) -> Func:
+def unroll_and_jam(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params} | tensor_names(f.body)
     body = _stmt(f.body, {}, target, taken, bound_names(f.body))
     return f if body is f.body else replace(f, body=body)

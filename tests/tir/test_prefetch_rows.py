@@ -1,4 +1,4 @@
-"""fetch-rows: of rows that lie in memory and go through several loops the next one is fetched, all of it and nothing else."""
+"""prefetch-rows: of rows that lie in memory and go through several loops the next one is fetched, all of it and nothing else."""
 
 from __future__ import annotations
 

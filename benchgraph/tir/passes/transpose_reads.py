@@ -1,4 +1,4 @@
-"""turn-reads: elements that would be gathered one after the other, and computed with, are turned first.
+"""transpose-reads: elements that would be gathered one after the other, and computed with, are turned first.
 
 for r in 64 {                                       alloc x_turned: u8[4096]
   for i in 64 {                                     for r_t in 64 {
@@ -8,9 +8,7 @@ for r in 64 {                                       alloc x_turned: u8[4096]
                                                       for i in 64 { y[r*3136 + i] = f32(x_turned[r*64 + i]) * 0.1 }
                                                     }
 
-turn-copies makes one statement of the new loops. One thread of a Granite Rapids, 2 images of 64 x 56 x 56 and 1 of 128 x 57 x 57, channels
-last to first, times with it over those without: u8 to f32 0.21, 0.29; u8 with another scale 0.16, 0.19, and the other way 0.17. Two cores
-of a Zen 4, f32, transposed for ReLU, Add, GELU or Quantize: 0.19 to 0.66 (2 x 64 x 56 x 56, 8 x 197 x 768, 4096 x 77, 16 x 256 x 14 x 14).
+transpose-copies makes one statement of the new loops (docs/measurements/transposition.md).
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from benchgraph.tir.visit import (
 )
 
 
-def turn_reads(f: Func, target: Target) -> Func:
+def transpose_reads(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params} | tensor_names(f.body)
     body = _Turner(taken, bound_names(f.body))(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)

@@ -1,4 +1,4 @@
-"""unroll-digits: short loops that look up places by division become straight code, long ones repeat; all else stays."""
+"""unroll-divisions: short loops that look up places by division become straight code, long ones repeat; all else stays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.tir.build import add, binary, f32, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Expr, For, Func, If, LoopKind, Store
-from benchgraph.tir.passes.unroll_digits import MOST_STORES, unroll_digits
+from benchgraph.tir.passes.unroll_divisions import MOST_STORES, unroll_divisions
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import exprs, walk, walk_expr
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -24,7 +24,7 @@ def lookup(outputs: Expr | int, size: int, *, rows: int = 3, step: int = 0, unit
 
 def unrolled(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = unroll_digits(f, TARGET)
+    after = unroll_divisions(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -101,4 +101,4 @@ def test_what_lays_out_anew_stays() -> None:
 def test_a_function_without_divisions_is_left_alone() -> None:
     x, y = param("x", 9), param("y", 9)
     f = Func("plain", (x, y), loop(j, 9, put(y, j, value=at(x, j))))
-    assert unroll_digits(f, TARGET) is f
+    assert unroll_divisions(f, TARGET) is f

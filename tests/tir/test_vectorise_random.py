@@ -1,4 +1,4 @@
-"""draw-ahead: numbers that loops use side by side are drawn before them, and no others."""
+"""vectorise-random: numbers that loops use side by side are drawn before them, and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, cast, minimum, mul, sub
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, LoopKind, Overwrite, Random, Scope, Select
-from benchgraph.tir.passes.draw_ahead import MOST, draw_ahead
+from benchgraph.tir.passes.vectorise_random import MOST, vectorise_random
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, k, loop, param, put
@@ -28,7 +28,7 @@ def of(body: For) -> Func:
 
 def drawn(f: Func) -> list[Alloc]:
     """What the pass adds; what it makes of the function computes the same."""
-    after = draw_ahead(f, TARGET)
+    after = vectorise_random(f, TARGET)
     assert_same(after, f)
     found = [s for s in walk(after.body) if isinstance(s, Alloc)]
     assert found or after is f
@@ -49,7 +49,7 @@ def test_rows_that_follow_one_another_are_drawn_together(golden) -> None:
     f = rows(24, apart=24, begin=8)
     (found,) = drawn(f)
     assert found.tensor.shape == (128,)
-    golden(print_tir(draw_ahead(f, TARGET)))
+    golden(print_tir(vectorise_random(f, TARGET)))
 
 
 def test_columns_of_rows_are_drawn_as_rows() -> None:
@@ -112,7 +112,7 @@ def test_streams_stand_still() -> None:
     over = Func("over", (SEED, words), loop(j, 64, put(words, j, value=cast(number(j), DType.s64))))
     assert len(drawn(over)) == 1
     bound = replace(over, inplace=(Overwrite("words", "seed"),))
-    assert draw_ahead(bound, TARGET) is bound
+    assert vectorise_random(bound, TARGET) is bound
 
 
 @pytest.mark.parametrize(("kind", "scope"), [(LoopKind.serial, Scope.shared), (LoopKind.parallel, Scope.thread)])

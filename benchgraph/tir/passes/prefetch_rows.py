@@ -1,4 +1,4 @@
-"""fetch-rows: the next row is fetched while one of the later loops over this row runs.
+"""prefetch-rows: the next row is fetched while one of the later loops over this row runs.
 
     for r in 3072 {                                        for r in 3072 {
       for i_v in 256 { m_v = max(m_v, x[r*4096 + ...]) }     for i_v in 256 { m_v = max(m_v, x[r*4096 + ...]) }
@@ -37,7 +37,7 @@ from benchgraph.tir.visit import block, loads, map_children, walk
 from benchgraph.tir.work import nanoseconds
 
 
-def fetch_rows(f: Func, target: Target) -> Func:
+def prefetch_rows(f: Func, target: Target) -> Func:
     if not any(is_beyond_l2(load.tensor, target) for load in loads(f.body)):
         return f
     body = _stmt(f.body, {}, target)

@@ -1,4 +1,4 @@
-"""interleave-rows: independent rows with folds go together; nothing else changes, and never what is computed."""
+"""unroll-and-interleave: independent rows with folds go together; nothing else changes, and never what is computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.interleave_rows import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, interleave_rows
+from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, unroll_and_interleave
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -44,7 +44,7 @@ def softmax(rows: int, n: int, dst: Expr = i) -> Func:
 
 
 def interleaved(f: Func) -> Func:
-    after = interleave_rows(f, TARGET)
+    after = unroll_and_interleave(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -117,7 +117,7 @@ def sums(rows: int, n: int, dtype: DType = DType.f32, functions: int = 0) -> Fun
     ],
 )  # fmt: skip
 def test_long_rows_that_are_read_from_l2_or_memory_stay(f: Func, goes_alone: bool) -> None:
-    assert (interleave_rows(f, replace(TARGET, cores=8, llc_bytes=32 << 20)) is f) == goes_alone
+    assert (unroll_and_interleave(f, replace(TARGET, cores=8, llc_bytes=32 << 20)) is f) == goes_alone
 
 
 def test_folds_enough_for_the_registers_stay() -> None:
@@ -182,7 +182,7 @@ def test_a_row_that_is_made_of_its_neighbour_stays() -> None:
 
 def test_without_registers_for_several_rows_nothing_changes() -> None:
     f = softmax(8, 20)
-    assert interleave_rows(f, replace(TARGET, isa=ISAS["avx2"])) is f
+    assert unroll_and_interleave(f, replace(TARGET, isa=ISAS["avx2"])) is f
 
 
 @pytest.mark.parametrize(("pitch", "is_row"), [(1, True), (64, False)])

@@ -1,4 +1,4 @@
-"""unroll-digits: short loops that divide their variable, to tell where to read, become statements with numbers in place of divisions.
+"""unroll-divisions: short loops that divide their variable, to tell where to read, become statements with numbers in place of divisions.
 
     for x in 12 {                      ->  y[0] = v[0]
       y[x] = v[(x*14 + 7)//12]             y[1] = v[1]
@@ -38,7 +38,7 @@ MOST_STORES, MOST_STEPS = 64, 4096
 _DIGITS = frozenset({BinOp.floordiv, BinOp.mod})
 
 
-def unroll_digits(f: Func, target: Target) -> Func:
+def unroll_divisions(f: Func, target: Target) -> Func:
     names = frozenset(_divided(f.body))
     if not names:
         return f

@@ -1,4 +1,4 @@
-"""stream-stores: whole lines of results that no cache could keep go past them; nothing else does."""
+"""non-temporal-stores: whole lines of results that no cache could keep go past them; nothing else does."""
 
 from __future__ import annotations
 

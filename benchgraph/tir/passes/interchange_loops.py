@@ -1,4 +1,4 @@
-"""turn-loops: loops whose stores lie across them change places, and what they read across goes block by block where it is more than a tile.
+"""interchange-loops: loops change places where stores are strided along the inner one, in blocks if they read more across them than a tile.
 
 for r in 256 {                                for i_block in 2 {
   for i in 77 {                                 for r_block in 4 {
@@ -10,8 +10,8 @@ for r in 256 {                                for i_block in 2 {
                                                 }
                                               }
 
-What was stored element by element is so in vectors, and turn-reads makes a tile of what a block has of x. Of more than two loops, as over
-groups of an operand that is turned, the outer one becomes the innermost: times of attention on keys of s4 in groups 0.79 to 0.85 (Zen 4).
+Stores run in vectors then, and transpose-reads makes a tile of what a block reads of x. Of more than two loops, as over groups of an
+operand that is transposed, the outermost becomes the innermost: times of attention on keys of s4 in groups 0.79 to 0.85 (Zen 4).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block: a tile of 32 bits
 Side: TypeAlias = tuple[Var, int]  # of what is stored: a loop's variable and extent
 
 
-def turn_loops(f: Func, target: Target) -> Func:
+def interchange_loops(f: Func, target: Target) -> Func:
     body = _Turner(f, bound_names(f.body))(f.body)
     return f if body is f.body else replace(f, body=body)
 

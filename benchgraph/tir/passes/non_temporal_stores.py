@@ -1,4 +1,4 @@
-"""stream-stores: what is written by a nest that touches more than the caches hold goes past them.
+"""non-temporal-stores: what is written by a nest that touches more than the caches hold goes past them.
 
     for i_v in 1000000 { y[i_v*16:+16] = max(x[i_v*16:+16], x16(0.0)) }   ->   ... y[i_v*16:+16] = max(...) past caches
 
@@ -29,7 +29,7 @@ from benchgraph.tir.unkept import MOST_READ, map_nests
 from benchgraph.tir.visit import loads, map_children
 
 
-def stream_stores(f: Func, target: Target) -> Func:
+def non_temporal_stores(f: Func, target: Target) -> Func:
     body = map_nests(f, target, lambda nest, unkept: _stmt(nest, unkept, nest) if unkept and isinstance(nest, For) else nest)
     return f if body is f.body else replace(f, body=body)
 

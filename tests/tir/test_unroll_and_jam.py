@@ -1,4 +1,4 @@
-"""jam-rows: rows that are folded into one row go several at a time where nobody can tell; the bits stay what they were."""
+"""unroll-and-jam: rows that are folded into one row go several at a time where nobody can tell; the bits stay what they were."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import PAGE_BYTES
 from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
-from benchgraph.tir.passes.interleave_rows import FAR_BYTES
-from benchgraph.tir.passes.jam_rows import LONGEST, ROWS, jam_rows
+from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
+from benchgraph.tir.passes.unroll_and_jam import LONGEST, ROWS, unroll_and_jam
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -34,7 +34,7 @@ def sums(rows: Expr | int, columns: int, *more: Stmt) -> Func:
 
 def jammed(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = jam_rows(f, TARGET)
+    after = unroll_and_jam(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -80,8 +80,8 @@ def test_rows_from_memory_that_share_a_page_stay(columns: int, apart: int, goes_
     row = loop(j, columns, put(acc, j, value=binary(BinOp.add, at(acc, j), at(x, i, j))))
     f = Func("sums", (x, acc), loop(i, 2 * ROWS, row))
     nbytes = x.nbytes
-    assert (jam_rows(f, replace(TARGET, llc_bytes=2 * nbytes - 1)) is f) == goes_alone
-    assert jam_rows(f, replace(TARGET, llc_bytes=2 * nbytes)) is not f, "what the last-level cache holds"
+    assert (unroll_and_jam(f, replace(TARGET, llc_bytes=2 * nbytes - 1)) is f) == goes_alone
+    assert unroll_and_jam(f, replace(TARGET, llc_bytes=2 * nbytes)) is not f, "what the last-level cache holds"
 
 
 def test_rows_that_cost_a_function_stay() -> None:

@@ -1,4 +1,4 @@
-"""fetch-streams: narrow floats that a loop folds from several places are fetched ahead, line by line."""
+"""prefetch-streams: narrow floats that a loop folds from several places are fetched ahead, line by line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
 from benchgraph.tir.passes import run
-from benchgraph.tir.passes.fetch_streams import AHEAD_BYTES
+from benchgraph.tir.passes.prefetch_streams import AHEAD_BYTES
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put

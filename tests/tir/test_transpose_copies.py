@@ -1,4 +1,4 @@
-"""turn-copies: copies between dense columns and dense rows become one statement; all else stays."""
+"""transpose-copies: copies between dense columns and dense rows become one statement; all else stays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, piece, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
-from benchgraph.tir.passes.turn_copies import turn_copies
+from benchgraph.tir.passes.transpose_copies import transpose_copies
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute_all, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
@@ -39,7 +39,7 @@ def padded(condition: Expr, *, first: int = 1) -> Func:
 
 def turned(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = turn_copies(f, TARGET)
+    after = transpose_copies(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -172,7 +172,7 @@ def test_all_else_stays(f: Func) -> None:
 def test_what_may_lie_over_each_other_stays() -> None:
     f = copy()
     over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
-    assert turn_copies(over, TARGET) is over
+    assert transpose_copies(over, TARGET) is over
 
 
 def test_what_is_converted_or_masked_stays() -> None:
@@ -183,7 +183,7 @@ def test_what_is_converted_or_masked_stays() -> None:
     z = param("z", 600, dtype=BF16)
     masked = Load(y, (add(i, mul(j, 7)),), binary(BinOp.lt, j, Const(3)))
     g = Func("masked", (y, z), loop(i, 6, loop(j, 20, put(z, add(mul(i, 24), j), value=masked))))
-    assert turn_copies(g, TARGET) is g
+    assert transpose_copies(g, TARGET) is g
 
 
 def test_s8_recentred_is_turned() -> None:
