@@ -29,7 +29,7 @@ def problems(path: Path) -> tuple[Problem, ...]:
 
 @cache
 def built(driver: str, knobs: Any) -> Graph:
-    """Files share cases. The graph follows from the knobs; tests/harness/test_fuzz_graphs.py shows it for the random ones."""
+    """Files share cases. The graph follows from the knobs; tests/fuzz/test_generate.py shows it for the random ones."""
     return load_driver(driver).build(knobs)
 
 

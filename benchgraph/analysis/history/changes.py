@@ -1,7 +1,7 @@
 """Did a case get slower for good, and between which runs? Change points in series of runs that are few, noisy and many at a time.
 
 A series is one case under one policy on one machine. A run is one observation in it: log(median of its samples) + b log(peak), the peak
-being what the arithmetic units offered meanwhile (compare/statistics.py says why, and why b is the middle between the case's share of the peak
+being what the arithmetic units offered meanwhile (compare/statistics.py: why, and why b is the middle between the case's share of the peak
 and 1). All series are looked at together:
 
 1. Outliers. Values further than FENCE standard deviations from the median are drawn back to there, so one run that had a bad neighbour

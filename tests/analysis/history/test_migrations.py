@@ -16,7 +16,7 @@ from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.results.saved import head, line
-from tests.harness.history.made import run
+from tests.analysis.history.made import run
 
 ROOT = Path(__file__).parents[3]
 MADE = run(0, {"a": {"fused": 0.25, "post_ops": 0.5}, "b": {"fused": 1.0}}, commit="c0ffee")

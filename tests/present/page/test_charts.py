@@ -15,7 +15,7 @@ from benchgraph.present.page.charts import LABELLED, Chart, _colour, _decades, _
 from benchgraph.present.page.pieces import Piece
 from benchgraph.present.page.view import view
 from benchgraph.results.result import ResultSet
-from tests.page.runs import MACHINE, TIMED, timed, timing
+from tests.present.page.runs import MACHINE, TIMED, timed, timing
 
 SVG = "{http://www.w3.org/2000/svg}"
 

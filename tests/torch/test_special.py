@@ -21,9 +21,9 @@ from benchgraph.core.target import current  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.online import OnlineNest  # noqa: E402
-from tests.framework import test_torch_rows  # noqa: E402
-from tests.framework.test_torch_rows import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
+from tests.torch import test_rows as test_torch_rows  # noqa: E402
+from tests.torch.test_rows import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
 
 aten = torch.ops.aten
 F16 = torch.float16

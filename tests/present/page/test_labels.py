@@ -9,7 +9,7 @@ import pytest
 from benchgraph.present.page.charts import charts
 from benchgraph.present.page.labels import apart, ending, labels
 from benchgraph.present.page.view import Case, view
-from tests.page.runs import TIMED
+from tests.present.page.runs import TIMED
 
 
 def cases(*lines: str) -> tuple[Case, ...]:

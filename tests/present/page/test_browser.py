@@ -16,8 +16,8 @@ from PIL import Image
 from benchgraph.options.plugins import load_report
 from benchgraph.results.result import Origin, ResultSet
 from benchgraph.results.saved import render
-from tests.page.browser import Browser, browser
-from tests.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
+from tests.present.page.browser import Browser, browser
+from tests.present.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
 
 __all__ = ["browser"]
 

@@ -17,8 +17,8 @@ from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import Appended, append, machines, points, read, runs
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.results.result import Origin, ResultSet, Status
-from tests.harness.history.made import MACHINE, START, run
-from tests.harness.test_saved import RESULTS
+from tests.analysis.history.made import MACHINE, START, run
+from tests.results.test_saved import RESULTS
 
 WHOLE = replace(RESULTS, origin=Origin("one", 1.5, "c0ffee", True))
 ROOT = Path(__file__).parents[3]
@@ -132,7 +132,7 @@ WRITER = """
 import sys
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append
-from tests.harness.history.made import run
+from tests.analysis.history.made import run
 for i in range(20):
     database = Database(sys.argv[1])
     append(database, run(int(sys.argv[2]) + i, {f"{c}": {"fused": 1.0, "post_ops": 2.0} for c in range(5)}))

@@ -13,7 +13,7 @@ from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append, read
 from benchgraph.cli import main
 from benchgraph.results.saved import render
-from tests.harness.history.made import DAY, MACHINE, START, run
+from tests.analysis.history.made import DAY, MACHINE, START, run
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,9 @@ from benchgraph.present.page.view import accuracy
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import ResultSet, Status
 from benchgraph.results.saved import render
-from tests.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
+from tests.present.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CSS = (ROOT / "benchgraph/present/page/page.css").read_text()
 
 
