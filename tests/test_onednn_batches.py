@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.run import run_all
+from benchgraph.harness.case import run_all
 from benchgraph.ops import OPS
 from benchgraph.options.argv import parse
 from benchgraph.options.problem import Problem

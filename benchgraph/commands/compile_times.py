@@ -22,12 +22,11 @@ from benchgraph.core.steps import begin, tell
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas import SINGLE
 from benchgraph.harness.cut import cut
-from benchgraph.harness.run import settings_of
 from benchgraph.harness.words import chosen, own_options
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
-from benchgraph.options.problem import Problem
+from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.progress import progress_line
 from benchgraph.present.prose import folded
 from benchgraph.present.terminal import columns

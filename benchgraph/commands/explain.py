@@ -13,10 +13,9 @@ from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.cut import cut
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.run import settings_of
 from benchgraph.harness.words import chosen, need_output, value_of
 from benchgraph.options.knobs import Globals
-from benchgraph.options.problem import Problem
+from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.explain import text
 from benchgraph.present.progress import progress_line
 from benchgraph.results.saved import write

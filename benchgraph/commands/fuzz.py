@@ -19,8 +19,8 @@ from benchgraph.fuzz.shrink import TRIES, shrink
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.case import run_case
 from benchgraph.harness.isolate import run_isolated, share_of_threads
-from benchgraph.harness.run import run_case
 from benchgraph.harness.words import own_options, understood
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.knobs import Globals

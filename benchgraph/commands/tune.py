@@ -21,13 +21,12 @@ from benchgraph.harness.built import build
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import cut, flops
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.run import settings_of
 from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
-from benchgraph.options.problem import Problem
+from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.progress import progress_line
 from benchgraph.present.terminal import WIDE, columns
 from benchgraph.reference import uniform

@@ -1,9 +1,10 @@
 """From a command line to results: a case's way through the rooms, alone or in worker processes.
 
-run.py         one case from its graph to its result, and one case after another
+case.py        a case's journey in order, and one case after another
 cut.py         a graph cut into partitions and compiled
 contenders.py  what a case compares: libraries under policies
-check.py       modes I, R, B and C: execute, and compare with the float64 reference
+bound.py       a compiled partition bound to memory, and executed
+verdict.py     outputs compared with the reference: right, wrong, or proving nothing
 differ.py      where libraries differ, and which is right
 adoption.py    the same through the framework layer
 latency.py     what the framework layer costs at batch 1 (python -m)
@@ -12,6 +13,7 @@ timing.py      mode P: contenders measured in turns
 simulate.py    mode S: one execution for simulators
 distrust.py    reasons not to believe a measurement
 buffers.py     memory for tensors, shared where lifetimes allow it
+verbose.py     what -v adds
 failure.py     what an exception means as a status
 bench.py       clock, library and probes, which tests exchange
 blas.py        one thread for numpy's products

@@ -21,7 +21,8 @@ from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate
-from benchgraph.harness.check import Verdict, inputs_of, judge
+from benchgraph.harness.case import inputs_of
+from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.measure.phases import phase
@@ -57,7 +58,7 @@ def _checked(problem: Problem, graph: Graph) -> Result:
     result = Result(Status.PASSED)
     for side in problem.globals.sides:
         runs, outputs, complaint = _framework(problem, graph, Policy(side.policy), given)
-        verdict = judge(graph, given, outputs, want, "framework", Verdict())
+        verdict = compare_outputs(graph, given, outputs, want, "framework", Verdict())
         if not verdict.errors and complaint:
             verdict = replace(verdict, errors=1, reason=complaint)
         notes = [f"[FRAMEWORK]: {side.policy}: run {k}: {r}" for k, r in enumerate(runs)]

@@ -13,7 +13,7 @@ from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.measure.phases import phase
 from benchgraph.ops import spec
-from benchgraph.options.knobs import Globals, Side
+from benchgraph.options.knobs import Side
 from benchgraph.options.policy import Choice
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
@@ -34,7 +34,7 @@ def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[P
     """
     chosen = Choice.read(side.policy)
     found = tuple(replace(p, options=chosen.options) for p in library.partitions(graph, chosen.policy))
-    if side.library == Globals().library[0]:  # others write their own dumps
+    if not library.dumps_itself:
         several = len({s.policy for s in problem.globals.sides if s.library == side.library}) > 1
         dump_graph(problem.index, graph)
         dump_partitioning(f"{problem.index}-{side.policy}" if several else problem.index, graph, found)

@@ -141,7 +141,7 @@ def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[
 
 
 def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
-    from benchgraph.harness.run import run_all
+    from benchgraph.harness.case import run_all
 
     return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
 

@@ -162,7 +162,7 @@ def main(pipe: int, parent: int) -> None:
 
 
 def _serve(connection: Connection, bench: Bench) -> None:
-    from benchgraph.harness.run import run_case  # numpy, LLVM and all, before the first case's time counts
+    from benchgraph.harness.case import run_case  # numpy, LLVM and all, before the first case's time counts
 
     while True:
         task: Task = connection.recv()

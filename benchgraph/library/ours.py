@@ -30,6 +30,7 @@ class Benchgraph:
     name: str = "benchgraph"
     version: str = ""
     is_in_process: bool = True
+    dumps_itself: bool = False
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         return partitions(graph, policy)

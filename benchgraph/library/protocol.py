@@ -53,6 +53,10 @@ class Library(Protocol):
     def is_in_process(self) -> bool:
         """Whether it executes on the caller's memory and thread: what cold caches and streams need."""
 
+    @property
+    def dumps_itself(self) -> bool:
+        """Whether it writes dumps of graphs and partitions itself, where its own environment variables ask for them."""
+
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         """Cut a shape-inferred graph into partitions, in an order in which they can be executed."""
 

@@ -46,6 +46,10 @@ class OneDnn:
         return False
 
     @property
+    def dumps_itself(self) -> bool:
+        return True
+
+    @property
     def release(self) -> Version:
         return self.process.hello.version[:2]
 

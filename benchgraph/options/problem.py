@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidArguments, Unimplemented, within
 from benchgraph.core.lines import printable, shortened
 from benchgraph.options.knobs import Globals, knobs_of, words
@@ -128,3 +130,12 @@ class Problem:
 def _line(words: Iterable[str]) -> str:
     """Words as one types them: quoted where a shell needs it, and on one line whatever is in them."""
     return " ".join(printable(shell_word(word)) for word in words)
+
+
+def settings_of(problem: Problem) -> AbstractContextManager[Config]:
+    """The configuration in force during the case; text dumps of several cases go to a folder each."""
+    settings = [(k, getattr(problem.globals, k.name)) for k in knobs_of(Globals).values() if k.config]
+    changes = {k.config: value for k, value in settings if value != k.default}
+    if folder := changes.get("dump_dir") or config().dump_dir:
+        changes["dump_dir"] = str(Path(folder) / f"{problem.index:04d}-{problem.label}")
+    return override(**changes)

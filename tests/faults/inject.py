@@ -20,7 +20,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.run import run_case
+from benchgraph.harness.case import run_case
 from benchgraph.options.argv import parse
 from benchgraph.results.result import Result
 from benchgraph.tir import passes as tir_passes

@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import turn_bits
-from benchgraph.harness.check import check, initialise
+from benchgraph.harness.case import check
 from benchgraph.harness.cut import WrongCount
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
@@ -96,7 +96,7 @@ def test_outputs_start_as_nan() -> None:
 
 
 def test_errors_that_only_add_up_are_found_on_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchgraph.harness.check.tolerance", lambda g: 1e-1 if len(g.ops) == 1 else 1e-6)
+    monkeypatch.setattr("benchgraph.harness.verdict.tolerance", lambda g: 1e-1 if len(g.ops) == 1 else 1e-6)
     result = run(FakeLibrary(Clock(), spoil=lambda kind, a: a * 1.01), policy=("one_op_each",))
     assert result.status is Status.FAILED
     assert result.reason.startswith("one_op_each: whole graph: tensor ")
@@ -106,7 +106,7 @@ def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.Mo
     def zeros(g: Graph, seed: int) -> dict[int, np.ndarray]:
         return {t.id: np.zeros(t.known_shape, np.float32) for t in g.inputs}
 
-    monkeypatch.setattr("benchgraph.harness.check.fill", zeros)
+    monkeypatch.setattr("benchgraph.harness.case.fill", zeros)
     result = run(FakeLibrary(Clock()))
     assert (result.status, result.errors) == (Status.MISTRUSTED, 0)
     assert re.search(r"100% zeros prove little; at most \d+% are trusted$", result.reason)
@@ -150,13 +150,13 @@ def test_the_partition_count_is_an_assertion_on_the_fused_policy() -> None:
 
 def test_mode_i_compiles_and_does_not_execute() -> None:
     library = FakeLibrary(Clock())
-    assert held(initialise, problem(), graph(), library).status is Status.INITIALIZED
+    assert held(check, problem(mode=Mode.init), graph(), library).status is Status.INITIALIZED
     assert library.log == []
 
 
 def test_mode_i_reports_what_compile_raises() -> None:
     with pytest.raises(OutOfMemory):
-        held(initialise, problem(), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
+        held(check, problem(mode=Mode.init), graph(), FakeLibrary(Clock(), fails=OutOfMemory("full")))
 
 
 def test_accuracy_of_every_output_is_kept_when_it_passes_too() -> None:

@@ -12,7 +12,7 @@ from benchgraph.cli import main
 from benchgraph.core.errors import ExecutionFailed, Unavailable
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.check import check
+from benchgraph.harness.case import check
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.timing import measure
 from benchgraph.options.knobs import Globals

@@ -11,7 +11,7 @@ from benchgraph.core.config import override
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.run import run_case
+from benchgraph.harness.case import run_case
 from benchgraph.measure import bandwidth
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver

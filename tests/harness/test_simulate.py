@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import timing
-from benchgraph.harness.run import run_case
+from benchgraph.harness.case import run_case
 from benchgraph.harness.simulate import simulate
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver

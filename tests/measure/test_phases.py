@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.graph import GraphBuilder, save
-from benchgraph.harness.run import run_case
+from benchgraph.harness.case import run_case
 from benchgraph.measure.phases import phase, table, timed
 from benchgraph.options.argv import parse
 from benchgraph.results.result import CaseResult, Status

@@ -17,7 +17,7 @@ from benchgraph.core.processors import last
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph, Op
-from benchgraph.harness.check import check
+from benchgraph.harness.case import check
 from benchgraph.onednn.library import OneDnn
 from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Policy

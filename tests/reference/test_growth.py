@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
-from benchgraph.harness.check import Verdict, judge
+from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.reference import evaluate, fill, hang_on_rounding, tolerance
 from benchgraph.reference.noise import Noise
 from benchgraph.results.result import Status
@@ -95,7 +95,7 @@ def test_what_is_wrong_in_a_calm_graph_still_fails() -> None:
     want = evaluate(graph, given)
     got = want[out.id].astype(np.float32)
     got[3] *= 1.01
-    assert judge(graph, given, {**given, out.id: got}, want, "whole graph", Verdict()).status is Status.FAILED
+    assert compare_outputs(graph, given, {**given, out.id: got}, want, "whole graph", Verdict()).status is Status.FAILED
 
 
 def test_an_error_beyond_what_noise_does_is_one_of_the_code() -> None:
@@ -108,4 +108,4 @@ def test_an_error_beyond_what_noise_does_is_one_of_the_code() -> None:
     (out,), want = graph.outputs, evaluate(graph, given)
     for off in (1e-2, -1e-3):
         got = (want[out.id] * (1 + off)).astype(np.float32)
-        assert judge(graph, given, {**given, out.id: got}, want, "whole graph", Verdict()).status is Status.FAILED
+        assert compare_outputs(graph, given, {**given, out.id: got}, want, "whole graph", Verdict()).status is Status.FAILED

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
-from benchgraph.harness.check import Verdict, judge
+from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.reference import evaluate
 from benchgraph.reference.range import beyond_range, is_saturated
 from benchgraph.results.result import Status
@@ -33,7 +33,7 @@ def judged(graph: Graph, x: np.ndarray, spoil: dict[int, float]) -> Verdict:
         got = want[out.id].astype(out.dtype.numpy)
     for at, value in spoil.items():
         got.flat[at] = value
-    return judge(graph, {given.id: x}, {given.id: x, out.id: got}, want, "whole graph", Verdict())
+    return compare_outputs(graph, {given.id: x}, {given.id: x, out.id: got}, want, "whole graph", Verdict())
 
 
 @pytest.mark.parametrize("policy", ["fused", "one_op_each"])

@@ -79,6 +79,7 @@ class FakeLibrary:
     name: str = "fake"
     version: str = ""
     is_in_process: bool = True
+    dumps_itself: bool = False
     log: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)

@@ -1,0 +1,165 @@
+"""Whether outputs pass: each is compared with the reference, and what numbers that left their range or grew can explain is no failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchgraph.core.arrays import Array, elements
+from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.measure.phases import phase
+from benchgraph.reference import (
+    REMEDY,
+    SHALLOWER,
+    Comparison,
+    below_range,
+    beyond_range,
+    compare_output,
+    hang_on_rounding,
+    is_deep,
+    is_faint,
+    is_lost,
+    is_saturated,
+    masked,
+    tolerance,
+    zero_limit,
+)
+from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.result import Status
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of the comparisons so far.
+
+    errors, total: wrong and compared values, summed over tensors. reason: why it failed, or, with no errors, why it proves nothing.
+    outputs: of the graph, as far as they were computed. is_beyond: values depend on numbers beyond the range of their types, so that what
+    is computed from them proves nothing either.
+    """
+
+    errors: int = 0
+    total: int = 0
+    reason: str = ""
+    accuracy: tuple[Accuracy, ...] = ()
+    outputs: dict[int, Array] = field(default_factory=dict)
+    is_beyond: bool = False
+
+    @property
+    def status(self) -> Status | None:
+        """FAILED, MISTRUSTED, or None when every output passes."""
+        return Status.FAILED if self.errors else Status.MISTRUSTED if self.reason else None
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One output of a graph, computed and compared. given: the elements of the graph's inputs; stored: tensors kept between partitions."""
+
+    graph: Graph
+    given: dict[int, Array]
+    tensor: LogicalTensor
+    got: Array
+    want: Array
+    rtol: float
+    stored: frozenset[int]
+    comparison: Comparison
+
+    def compared(self, got: Array) -> Comparison:
+        return compare_output(self.graph, self.given, self.tensor, got, self.want, self.rtol, self.stored)
+
+
+@dataclass(frozen=True)
+class _Excuse:
+    """Why some points of an output prove nothing, with the remedy. is_beyond: they depend on numbers beyond the range of their types."""
+
+    points: NDArray[np.bool_]
+    reason: str
+    is_beyond: bool = False
+
+
+@phase("compare")
+def compare_outputs(
+    graph: Graph,
+    given: dict[int, Array],
+    got: dict[int, Array],
+    want: dict[int, Array],
+    where: str,
+    verdict: Verdict,
+    stored: frozenset[int] = frozenset(),
+    whole: Graph | None = None,
+) -> Verdict:
+    """The verdict with the outputs of a graph or partition added; stops at the first wrong one.
+
+    given: elements of its inputs. stored: tensors kept between partitions. whole: the graph that a partition is part of.
+    """
+    rtol, inputs = tolerance(graph), {t.id for t in (whole or graph).inputs}
+    for t in graph.outputs:
+        array = elements(got[t.id], t)
+        c = compare_output(graph, given, t, array, want[t.id], rtol, stored)
+        verdict, c = _excused(_Output(graph, given, t, array, want[t.id], rtol, stored, c), inputs, where, verdict)
+        limit = zero_limit(graph, t.id)
+        if c.is_mistrusted(limit):
+            limit = zero_limit(graph, t.id, masked(given.values()), whole)
+        sizes = c.max_abs, c.max_rel, c.max_ulp, c.l2_rel, c.zero_share
+        accuracy = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, *sizes, rtol=rtol, zero_limit=limit, nonfinite=c.nonfinite)
+        verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, accuracy))
+        if not c.ok:
+            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}")
+        if c.is_mistrusted(limit) and not verdict.is_beyond and not verdict.reason.endswith(REMEDY):
+            share = f"{c.zero_share:.0%} zeros prove little; at most {limit:.0%} are trusted"
+            if is_faint(graph, given, t, array == 0, limit):
+                share = f"{c.zero_share:.0%} of the values are too small for {t.dtype.value}, or others on the way are; {REMEDY}"
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}")
+        if not verdict.reason and is_saturated(want[t.id], t.dtype) and is_deep(whole or graph):
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: nearly all values are at the ends of {t.dtype.value}; {REMEDY}")
+    return verdict
+
+
+def _excused(output: _Output, inputs: set[int], where: str, verdict: Verdict) -> tuple[Verdict, Comparison]:
+    """The comparison without the points that excuses cover, if that passes; else as it was. inputs: ids of the whole graph's."""
+    covered = np.zeros(output.want.shape, np.bool_)
+    for excuse in _excuses(output, inputs, verdict):
+        covered |= excuse.points
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = output.compared(np.where(covered, output.want.astype(output.tensor.dtype.numpy), output.got))
+        if rest.ok:
+            reason = verdict.reason or f"{where}: tensor {output.tensor.id}: {excuse.reason}"
+            return replace(verdict, reason=reason, is_beyond=verdict.is_beyond or excuse.is_beyond), rest
+    return verdict, output.comparison
+
+
+def _excuses(output: _Output, inputs: set[int], verdict: Verdict) -> Iterator[_Excuse]:
+    """Excuses of an output that is wrong, or infinite, one after the other."""
+    if beyond := _beyond(output, inputs, verdict):
+        yield beyond
+    if output.comparison.ok:
+        return
+    graph, given, t = output.graph, output.given, output.tensor
+    if (below := below_range(graph, given, inputs, output.rtol)) is not None:
+        points = below.hangs[t.id]
+        what = f"{np.mean(points):.0%} of the values hang on numbers too small for f32, which {below.op.label} makes first"
+        yield _Excuse(points, f"{what}; {REMEDY}")
+    if t.dtype is not DType.boolean:
+        points = hang_on_rounding(graph, given, t, output.got, output.want, output.rtol, output.stored)
+        if points.any():
+            what = f"rounding errors grow from op to op to more than the tolerance in {np.mean(points):.0%} of the values"
+            yield _Excuse(points, f"{what}; {SHALLOWER}")
+
+
+def _beyond(output: _Output, inputs: set[int], verdict: Verdict) -> _Excuse | None:
+    """The excuse of an output that is wrong, or infinite, because numbers left their range; None where it needs none, or has none."""
+    c, want, t = output.comparison, output.want, output.tensor
+    if c.ok and (want.dtype.kind != "f" or np.isfinite(want).all()):
+        return None
+    if verdict.is_beyond:
+        return None if c.ok else _Excuse(np.ones(want.shape, np.bool_), verdict.reason, is_beyond=True)
+    beyond = beyond_range(output.graph, output.given, inputs)
+    if beyond is None or (c.ok and not is_lost(want, beyond.hangs[t.id])):
+        return None
+    points, op = beyond.hangs[t.id], beyond.op
+    what = f"{np.mean(points):.0%} of the values hang on numbers beyond the range of {beyond.dtype.value}, which {op.label} makes first"
+    return _Excuse(points, f"{what}; {REMEDY}", is_beyond=True)
