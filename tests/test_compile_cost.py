@@ -31,7 +31,7 @@ from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import index, regions, work
+from benchgraph.tir import accesses, cost, index
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Alloc, Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
@@ -169,7 +169,7 @@ def test_merging_loops_reads_what_is_new_alone(monkeypatch: pytest.MonkeyPatch) 
             For(i, Const(64), For(j, Const(64), Store(dst, (i, j), Load(src, (i, j)))), LoopKind.parallel) for src, dst in pairwise(held)
         ]
         f = Func("f", tuple(held), Seq(tuple(body)))
-        return counted(monkeypatch, regions, "Access", lambda: merge_parallel(f, host()))
+        return counted(monkeypatch, accesses, "Access", lambda: merge_parallel(f, host()))
 
     short, long = asked(20), asked(40)
     assert short >= 20
@@ -217,14 +217,14 @@ def shrunk(g: Graph) -> Func:
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    short, long = (counted(monkeypatch, regions, "Access", lambda n=n: shrunk(fused(n, ("SoftMax", "Tanh")))) for n in (20, 40))
+    short, long = (counted(monkeypatch, accesses, "Access", lambda n=n: shrunk(fused(n, ("SoftMax", "Tanh")))) for n in (20, 40))
     assert short >= 20
     assert long <= 2.2 * short
 
 
 def test_what_ops_of_one_loop_pass_on_needs_no_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     g = fused(20)
-    assert counted(monkeypatch, regions, "Access", lambda: shrunk(g)) == 0
+    assert counted(monkeypatch, accesses, "Access", lambda: shrunk(g)) == 0
     assert counted(monkeypatch, sys.modules[shrink_tensors.__module__], "_replaced", lambda: shrunk(g)) == 0
 
 
@@ -252,7 +252,7 @@ def test_a_nest_is_not_held_against_all_before_it(reads_all: bool, monkeypatch: 
         f = nests(count)
         timed, read = (
             counted(monkeypatch, module, name, lambda: privatise(f, target))
-            for module, name in ((work, "nanoseconds"), (regions, "Access"))
+            for module, name in ((cost, "nanoseconds"), (accesses, "Access"))
         )
         return timed + read
 
@@ -296,7 +296,7 @@ def test_a_loop_is_not_timed_beyond_what_pays(monkeypatch: pytest.MonkeyPatch) -
         body = chain(statements).body
         assert isinstance(body, For)
         loop = replace(body, extent=Const(10**6), kind=LoopKind.parallel)
-        return counted(monkeypatch, work, "nanoseconds", lambda: work.pays_in_parallel(loop, target))
+        return counted(monkeypatch, cost, "nanoseconds", lambda: cost.pays_in_parallel(loop, target))
 
     assert 0 < asked(2) == asked(20)
 

@@ -28,9 +28,9 @@ from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
+from benchgraph.tir.cost import pays_in_parallel
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Prefetch, Scope, Seq, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
-from benchgraph.tir.work import pays_in_parallel
 
 PARALLEL = "benchgraph_parallel"
 SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops

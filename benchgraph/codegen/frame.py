@@ -31,8 +31,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.affine import Range
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor, Var
+from benchgraph.tir.vector_loops import CLOSE, LINE_LANES, closest
 from benchgraph.tir.visit import tensor_names
-from benchgraph.tir.widen import CLOSE, LINE_LANES, closest
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
 

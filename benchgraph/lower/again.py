@@ -15,8 +15,8 @@ from benchgraph.lower.access import Coord, Storage, aligned, right_aligned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import cast
+from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import Expr, Store
-from benchgraph.tir.work import steps
 
 MOST_READ = 2  # values per element that one is computed from: a value that is kept would be written and read
 
@@ -49,7 +49,7 @@ class Again:
         return self._known[v]
 
     def _steps(self, v: int, value: Expr) -> int:
-        return steps(Store(*self.storage.place(v, self.at(self.domain.axes[v])), value))
+        return instructions(Store(*self.storage.place(v, self.at(self.domain.axes[v])), value))
 
     def _varies(self, axes: Axes) -> bool:
         """Per element, not per row."""

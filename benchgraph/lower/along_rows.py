@@ -14,8 +14,8 @@ from benchgraph.ops.spec import Indices, Movement
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Var
+from benchgraph.tir.vector_loops import closest
 from benchgraph.tir.visit import variables
-from benchgraph.tir.widen import closest
 
 
 def writes_along_rows(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> bool:

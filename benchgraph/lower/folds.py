@@ -25,9 +25,9 @@ from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.ops.spec import Reduction
-from benchgraph.tir.build import Loop, add, binary, constant, mul, nest, piece, seq
+from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
+from benchgraph.tir.cost import FUNCTION
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
-from benchgraph.tir.work import FUNCTION
 
 MOST_TASKS = 64  # as many parts are added up by one thread
 FEWEST_ROWS = 32  # of a task: then adding up the parts is a thirtieth of the work
@@ -35,7 +35,7 @@ FEWEST_ELEMENTS = 16384  # of a task
 # Of a task whose data another nest reads too, so that L2 holds two such inputs until it does: elements, at least, and rows, lest parts are
 # much to add up. LayerNorm's gradients of f32[8,16,384,384], one Zen 4 core: 16.2 ms by 64 tasks, 9.0 by 512; [64,64,112,112] 29.6, 23.2.
 SHARED_ELEMENTS, SHARED_ROWS = 32768, 64
-WORTH = 98304  # elements of a nest from which on a plain sum, of 3 instructions on a vector, saves a second thread's waking (tir/work.py)
+WORTH = 98304  # elements of a nest from which on a plain sum, of 3 instructions on a vector, saves a second thread's waking (tir/cost.py)
 
 # Instructions on a vector up to which a value is computed anew. On one of two Cascade Lake cores that read 10 to 24 GB/s together, a vector
 # that goes to memory and back takes as long as 50 of them; from a cache, as long as a few.
@@ -99,7 +99,7 @@ class _Parts(Region):
         coords = tuple(found.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         super().__init__(storage, domain, (Span(Const(1)),) * len(extents), coords, across=across, inside=inside, most_steps=MOST_STEPS)
         self.tasks: Loop = (task, Const(-(-total // by.each)))
-        self.of_task: tuple[Loop, ...] = ((var, piece(total, by.each, task)), *rest)
+        self.of_task: tuple[Loop, ...] = ((var, block_size(total, by.each, task)), *rest)
         self.kept: tuple[Loop, ...] = (columns,) if by.keeps_columns else ()
         self.starts_of_sums: dict[int, list[Stmt]] = {}  # by phase: how what parts are added to starts
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: how a task's part of a fold starts, how it is added

@@ -43,7 +43,7 @@ from benchgraph.lower.turned import Turned
 from benchgraph.lower.woven import Woven
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Box, Indices
-from benchgraph.tir.build import add, binary, in_blocks, mul, nest, one_block, piece, seq
+from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, nest, one_block, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, LoopKind, Pack, Prefetch, Slice, Stmt, Store, Tensor
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (index of the column block, its width) -> statements
@@ -102,7 +102,7 @@ class GemmNest:
         return tuple(Span(Const(1), outer=var) for var in self.batch)
 
     def _task(self) -> tuple[Span, ...]:
-        return (*self.batch_point(), Span(piece(self.m, self.mb, self.mo), self.mo, self.mb))
+        return (*self.batch_point(), Span(block_size(self.m, self.mb, self.mo), self.mo, self.mb))
 
     def _stage(self, stage: Stage) -> Stmt:
         if spec(stage.ops[0].kind).is_contraction:

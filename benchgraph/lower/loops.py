@@ -21,7 +21,7 @@ from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.packing import packing
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.lower.runs import Runs, is_even
-from benchgraph.tir.build import Loop, add, in_blocks, mul, nest, one_block, piece
+from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
@@ -212,7 +212,7 @@ class _LoopNest:
     def _cut(self, total: int, size: int, name: str) -> tuple[Expr, Loop, Loop]:
         """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""
         number, i = self.storage.var("c"), self.storage.var(name)
-        return add(mul(number, size), i), (number, Const(-(-total // size))), (i, piece(total, size, number))
+        return add(mul(number, size), i), (number, Const(-(-total // size))), (i, block_size(total, size, number))
 
     def _chunk(self, total: int, fewest: int = FEWEST) -> int:
         """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""

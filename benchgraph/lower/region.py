@@ -27,8 +27,8 @@ from benchgraph.lower.again import Again
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Movement, Reduction
 from benchgraph.tir.build import binary, cast, seq
+from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
-from benchgraph.tir.share import share
 
 Merged: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -164,7 +164,7 @@ class Region:
         phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
         operands = tuple(self._operand(v, aligned(g.value(v).shape, at), phase) for v in op.ins)
         values = how.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
-        shared, values = share(values[: len(op.outs)], lambda: self.storage.var("r").name)
+        shared, values = eliminate_common_subexpressions(values[: len(op.outs)], lambda: self.storage.var("r").name)
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
         self.ready.update(dict.fromkeys(op.outs, phase))
 

@@ -15,8 +15,8 @@ from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Range, Ranges, period
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Stmt, Var
+from benchgraph.tir.vector_loops import CLOSE
 from benchgraph.tir.visit import variables, walk_expr
-from benchgraph.tir.widen import CLOSE
 
 Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, the folded value) -> what stores it, and post-ops
 TapAt: TypeAlias = Callable[[Indices, Indices], Tap]  # (index of dst, the tap's in its box)

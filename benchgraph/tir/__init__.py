@@ -1,7 +1,33 @@
 """Tensor IR: the loops-and-buffers language between Graph IR and LLVM.
 
-ir.py         the nodes (frozen dataclasses)      build.py      constructors that fold constants
-text.py       printing                            verify.py     what every function must satisfy
-tasks.py      parallel loops cut into tasks         unkept.py     results that no cache keeps
-interpret.py  the meaning, in Python              passes/       one file per pass, PIPELINE in __init__.py
+The language
+    operators.py         operators of expressions
+    groups.py            dtypes that microkernels multiply, and how many elements along k a dot product takes
+    ir.py                the nodes (frozen dataclasses)
+    build.py             constructors that fold constants
+    text.py              printing
+    operands.py          the operands of microkernels and packings, and how far they reach
+    post_ops.py          how post-ops of a microkernel iterate
+    module.py            main and init functions of a partition
+    interpret.py         the meaning, in Python
+    values.py            what interpreted programs compute with
+    verify.py            what every function must satisfy
+    verifier_state.py    what the verifier knows at a statement
+
+Analyses and rewriting that passes share
+    visit.py             walking, mapping and substitution
+    affine.py            linear forms of indices, and bounds
+    index.py             simplification of index expressions
+    accesses.py          which elements statements access; independence of iterations
+    def_before_use.py    whether elements are stored before they are loaded
+    cost.py              estimated time of a statement
+    tasks.py             parallel loops cut into tasks
+    unrolling.py         copies of a loop's body
+    vector_loops.py      which loops can be vectorised, and their expressions in vectors
+    transposition.py     loops that transpose a matrix
+    streams.py           what a loop reads sequentially
+    non_temporal.py      results that do not fit the caches
+    cse.py               common subexpression elimination, while lowering
+    scalar_promotion.py  temporaries of one element become registers
+    passes/              one file per pass, PIPELINE in __init__.py
 """

@@ -140,7 +140,7 @@ def nest(loops: Iterable[Loop], body: Stmt, kind: LoopKind = LoopKind.serial) ->
     return body
 
 
-def piece(total: int, size: int, number: Expr) -> Expr:
+def block_size(total: int, size: int, number: Expr) -> Expr:
     """How many there are in the piece of this number, when so many in all are cut into pieces of a size: fewer in the last."""
     return Const(size) if total % size == 0 else minimum(size, sub(total, mul(number, size)))
 

@@ -41,7 +41,7 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.s32: frozenset({DType.s32}),
 }
 
-# Rows of weights that are read side by side where they lie by rows, without a K loop in the microkernel (gir/packed_blocks.py).
+
 SIDE_BY_SIDE = 8
 
 # What is turned into another dtype, beside each into itself.

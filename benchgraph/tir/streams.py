@@ -26,14 +26,14 @@ class Stream:
         form = linear(self.begin)
         return replace(self, begin=to_expr(replace(form, constant=form.constant + elements), ranges))
 
-    def fetched_in(self, loop: For) -> Prefetch:
+    def prefetch_in(self, loop: For) -> Prefetch:
         """An iteration's part."""
         each = ceil(self.nbytes / (constant(loop.extent) or 1))
         step = ceil(each * 8 / self.tensor.dtype.bits)
         return Prefetch(self.tensor, (add(self.begin, mul(loop.var, step)),), ceil(each / LINE_BYTES))
 
 
-def is_beyond_l2(t: Tensor, target: Target) -> bool:
+def is_larger_than_l2(t: Tensor, target: Target) -> bool:
     """A parameter that L2 does not hold."""
     return t.scope is Scope.param and t.nbytes > target.l2_bytes
 
@@ -43,7 +43,7 @@ def streams(loop: For, ranges: Ranges, target: Target) -> Iterator[Stream]:
     read = dict[Stream, dict[int, int]]()  # lanes, by where they lie in what one iteration reads
     names, extent = bound_names(loop), constant(loop.extent) or 0
     for tensor, at in vectors(loads(loop.body)):
-        if not is_beyond_l2(tensor, target):
+        if not is_larger_than_l2(tensor, target):
             continue
         form = linear(at.base)
         by = form.terms.get(loop.var, 0)

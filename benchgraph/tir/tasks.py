@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeGuard
 
-from benchgraph.tir.build import add, mul, piece
+from benchgraph.tir.build import add, block_size, mul
 from benchgraph.tir.ir import For, LoopKind, Stmt, Var
 from benchgraph.tir.visit import map_children, substitute_all
 
@@ -14,13 +14,13 @@ def is_parallel(s: Stmt) -> TypeGuard[For]:
     return isinstance(s, For) and s.kind is LoopKind.parallel
 
 
-def on_one_thread(s: Stmt) -> Stmt:
+def serialised(s: Stmt) -> Stmt:
     """The statement without parallel loops."""
-    s = map_children(s, on_one_thread)
+    s = map_children(s, serialised)
     return replace(s, kind=LoopKind.serial) if is_parallel(s) else s
 
 
-def part(loop: For, task: Var, count: int, each: int) -> For:
+def iterations_of_task(loop: For, task: Var, count: int, each: int) -> For:
     """The iterations of a loop that one of its tasks does, on one thread: so many of count, fewer in the last."""
     body = substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)})
-    return For(loop.var, piece(count, each, task), body)
+    return For(loop.var, block_size(count, each, task), body)

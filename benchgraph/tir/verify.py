@@ -51,7 +51,7 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.post_ops import loops, place_in_acc
 from benchgraph.tir.text import header, print_tir
-from benchgraph.tir.visible import Visible, fail
+from benchgraph.tir.verifier_state import VerifierState, fail
 from benchgraph.tir.visit import exprs, loads_of, parts, statements, walk, written
 
 _S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod})
@@ -63,7 +63,7 @@ _STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2} 
 def verify(f: Func) -> None:
     """Raise VerifyError, naming the statement and the rule, unless the function is well formed."""
     _unique_buffers(f)
-    scope = Visible(f, {}, {})
+    scope = VerifierState(f, {}, {})
     for p in f.params:
         scope = scope.declare(p, f"parameter {p.name}")
     for over in f.inplace:
@@ -78,11 +78,11 @@ def _unique_buffers(f: Func) -> None:
     for s in walk(f.body):
         if isinstance(s, Alloc) and s.tensor.scope is not Scope.register:
             if s.tensor.name in seen:
-                fail(s, Visible(f, {}, {}), f"the name {s.tensor.name} is declared twice")
+                fail(s, VerifierState(f, {}, {}), f"the name {s.tensor.name} is declared twice")
             seen.add(s.tensor.name)
 
 
-def _stmt(s: Stmt, scope: Visible) -> None:
+def _stmt(s: Stmt, scope: VerifierState) -> None:
     match s:
         case For():
             _for(s, scope)
@@ -109,7 +109,7 @@ def _stmt(s: Stmt, scope: Visible) -> None:
             _prefetch(s, scope)
 
 
-def _alloc(s: Alloc, scope: Visible) -> Visible:
+def _alloc(s: Alloc, scope: VerifierState) -> VerifierState:
     if s.tensor.scope is Scope.param:
         fail(s, scope, "an alloc cannot have scope param")
     if s.tensor.offset is not None:
@@ -119,7 +119,7 @@ def _alloc(s: Alloc, scope: Visible) -> Visible:
     return scope.declare(s.tensor, header(s))
 
 
-def _for(s: For, scope: Visible) -> None:
+def _for(s: For, scope: VerifierState) -> None:
     _scalar(s, s.extent, INDEX, scope)
     if s.var.name in scope.ranges:
         fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
@@ -135,7 +135,7 @@ def _for(s: For, scope: Visible) -> None:
     _stmt(s.body, inner)
 
 
-def _scalar(s: Stmt, e: Expr, dtype: DType, scope: Visible) -> None:
+def _scalar(s: Stmt, e: Expr, dtype: DType, scope: VerifierState) -> None:
     _expr(s, e, scope)
     got = type_of(e)
     if got != (dtype, 1):
@@ -149,7 +149,7 @@ def _named(t: tuple[DType, int]) -> str:
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
-def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
+def _expr(s: Stmt, e: Expr, scope: VerifierState) -> None:
     for p in parts(e):
         _expr(s, p, scope)
     match e:
@@ -187,7 +187,7 @@ def _expr(s: Stmt, e: Expr, scope: Visible) -> None:
                 fail(s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in BinOp if op in FOLDS)}")
 
 
-def _binary(s: Stmt, e: Binary, scope: Visible) -> None:
+def _binary(s: Stmt, e: Binary, scope: VerifierState) -> None:
     a, b = type_of(e.a), type_of(e.b)
     if a != b:
         fail(s, scope, f"the operands of `{print_tir(e)}` are {_named(a)} and {_named(b)}")
@@ -204,7 +204,7 @@ def _binary(s: Stmt, e: Binary, scope: Visible) -> None:
         fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")
 
 
-def _unary(s: Stmt, e: Unary, scope: Visible) -> None:
+def _unary(s: Stmt, e: Unary, scope: VerifierState) -> None:
     dtype = type_of(e.a)[0]
     allowed = {UnOp.not_: frozenset({DType.boolean}), UnOp.neg: _SIGNED, UnOp.abs: _SIGNED}.get(e.op, frozenset({DType.f32}))
     if dtype not in allowed:
@@ -214,7 +214,7 @@ def _unary(s: Stmt, e: Unary, scope: Visible) -> None:
 # ---- accesses --------------------------------------------------------------------------------------------------------
 
 
-def _tensor(s: Stmt, t: Tensor, scope: Visible) -> None:
+def _tensor(s: Stmt, t: Tensor, scope: VerifierState) -> None:
     if t.offset is not None:
         size = {Scope.shared: scope.func.shared_bytes, Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
         if t.offset < 0 or t.offset + t.nbytes > size:
@@ -226,7 +226,7 @@ def _tensor(s: Stmt, t: Tensor, scope: Visible) -> None:
         fail(s, scope, f"the tensor {t.name} is {what}")
 
 
-def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: Visible, *, masked: bool) -> int:
+def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: VerifierState, *, masked: bool) -> int:
     """Check one element or vector access whose index expressions are checked already; returns its lanes."""
     _tensor(s, t, scope)
     if len(index) != len(t.shape):
@@ -245,7 +245,7 @@ def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: Visible, *, mask
     return max([t.lanes, *(type_of(i)[1] for i in index)])
 
 
-def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: Visible, *, masked: bool) -> None:
+def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: VerifierState, *, masked: bool) -> None:
     """Fail when the index, plus the span of a slice, certainly leaves the tensor.
 
     An end of the range counts only where it is reached: all loops around run, and the index is linear in variables of constant extent.
@@ -261,12 +261,12 @@ def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: Visibl
         fail(s, scope, f"index {value} of {t.name}{end} outside dim {dim} of size {t.shape[dim]}")
 
 
-def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: Visible) -> None:
+def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: VerifierState) -> None:
     if mask is not None and type_of(mask) != (DType.boolean, lanes):
         fail(s, scope, f"the mask `{print_tir(mask)}` is {_named(type_of(mask))}; it needs boolean x{lanes}")
 
 
-def _store(s: Store, scope: Visible) -> None:
+def _store(s: Store, scope: VerifierState) -> None:
     for e in (*s.index, s.value, *(() if s.mask is None else (s.mask,))):
         _expr(s, e, scope)
     lanes = _access(s, s.tensor, s.index, scope, masked=s.mask is not None)
@@ -277,7 +277,7 @@ def _store(s: Store, scope: Visible) -> None:
         fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
 
 
-def _prefetch(s: Prefetch, scope: Visible) -> None:
+def _prefetch(s: Prefetch, scope: VerifierState) -> None:
     _tensor(s, s.tensor, scope)
     if s.tensor.scope is not Scope.param:
         fail(s, scope, f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
@@ -290,7 +290,7 @@ def _prefetch(s: Prefetch, scope: Visible) -> None:
 # ---- microkernels and packings ----------------------------------------------------------------------------------------------------
 
 
-def _brgemm(s: Brgemm, scope: Visible) -> None:
+def _brgemm(s: Brgemm, scope: VerifierState) -> None:
     if min(s.m, s.n, s.k, *s.batch) < 1:
         fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
     if s.dtypes not in GROUPS:
@@ -309,7 +309,7 @@ def _brgemm(s: Brgemm, scope: Visible) -> None:
         _post_ops(s, s.post_ops, scope)
 
 
-def _post_ops(s: Brgemm, p: PostOps, scope: Visible) -> None:
+def _post_ops(s: Brgemm, p: PostOps, scope: VerifierState) -> None:
     if p.lanes < 2 or s.n % p.lanes:
         fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
     _stmt(loops(s, p), scope)
@@ -325,7 +325,7 @@ def _post_ops(s: Brgemm, p: PostOps, scope: Visible) -> None:
                 fail(inner, scope, f"`{print_tir(load)}` is not the vector at hand of {acc.name}")
 
 
-def _pack(s: Pack, scope: Visible) -> None:
+def _pack(s: Pack, scope: VerifierState) -> None:
     if min(s.k, s.n) < 1:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
@@ -343,7 +343,7 @@ def _pack(s: Pack, scope: Visible) -> None:
         fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}, and what is turned 1")
 
 
-def _operands(s: Brgemm | Pack, scope: Visible) -> None:
+def _operands(s: Brgemm | Pack, scope: VerifierState) -> None:
     for o in operands(s):
         _tensor(s, o.piece.tensor, scope)
         if isinstance(o.piece, Flat):
@@ -352,7 +352,7 @@ def _operands(s: Brgemm | Pack, scope: Visible) -> None:
             _slice(s, o.piece, o, scope)
 
 
-def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: Visible) -> None:
+def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: VerifierState) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
         fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
@@ -362,7 +362,7 @@ def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: Visible) -> None:
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: Visible) -> None:
+def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: VerifierState) -> None:
     t, rank, axes, extents = piece.tensor, len(piece.tensor.shape), piece.axes, o.extents
     if len(piece.index) != rank:
         fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from benchgraph.tir.widen import CLOSE
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir import passes
 from benchgraph.tir.ir import Func, Pack, Ramp, Stmt, Store
+from benchgraph.tir.vector_loops import CLOSE
 from benchgraph.tir.visit import walk
-from benchgraph.tir.widen import CLOSE
 from tests.support.reference_check import matches_reference
 from tests.support.targets import TARGET
 from tests.support.tensor_ir import lowered, tir

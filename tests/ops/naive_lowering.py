@@ -11,8 +11,8 @@ from benchgraph.ops import spec
 from benchgraph.ops.reduce import reduced_axes
 from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction, Window
 from benchgraph.tir.build import binary, cast, f32, index, seq
+from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Alloc, Expr, For, Func, If, Load, Scope, Stmt, Store, Tensor, Var, tensor
-from benchgraph.tir.share import share
 
 
 def naive(call: Call) -> Func:
@@ -24,7 +24,7 @@ def naive(call: Call) -> Func:
         case Elementwise() as how:
             values = how.values(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
             names = iter(f"r{i}" for i in range(1000))
-            shared, values = share(values[: len(dsts)], lambda: next(names))
+            shared, values = eliminate_common_subexpressions(values[: len(dsts)], lambda: next(names))
             stores = (Store(d, at, cast(value, d.dtype)) for d, value in zip(dsts, values, strict=True))
             return Func(call.kind, (*srcs, *dsts), _nest(at, dst.shape, seq(*shared, *stores)))
         case Movement(source, parts=None):

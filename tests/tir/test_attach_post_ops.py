@@ -33,8 +33,8 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.attach_post_ops import MOST_STEPS, attach_post_ops
 from benchgraph.tir.text import print_tir
+from benchgraph.tir.verifier_state import VerifyError
 from benchgraph.tir.verify import verify
-from benchgraph.tir.visible import VerifyError
 from benchgraph.tir.visit import walk
 from tests.support.table import all_hold
 from tests.support.tensor_ir import before

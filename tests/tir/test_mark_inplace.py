@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchgraph.tir.visible import VerifyError
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
@@ -16,8 +17,8 @@ from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If,
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
+from benchgraph.tir.verifier_state import VerifyError
 from benchgraph.tir.verify import verify
-from benchgraph.tir.visible import VerifyError
 from tests.support.tensor_ir import before
 from tests.support.tir_programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
 from tests.tir.test_random_programs import functions

@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.machine.table import table
-from benchgraph.tir import unkept
+from benchgraph.tir import non_temporal
 from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor
 from benchgraph.tir.passes import run
@@ -67,7 +67,7 @@ def test_it_depends_on_the_machine(target: Target, count: int) -> None:
 @pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
 def test_no_cache_is_believed_to_hold_everything(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = replace(table(SMALL), llc_most_bytes=SMALL.llc_bytes + more)
-    monkeypatch.setattr(unkept, "table", lambda target: machine)
+    monkeypatch.setattr(non_temporal, "table", lambda target: machine)
     assert streamed(doubled(), replace(SMALL, llc_bytes=480 << 20)) == count
 
 

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, piece, sub
+from benchgraph.tir.build import add, binary, block_size, cast, f32, floordiv, minimum, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
 from benchgraph.tir.passes.transpose_copies import transpose_copies
 from benchgraph.tir.text import print_tir
@@ -77,7 +77,7 @@ def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None
     x, y = param("x", rows * columns, dtype=BF16), param("y", rows * columns, dtype=BF16)
     value = at(x, add(add(mul(k, size), i), mul(add(mul(q, size), j), rows)))
     stored = put(y, add(mul(add(mul(k, size), i), columns), add(mul(q, size), j)), value=value)
-    block = loop(i, height or piece(rows, size, k), loop(j, piece(columns, size, q), stored))
+    block = loop(i, height or block_size(rows, size, k), loop(j, block_size(columns, size, q), stored))
     return Func("blocks", (x, y), loop(k, ceil(rows / size), loop(q, ceil(columns / size), block)))
 
 
@@ -95,7 +95,7 @@ def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
     x, y = param("x", 2 * 13 * 20, dtype=BF16), param("y", 2 * 13 * 20, dtype=BF16)
     matrix, row = mul(floordiv(k, 2), 260), add(mul(mod(k, 2), 8), i)
     stored = put(y, add(matrix, add(mul(row, 20), j)), value=at(x, add(matrix, add(row, mul(j, 13)))))
-    found = turns(Func("blocks", (x, y), loop(k, 4, loop(i, piece(13, 8, mod(k, 2)), loop(j, 20, stored)))))
+    found = turns(Func("blocks", (x, y), loop(k, 4, loop(i, block_size(13, 8, mod(k, 2)), loop(j, 20, stored)))))
     assert [(pack.k, pack.n) for pack in found] == [(5, 20), (8, 20)]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, cast, f32, mul, piece
+from benchgraph.tir.build import add, binary, block_size, cast, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.transpose_reads import transpose_reads
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.turns import MOST_BYTES
+from benchgraph.tir.transposition import MOST_BYTES
 from benchgraph.tir.visit import loads, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -58,7 +58,7 @@ def test_a_last_block_has_part_of_a_tile(doubled: bool) -> None:
     row = add(mul(k, 8), i)
     taken = at(x, add(row, mul(j, 40)))
     value = cast(binary(BinOp.mul, cast(taken, DType.f32), f32(2.0)), DType.u8) if doubled else taken
-    block = loop(i, piece(21, 8, k), loop(j, COLUMNS, put(y, add(mul(row, COLUMNS), j), value=value)))
+    block = loop(i, block_size(21, 8, k), loop(j, COLUMNS, put(y, add(mul(row, COLUMNS), j), value=value)))
     found = tiles(Func("blocks", (x, y), loop(k, 3, block)))
     assert [s.tensor.shape for s in found] == ([(8 * COLUMNS,)] if doubled else [])
 

@@ -13,9 +13,9 @@ from benchgraph.tir.ir import FOLDS, Alloc, Binary, BinOp, Const, Expr, Func, If
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
+from benchgraph.tir.vector_loops import SCATTERED
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import tensors, walk
-from benchgraph.tir.widen import SCATTERED
 from tests.support.table import by_row
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 

@@ -37,8 +37,8 @@ from benchgraph.tir.ir import (
     UnOp,
     tensor,
 )
+from benchgraph.tir.verifier_state import VerifyError
 from benchgraph.tir.verify import verify
-from benchgraph.tir.visible import VerifyError
 from tests.support.tir_programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)

@@ -37,7 +37,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
-from benchgraph.tir.turns import LEAST_ROWS
+from benchgraph.tir.transposition import LEAST_ROWS
 
 # Rows of several panels lie far apart in weights that are not packed, in few sets of L1, so that each register tile reads its panel from L2
 # again. From how many rows on it pays to pack them at every execution: of a batch entry, whose panels stay in L2, and of a single product,

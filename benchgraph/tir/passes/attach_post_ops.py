@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from benchgraph.core.target import Target, lanes_for
 from benchgraph.tir.affine import Linear, linear
 from benchgraph.tir.build import constant
+from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import (
     Alloc,
     Brgemm,
@@ -47,9 +48,8 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.post_ops import place_in_acc
+from benchgraph.tir.vector_loops import may_meet
 from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, variables, walk
-from benchgraph.tir.widen import may_meet
-from benchgraph.tir.work import steps
 
 MOST_STEPS = 20  # of a vector's post-ops, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask by place 15
 _SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.not_})
@@ -147,7 +147,7 @@ class _Check:
     def holds(self, stmts: tuple[Stmt, ...]) -> bool:
         """Whether these statements may run on one vector of acc after the other."""
         stores = [s for s in stmts if isinstance(s, Store)]
-        if len(stores) + len(self.inner) != len(stmts) or sum(steps(s, function=1) for s in self.of_a_vector(stores)) > MOST_STEPS:
+        if len(stores) + len(self.inner) != len(stmts) or sum(instructions(s, function=1) for s in self.of_a_vector(stores)) > MOST_STEPS:
             return False
         registers = Counter(s.tensor.name for s in stores if s.tensor.scope is Scope.register)
         if set(registers) != self.inner or any(count > 1 for count in registers.values()):

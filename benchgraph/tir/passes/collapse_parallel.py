@@ -15,10 +15,10 @@ from dataclasses import replace
 from benchgraph.core.target import Target
 from benchgraph.machine.table import table
 from benchgraph.tir.build import constant, floordiv, mod
+from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
-from benchgraph.tir.tasks import is_parallel, on_one_thread
+from benchgraph.tir.tasks import is_parallel, serialised
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
-from benchgraph.tir.work import nanoseconds
 
 TASKS = 16  # of a core: one task more or less is a sixteenth
 
@@ -61,4 +61,4 @@ def _merged(s: For, inner: For) -> For:
 
 
 def _serial_inside(s: Stmt) -> Stmt:
-    return map_children(s, on_one_thread if is_parallel(s) else _serial_inside)
+    return map_children(s, serialised if is_parallel(s) else _serial_inside)

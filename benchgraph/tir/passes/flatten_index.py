@@ -12,10 +12,10 @@ from dataclasses import replace
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, reach
+from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
-from benchgraph.tir.regions import position
 from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
 
 

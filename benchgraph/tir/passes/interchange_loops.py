@@ -25,11 +25,11 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import linear
-from benchgraph.tir.build import Loop, add, constant, mul, nest, piece
+from benchgraph.tir.build import Loop, add, block_size, constant, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
-from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, only
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, is_strided_read, only_statement
+from benchgraph.tir.vector_loops import any_meet
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
-from benchgraph.tir.widen import any_meet
 
 SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block: a tile of 32 bits an element
 
@@ -83,7 +83,7 @@ class _Turner:
     def in_blocks(self, rows: Side, columns: Side, read: list[Load], body: Stmt) -> Stmt | None:
         """The loops over blocks, and inside those in a block; None where nothing is read across, or by no more than a tile."""
         elements = rows[1] * columns[1]
-        if not any(x.tensor.dtype.nbytes(elements) > MOST_BYTES and lies_across(x, rows[0], columns[0]) for x in read):
+        if not any(x.tensor.dtype.nbytes(elements) > MOST_BYTES and is_strided_read(x, rows[0], columns[0]) for x in read):
             return None
         over, within, places = list[Loop](), list[Loop](), dict[str, Expr]()
         for var, extent in (rows, columns):
@@ -92,14 +92,14 @@ class _Turner:
                 continue
             block = Var(fresh(f"{var.name}_block", self.bound))
             over.append((block, Const(ceil(extent / SIDE))))
-            within.append((var, piece(extent, SIDE, block)))
+            within.append((var, block_size(extent, SIDE, block)))
             places[var.name] = add(mul(block, SIDE), var)
         return nest((*over, *within), substitute_all(body, places))
 
 
 def _nested(outer: For) -> list[For]:
     """The loop, the one that it consists of, and so on."""
-    inner = only(outer.body)
+    inner = only_statement(outer.body)
     return [outer, *_nested(inner)] if isinstance(inner, For) else [outer]
 
 

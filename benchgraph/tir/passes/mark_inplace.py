@@ -19,11 +19,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
+from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, For, Func, If, Overwrite, Pack, Seq, Stmt, Store, Tensor
 from benchgraph.tir.operands import operands
-from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned
 from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, walk, written
 
 BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour

@@ -30,14 +30,14 @@ from math import prod
 
 from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.tir.accesses import by_tensor, is_partitioned
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.passes.collapse_parallel import TASKS
 from benchgraph.tir.passes.merge_parallel import is_independent
 from benchgraph.tir.passes.unroll_and_jam import ROWS
-from benchgraph.tir.regions import by_tensor, is_partitioned
-from benchgraph.tir.tasks import is_parallel, part
+from benchgraph.tir.tasks import is_parallel, iterations_of_task
 from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all, tensor_names, written
 
 
@@ -134,4 +134,4 @@ def _in_parts(loop: For, var: Var, count: int) -> For:
     each = (constant(loop.extent) or 0) // count
     if each == 1:
         return replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
-    return For(var, Const(count), part(loop, var, count * each, each), loop.kind)
+    return For(var, Const(count), iterations_of_task(loop, var, count * each, each), loop.kind)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 
 from benchgraph.core.target import Target
+from benchgraph.tir.accesses import accesses_of, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
-from benchgraph.tir.regions import accesses_of, is_partitioned
 from benchgraph.tir.tasks import is_parallel
 from benchgraph.tir.visit import block, bound_names, declared_names, fresh, map_children, substitute_all, tensor_names, written
 

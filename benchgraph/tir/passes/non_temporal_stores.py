@@ -25,7 +25,7 @@ from dataclasses import replace
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
-from benchgraph.tir.unkept import MOST_READ, map_nests
+from benchgraph.tir.non_temporal import MOST_READ, map_nests
 from benchgraph.tir.visit import loads, map_children
 
 

@@ -31,14 +31,14 @@ from benchgraph.core.target import PAGE_BYTES, Target
 from benchgraph.machine.table import table
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
+from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Brgemm, For, Func, Prefetch, Seq, Stmt, Store, Tensor
-from benchgraph.tir.streams import Stream, is_beyond_l2, streams, vectors
+from benchgraph.tir.streams import Stream, is_larger_than_l2, streams, vectors
 from benchgraph.tir.visit import block, loads, map_children, walk
-from benchgraph.tir.work import nanoseconds
 
 
 def prefetch_rows(f: Func, target: Target) -> Func:
-    if not any(is_beyond_l2(load.tensor, target) for load in loads(f.body)):
+    if not any(is_larger_than_l2(load.tensor, target) for load in loads(f.body)):
         return f
     body = _stmt(f.body, {}, target)
     return f if body is f.body else replace(f, body=body)
@@ -55,7 +55,7 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
         k = max(reversed(range(1, len(loops))), key=lambda k: nanoseconds(loops[k], target))
         host, rows = loops[k], dict.fromkeys(chain(*read[:k]))
         if rows:
-            return replace(s, body=_with(s.body, host, [row.fetched_in(host) for row in rows]))
+            return replace(s, body=_with(s.body, host, [row.prefetch_in(host) for row in rows]))
     return map_children(s, lambda c: _stmt(c, within, target))
 
 

@@ -43,7 +43,7 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     late = [stream for stream in streams(s, ranges, target) if _is_late(stream)]
     if len(late) < 2:
         return s
-    return replace(s, body=block(*(_ahead(stream, within).fetched_in(s) for stream in late), s.body))
+    return replace(s, body=block(*(_ahead(stream, within).prefetch_in(s) for stream in late), s.body))
 
 
 def _folds(loop: For) -> bool:

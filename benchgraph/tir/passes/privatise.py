@@ -18,11 +18,12 @@ from math import ceil, inf, prod
 
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.machine.table import table
+from benchgraph.tir.accesses import by_tensor
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant
+from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
-from benchgraph.tir.regions import by_tensor
-from benchgraph.tir.tasks import is_parallel, on_one_thread, part
+from benchgraph.tir.tasks import is_parallel, iterations_of_task, serialised
 from benchgraph.tir.visit import (
     block,
     bound_names,
@@ -36,7 +37,6 @@ from benchgraph.tir.visit import (
     walk,
     written,
 )
-from benchgraph.tir.work import nanoseconds, pays_in_parallel
 
 FELT = 0.02  # of the loop's time on one core
 
@@ -168,7 +168,7 @@ def _private(made: Sequence[Stmt], loop: For, target: Target) -> For:
     each = ceil(count / target.cores)
     task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
     own = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
-    whole = map_tensors(block(on_one_thread(body), part(loop, task, count, each)), own)
+    whole = map_tensors(block(serialised(body), iterations_of_task(loop, task, count, each)), own)
     return For(task, Const(ceil(count / each)), block(*map(Alloc, own.values()), whole), LoopKind.parallel)
 
 

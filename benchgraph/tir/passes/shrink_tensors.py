@@ -23,7 +23,9 @@ from math import isfinite, prod
 from operator import is_
 
 from benchgraph.core.target import Target
+from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
+from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import (
     Alloc,
@@ -45,10 +47,8 @@ from benchgraph.tir.ir import (
     Tensor,
     tensor,
 )
-from benchgraph.tir.local import held_locally
 from benchgraph.tir.operands import operands
-from benchgraph.tir.regions import Access, accesses_of, extent, inner_names, is_partitioned, position
-from benchgraph.tir.stored import reads_before, stores_first
+from benchgraph.tir.scalar_promotion import promote_scalars
 from benchgraph.tir.visit import (
     bound_names,
     claim,
@@ -66,7 +66,7 @@ from benchgraph.tir.visit import (
 
 def shrink_tensors(f: Func, target: Target) -> Func:
     """Every temporary, one after the other. A tensor keeps its name; what splits off gets a fresh one."""
-    body = held_locally(f.body)
+    body = promote_scalars(f.body)
     taken = {p.name for p in f.params} | tensor_names(f.body)
     for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
         body = _replaced(body, name, _Place({}, False, taken))
@@ -154,7 +154,7 @@ def _filled_anew(t: Tensor, uses: Sequence[Stmt], place: _Place) -> int | None:
     """From which of these statements on, not the first, they read of t what they store; None when there is no such one."""
     first = 1
     while first < len(uses):
-        before = reads_before(t, uses[first:], place.ranges)
+        before = first_undefined_use(t, uses[first:], place.ranges)
         if before is None:
             return first
         first += before + 1  # what begins between stores still less before it reads there
@@ -200,7 +200,7 @@ def _renamed(t: Tensor, place: _Place) -> Tensor:
 
 def _is_private(t: Tensor, loop: For, place: _Place, found: Sequence[Access]) -> bool:
     """No iteration of a serial loop reads from t what another one wrote."""
-    return is_partitioned(found, loop.var.name, inner_names(loop)) or stores_first(t, [loop.body], inside(loop, place.ranges))
+    return is_partitioned(found, loop.var.name, inner_names(loop)) or is_defined_before_use(t, [loop.body], inside(loop, place.ranges))
 
 
 # ---- the new shape ---------------------------------------------------------------------------------------------------

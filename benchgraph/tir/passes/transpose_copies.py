@@ -39,13 +39,13 @@ from functools import partial, reduce
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import add, binary, constant
-from benchgraph.tir.copies import copied
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.turns import last_block, only, turned
+from benchgraph.tir.transposition import as_last_block, as_transposition, only_statement
+from benchgraph.tir.unrolling import copy_of
+from benchgraph.tir.vector_loops import may_meet
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor_names, variables
-from benchgraph.tir.widen import may_meet
 
 
 def transpose_copies(f: Func, target: Target) -> Func:
@@ -72,14 +72,14 @@ class _Turner:
         return map_children(s, lambda c: self(c, within))
 
     def turned(self, loop: For, ranges: Ranges) -> Pack | None:
-        found = turned(loop, ranges)
+        found = as_transposition(loop, ranges)
         return None if found is None or may_meet(self.f, found.dst.tensor, found.src.tensor) else found
 
     def in_blocks(self, loop: For, ranges: Ranges) -> If | None:
         """A loop over a block, or the one within, told apart from that over the last block; None where neither can be turned."""
-        inner = only(loop.body)
+        inner = only_statement(loop.body)
         for ragged in (loop, inner):
-            if not isinstance(ragged, For) or (found := last_block(ragged.extent, ranges)) is None:
+            if not isinstance(ragged, For) or (found := as_last_block(ragged.extent, ranges)) is None:
                 continue
             is_last, *extents = found
             if loop.var.name in variables(is_last):
@@ -92,7 +92,7 @@ class _Turner:
 
     def within_borders(self, loop: For, ranges: Ranges) -> Stmt | None:
         """A loop that copies where its variable is within bounds, and pads elsewhere; None where it is something else."""
-        branch, extent = only(loop.body), constant(loop.extent)
+        branch, extent = only_statement(loop.body), constant(loop.extent)
         if not isinstance(branch, If) or branch.orelse is None or extent is None or loop.kind is LoopKind.parallel:
             return None
         terms = list(_terms(branch.cond))
@@ -106,7 +106,7 @@ class _Turner:
         if not 0 <= low <= high < extent:
             return None
         first, beyond = int(low), int(high) + 1
-        middle = For(loop.var, Const(beyond - first), copied(branch.then, {loop.var.name: add(loop.var, first)}, None))
+        middle = For(loop.var, Const(beyond - first), copy_of(branch.then, {loop.var.name: add(loop.var, first)}, None))
         turned = self.turned(middle, ranges)
         if turned is None:
             return None
@@ -116,12 +116,12 @@ class _Turner:
         if not others:
             return done
         cond = reduce(partial(binary, BinOp.and_), others)
-        return simplified(If(cond, done, replace(loop, body=copied(branch.orelse, {}, self.taken))), ranges)
+        return simplified(If(cond, done, replace(loop, body=copy_of(branch.orelse, {}, self.taken))), ranges)
 
     def padded(self, loop: For, pad: Stmt, name: str, start: int, end: int) -> For:
         """The part of a loop that pads."""
         var = replace(loop.var, name=fresh(f"{loop.var.name}_{name}", self.bound))
-        return For(var, Const(end - start), copied(pad, {loop.var.name: add(var, start)}, self.taken))
+        return For(var, Const(end - start), copy_of(pad, {loop.var.name: add(var, start)}, self.taken))
 
 
 def _terms(cond: Expr) -> Iterator[Expr]:

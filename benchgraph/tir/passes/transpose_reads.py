@@ -19,7 +19,15 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.turns import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, lies_across, most, only, turned
+from benchgraph.tir.transposition import (
+    LEAST_BYTES,
+    LEAST_ROWS,
+    MOST_BYTES,
+    as_transposition,
+    is_strided_read,
+    largest_extent,
+    only_statement,
+)
 from benchgraph.tir.visit import (
     bound_names,
     claim,
@@ -58,13 +66,13 @@ class _Turner:
 
     def tiles(self, rows: For, ranges: Ranges, scope: Scope) -> Stmt | None:
         """The loops with tiles of what lies across; None where nothing does, or where the loops copy as they are."""
-        columns = only(rows.body)
+        columns = only_statement(rows.body)
         if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind):
             return None
-        height, width = most(rows.extent, ranges), most(columns.extent, ranges)
+        height, width = largest_extent(rows.extent, ranges), largest_extent(columns.extent, ranges)
         if height is None or width is None or height < LEAST_ROWS:
             return None
-        if turned(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
+        if as_transposition(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
             return None
         if not all(isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)):  # reads within bounds alone may lie beyond memory
             return None
@@ -72,7 +80,7 @@ class _Turner:
         for x in dict.fromkeys(loads(columns.body)):
             nbytes = x.tensor.dtype.nbytes
             fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
-            if fits and x.tensor not in stored and lies_across(x, rows.var, columns.var):
+            if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
                 tiles[x] = self.tile(x.tensor, height * width, scope)
         if not tiles:
             return None

@@ -20,13 +20,13 @@ from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
+from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.copies import in_groups
+from benchgraph.tir.cost import instructions, nanoseconds
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
-from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
+from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
-from benchgraph.tir.work import nanoseconds, steps
 
 # Attention of the paper in int8 (MHA_1, batch 32, one thread of a Cascade Lake server that others used too, minimum of 200 executions in
 # turns): 12.6 ms by single rows, 10.8 with 2, 10.5 with 3, 10.1 with 4.
@@ -76,7 +76,7 @@ def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple
 def _grouped(s: Stmt, loops: Collection[int], taken: set[str], names: frozenset[str]) -> Stmt:
     """loops: by their id()."""
     if isinstance(s, For) and id(s) in loops:
-        return in_groups(s, ROWS, _together, taken, names)
+        return unrolled(s, ROWS, _together, taken, names)
     return map_children(s, lambda c: _grouped(c, loops, taken, names))
 
 
@@ -92,7 +92,7 @@ def _folds_rows(loop: For) -> bool:
     own = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
     stores = [[c for c in walk(s.body) if isinstance(c, Store)] for s in inner]
     folds = [sum(c.tensor.name in own for c in found) for found in stores]
-    return is_short and 0 < max(folds) <= MOST_FOLDS and all(sum(map(steps, found)) <= MOST_STEPS for found in stores)
+    return is_short and 0 < max(folds) <= MOST_FOLDS and all(sum(map(instructions, found)) <= MOST_STEPS for found in stores)
 
 
 def _lies_across(rows: For, loop: For) -> bool:

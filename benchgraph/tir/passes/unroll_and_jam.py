@@ -16,15 +16,15 @@ from dataclasses import replace
 from functools import partial
 
 from benchgraph.core.target import PAGE_BYTES, Target
+from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.copies import in_groups
+from benchgraph.tir.cost import FUNCTION, instructions
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
-from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned, pitch
+from benchgraph.tir.unrolling import unrolled
+from benchgraph.tir.vector_loops import reduction
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
-from benchgraph.tir.widen import reduction
-from benchgraph.tir.work import FUNCTION, steps
 
 # Times over those without, f32, one thread of a Zen 5 CPU, by 4 and by 8 rows: ReduceL2 of 260 rows of 8 0.39, 0.30, of 128 rows of 64
 # 0.56, 0.57; ReduceSum of 25088 rows of 64 0.58, 0.59, of 2048 rows of 512 0.92, of 128 rows of 768 0.94, 0.95. By 4, of 128 rows of 1024,
@@ -46,7 +46,7 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: froze
     rows = constant(s.extent)
     folds = _folds(s) if s.kind is LoopKind.serial and (rows is None or rows >= ROWS) else None
     if folds and not _streams(s, target) and _may_change_turns(s, folds, within):
-        return in_groups(s, ROWS, partial(_together, folds), taken, names)
+        return unrolled(s, ROWS, partial(_together, folds), taken, names)
     return map_children(s, lambda c: _stmt(c, within, target, taken, names))
 
 
@@ -56,7 +56,7 @@ def _folds(loop: For) -> frozenset[str]:
     if not isinstance(inner, For) or inner.kind is not LoopKind.serial or not 0 < (constant(inner.extent) or 0) <= LONGEST:
         return frozenset()
     stmts = statements(inner.body)
-    if not all(isinstance(s, Alloc | Store) for s in stmts) or sum(steps(s) for s in stmts if isinstance(s, Store)) >= FUNCTION:
+    if not all(isinstance(s, Alloc | Store) for s in stmts) or sum(instructions(s) for s in stmts if isinstance(s, Store)) >= FUNCTION:
         return frozenset()
     found = (r for s in stmts if isinstance(s, Store) and (r := reduction(s)) is not None)
     names = frozenset(r.store.tensor.name for r in found if not any(loop.var.name in variables(i) for i in r.store.index))

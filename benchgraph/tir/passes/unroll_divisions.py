@@ -25,12 +25,12 @@ from math import lcm
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside, linear, period
 from benchgraph.tir.build import constant
-from benchgraph.tir.copies import in_groups
+from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Stmt, Store, Var
 from benchgraph.tir.passes.simplify import simplified
+from benchgraph.tir.unrolling import unrolled
+from benchgraph.tir.vector_loops import loop_of
 from benchgraph.tir.visit import block, bound_names, exprs, map_children, tensor_names, variables, walk, walk_expr
-from benchgraph.tir.widen import loop_of
-from benchgraph.tir.work import steps
 
 # Of the straight code. It makes a first compilation longer: of a trilinear interpolation to 12 columns 135 ms became 186, of a nearest one
 # 36 became 39, of the gradient of one to 32 columns 33 became 40 (benchgraph compile-times, --policy=fused:no-unroll and fused).
@@ -79,7 +79,7 @@ class _Unroller:
         count = self._side_by_side(s)
         if not count:
             return s
-        return simplified(in_groups(s, count, lambda copies: block(*copies), self.taken, self.bound), ranges)
+        return simplified(unrolled(s, count, lambda copies: block(*copies), self.taken, self.bound), ranges)
 
     def _side_by_side(self, s: For) -> int:
         """How many iterations become one; 0 where the loop stays."""
@@ -91,7 +91,7 @@ class _Unroller:
         stores = [c for c in walk(s.body) if isinstance(c, Store)]
         if any(s.var.name in variables(d) for c in stores for i in c.index for d in _digits(i)):
             return 0  # it lays out anew what it writes
-        most = min(MOST_STORES // max(len(stores), 1), MOST_STEPS // max(sum(map(steps, stores)), 1))
+        most = min(MOST_STORES // max(len(stores), 1), MOST_STEPS // max(sum(map(instructions, stores)), 1))
         repeats = reduce(lcm, (_period(d, s.var) for c in walk(s.body) for e in exprs(c) for d in _digits(e)), 1)
         return extent if extent <= most else repeats if 1 < repeats <= most else 0
 

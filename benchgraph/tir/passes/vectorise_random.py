@@ -25,7 +25,8 @@ from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, mul, seq
 from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, LoopKind, Ramp, Random, Scope, Stmt, Store, Tensor, Var
-from benchgraph.tir.turns import most, only
+from benchgraph.tir.transposition import largest_extent, only_statement
+from benchgraph.tir.vector_loops import any_meet
 from benchgraph.tir.visit import (
     bound_names,
     children,
@@ -40,7 +41,6 @@ from benchgraph.tir.visit import (
     walk_expr,
     written,
 )
-from benchgraph.tir.widen import any_meet
 
 MOST = 16384  # numbers of a draw: 64 KB, which a second-level cache holds beside what they are used with
 
@@ -104,6 +104,6 @@ class _Drawer:
 
 def _extents(s: Stmt | None, ranges: Ranges) -> dict[Expr, int]:
     """How often a loop runs at most, and those that are all that it holds."""
-    if not isinstance(s, For) or (extent := most(s.extent, ranges)) is None:
+    if not isinstance(s, For) or (extent := largest_extent(s.extent, ranges)) is None:
         return {}
-    return {s.var: extent, **_extents(only(s.body), inside(s, ranges))}
+    return {s.var: extent, **_extents(only_statement(s.body), inside(s, ranges))}

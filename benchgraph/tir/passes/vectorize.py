@@ -47,9 +47,9 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.unkept import map_nests
+from benchgraph.tir.non_temporal import map_nests
+from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
-from benchgraph.tir.widen import Loop, Reduction, loop_of, neutral, widen
 
 ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
 FEWEST_ROUNDS = 16  # of a loop whose count is found as it runs, that its shorter end may take longer

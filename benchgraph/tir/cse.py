@@ -17,7 +17,7 @@ from benchgraph.tir.visit import map_parts, parts
 _INDEX_ARITHMETIC = frozenset({BinOp.add, BinOp.sub, BinOp.mul, BinOp.floordiv, BinOp.mod})
 
 
-def share(values: tuple[Expr, ...], name: Callable[[], str]) -> tuple[list[Stmt], tuple[Expr, ...]]:
+def eliminate_common_subexpressions(values: tuple[Expr, ...], name: Callable[[], str]) -> tuple[list[Stmt], tuple[Expr, ...]]:
     """Statements that put shared subexpressions into registers, and the values in terms of these. name: gives names no other has.
 
     An expression is shared when one and the same object is reached twice. Loads, casts of loads, and arithmetic on loop variables are

@@ -16,7 +16,7 @@ class VerifyError(BenchgraphError):
 
 
 @dataclass(frozen=True)
-class Visible:
+class VerifierState:
     """What is visible: tensors by name, ranges of loop variables, those whose every value is reached, and whether we may be skipped."""
 
     func: Func
@@ -26,7 +26,7 @@ class Visible:
     conditional: bool = False
     parallel: bool = False
 
-    def declare(self, t: Tensor, where: str) -> Visible:
+    def declare(self, t: Tensor, where: str) -> VerifierState:
         if t.name in self.tensors:
             fail(where, self, f"the name {t.name} is declared twice in one scope")
         if len(t.shape) != len(t.strides) or any(d < 0 for d in t.shape):
@@ -40,7 +40,7 @@ class Visible:
         return replace(self, tensors={**self.tensors, t.name: t})
 
 
-def fail(where: Stmt | str, scope: Visible, rule: str) -> NoReturn:
+def fail(where: Stmt | str, scope: VerifierState, rule: str) -> NoReturn:
     """Raise VerifyError for a statement, or for what it is about."""
     text = where if isinstance(where, str) else header(where)
     raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {scope.func.name}")

@@ -10,21 +10,21 @@ from benchgraph.tir.ir import Alloc, Expr, For, Seq, Stmt
 from benchgraph.tir.visit import claim, fresh, map_tensors, substitute_all, walk
 
 
-def in_groups(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
+def unrolled(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
     """Groups of `count` iterations, each of which `together` makes of the bodies of its iterations, then those that are left over.
 
     taken: names of tensors, which grows; variables: names of variables.
     """
     groups, rest = floordiv(loop.extent, count), mod(loop.extent, count)
-    copies = [copied(loop.body, {loop.var.name: add(mul(loop.var, count), u)}, taken if u else None) for u in range(count)]
+    copies = [copy_of(loop.body, {loop.var.name: add(mul(loop.var, count), u)}, taken if u else None) for u in range(count)]
     parts: list[Stmt] = [replace(loop, extent=groups, body=together(copies))]
     if constant(rest) != 0:
         var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
-        parts.append(For(var, rest, copied(loop.body, {loop.var.name: add(mul(groups, count), var)}, taken)))
+        parts.append(For(var, rest, copy_of(loop.body, {loop.var.name: add(mul(groups, count), var)}, taken)))
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 
-def copied(s: Stmt, values: Mapping[str, Expr], taken: set[str] | None) -> Stmt:
+def copy_of(s: Stmt, values: Mapping[str, Expr], taken: set[str] | None) -> Stmt:
     """It with values for variables, and temporaries of names that are not taken yet, which grows, unless that is None."""
     body = substitute_all(s, values)
     if taken is None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchgraph.tir.accesses import Access, accesses_of, position
 from benchgraph.tir.affine import Linear, Ranges, inside, linear_bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Pack, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.regions import Access, accesses_of, position
 from benchgraph.tir.visit import tensor_names, variables
 
 
@@ -29,12 +29,12 @@ class _Side:
 _Box = tuple[_Side, ...]
 
 
-def stores_first(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> bool:
+def is_defined_before_use(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> bool:
     """True when every load from t inside these statements certainly reads what they stored before it."""
-    return reads_before(t, stmts, ranges) is None
+    return first_undefined_use(t, stmts, ranges) is None
 
 
-def reads_before(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> int | None:
+def first_undefined_use(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> int | None:
     """The place of the first of these statements that may load from t what none before it stored, nor itself; None when there is none."""
     stored: list[_Box] = []
     for place, s in enumerate(stmts):

@@ -7,7 +7,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, f32, seq, unary
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Func, If, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, UnOp, tensor
-from benchgraph.tir.local import held_locally
+from benchgraph.tir.scalar_promotion import promote_scalars
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import walk
@@ -22,7 +22,7 @@ ROW = Slice(T, (i, ZERO), ROWS_COLS)
 
 def held(*body: Stmt) -> Func:
     f = Func("f", (X, Y), seq(Alloc(T), *body))
-    after = Func("f", (X, Y), held_locally(f.body))
+    after = Func("f", (X, Y), promote_scalars(f.body))
     verify(after)
     return after
 
@@ -51,7 +51,7 @@ def test_one_temporary_may_hold_where_another_lies() -> None:
     table, place = tensor("table", DType.s64, (64, 64)), tensor("place", DType.s64, (64, 64))
     look_up = [put(place, i, j, value=at(table, i, j)), put(Y, i, j, value=Load(X, (i, at(place, i, j))))]
     f = Func("f", (X, Y), seq(Alloc(table), Alloc(place), loop(i, 64, loop(j, 64, put(table, i, j, value=j), *look_up))))
-    after = Func("f", (X, Y), held_locally(f.body))
+    after = Func("f", (X, Y), promote_scalars(f.body))
     verify(after)
     assert_same(after, f)
     assert registers(after) == {"table", "place"}
@@ -85,7 +85,7 @@ def test_one_temporary_may_hold_where_another_lies() -> None:
 )  # fmt: skip
 def test_other_temporaries_stay(body: Stmt) -> None:
     before = Func("f", (X, Y), seq(Alloc(T), loop(i, 64, body)))
-    assert held_locally(before.body) is before.body
+    assert promote_scalars(before.body) is before.body
 
 
 def test_a_place_that_memory_decides_may_have_moved() -> None:
@@ -93,13 +93,13 @@ def test_a_place_that_memory_decides_may_have_moved() -> None:
     p = tensor("p", DType.s64, (1,))
     moved = [put(T, i, at(p, 0), value=f32(1.0)), put(p, 0, value=Const(5)), put(Y, i, j, value=at(T, i, at(p, 0)))]
     body = seq(Alloc(T), Alloc(p), put(p, 0, value=Const(0)), loop(i, 64, loop(j, 64, *moved)))
-    assert registers(Func("f", (X, Y), held_locally(body))) == set()
+    assert registers(Func("f", (X, Y), promote_scalars(body))) == set()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_programs_mean_the_same(program) -> None:
     f = program()
-    after = Func(f.name, f.params, held_locally(f.body))
+    after = Func(f.name, f.params, promote_scalars(f.body))
     verify(after)
     assert_same(after, f)
-    assert held_locally(after.body) is after.body
+    assert promote_scalars(after.body) is after.body

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned
 from benchgraph.tir.build import add, f32, mul, seq
 from benchgraph.tir.ir import Const, Expr, For, Stmt, Var
-from benchgraph.tir.regions import accesses_of, inner_names, is_partitioned
 from tests.support.tir_programs import loop, param, put
 
 Y = param("y", 100000)

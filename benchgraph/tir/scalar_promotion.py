@@ -19,7 +19,7 @@ from benchgraph.tir.ir import Alloc, Brgemm, Expr, Load, Pack, Prefetch, Scope, 
 from benchgraph.tir.visit import children, exprs, loads_of, map_children, map_exprs, map_parts, reads_memory
 
 
-def held_locally(s: Stmt) -> Stmt:
+def promote_scalars(s: Stmt) -> Stmt:
     """s with registers for temporaries that one block alone uses: it stores to them once, at a place where it loads from them after it."""
     found = _Uses()
     found.visit(s, None)

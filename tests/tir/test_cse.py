@@ -6,9 +6,9 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq, unary
+from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import BinOp, Expr, Func, Stmt, UnOp
-from benchgraph.tir.share import share
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from tests.support.tir_programs import at, i, loop, param, put
@@ -18,7 +18,7 @@ X, Y, Z, S = param("x", 8), param("y", 8), param("z", 8), param("s", 8, dtype=DT
 
 def shared(*values: Expr) -> tuple[list[Stmt], tuple[Expr, ...]]:
     names = iter("abcdefgh")
-    return share(values, lambda: next(names))
+    return eliminate_common_subexpressions(values, lambda: next(names))
 
 
 def text(*values: Expr) -> list[str]:
@@ -63,7 +63,7 @@ def test_a_chain_of_squares_is_as_long_as_it_was_written() -> None:
     e: Expr = at(X, i)
     for _ in range(40):
         e = binary(BinOp.add, times(e, f32(0.5)), times(e, f32(0.5)))
-    stmts, (value,) = share((e,), iter(f"r{n}" for n in range(100)).__next__)
+    stmts, (value,) = eliminate_common_subexpressions((e,), iter(f"r{n}" for n in range(100)).__next__)
     f = Func("f", (X, Y), loop(i, 8, seq(*stmts, put(Y, i, value=value))))
     verify(f)
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)

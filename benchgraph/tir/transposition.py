@@ -14,19 +14,19 @@ LEAST_ROWS = 4
 MOST_BYTES = 16384  # of a tile: half of a common L1
 
 
-def turned(outer: For, ranges: Ranges) -> Pack | None:
+def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
     """The loops as one statement, None where they are something else."""
-    inner = only(outer.body)
+    inner = only_statement(outer.body)
     if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
         return None
-    store = only(inner.body)
+    store = only_statement(inner.body)
     if not isinstance(store, Store) or store.mask is not None or store.past_caches:
         return None
     load = _copied(store.value, store)
     if load is None or Scope.register in (store.tensor.scope, load.tensor.scope) or store.tensor == load.tensor:
         return None
     for k, n in ((outer, inner), (inner, outer)):
-        src, dst = (steps(index, k.var, n.var) for (index,) in (load.index, store.index))
+        src, dst = (row_and_column_strides(index, k.var, n.var) for (index,) in (load.index, store.index))
         if src is None or dst is None or src[1] != 1 or dst[2] != 1 or src[2] <= 1:
             continue
         rows, columns = constant(k.extent), constant(n.extent)
@@ -41,7 +41,7 @@ def _pays(rows: int, columns: int, src: DType, dst: DType) -> bool:
     return rows >= LEAST_ROWS and dst.nbytes(columns) >= LEAST_BYTES
 
 
-def last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
+def as_last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
     """When an extent is that of a last block, what it is there, and elsewhere; None where it is something else."""
     match extent:
         case Binary(BinOp.min, Const(size), left):
@@ -52,13 +52,13 @@ def last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
     return None
 
 
-def most(extent: Expr, ranges: Ranges) -> int | None:
+def largest_extent(extent: Expr, ranges: Ranges) -> int | None:
     """How many turns a loop over a block has where it is whole; None where they are not of a block."""
-    found = last_block(extent, ranges)
+    found = as_last_block(extent, ranges)
     return constant(extent) if found is None else found[2]
 
 
-def only(s: Stmt) -> Stmt | None:
+def only_statement(s: Stmt) -> Stmt | None:
     """The one statement that s consists of; None where there are others, or none."""
     found = statements(s)
     return found[0] if len(found) == 1 else None
@@ -76,15 +76,15 @@ def _copied(e: Expr, store: Store) -> Load | None:
             pass
         case _:
             return None
-    is_same = load.mask is None and load.tensor.dtype is dtype and _is_turned(dtype)
+    is_same = load.mask is None and load.tensor.dtype is dtype and _is_transposable(dtype)
     return load if is_same else None
 
 
-def _is_turned(dtype: DType) -> bool:
+def _is_transposable(dtype: DType) -> bool:
     return not dtype.is_packed and dtype.bits in (8, 16, 32)
 
 
-def steps(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
+def row_and_column_strides(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
     """Where it is for k and n 0, and its steps along them; None where it does not move evenly."""
     start, moving = linear(index).split(frozenset((k.name, n.name)))
     if not set(moving.terms) <= {k, n}:
@@ -92,9 +92,9 @@ def steps(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
     return start, moving.terms.get(k, 0), moving.terms.get(n, 0)
 
 
-def lies_across(x: Load, row: Var, column: Var) -> bool:
+def is_strided_read(x: Load, row: Var, column: Var) -> bool:
     """Whether an element lies next to that of the next row, and not to that of the next column."""
-    if x.mask is not None or not _is_turned(x.tensor.dtype) or x.tensor.scope is Scope.register:
+    if x.mask is not None or not _is_transposable(x.tensor.dtype) or x.tensor.scope is Scope.register:
         return False
-    found = steps(x.index[0], row, column)
+    found = row_and_column_strides(x.index[0], row, column)
     return found is not None and found[1] == 1 and found[2] > 1

@@ -12,6 +12,7 @@ from benchgraph.core.remember import remembered
 from benchgraph.core.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
+from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import (
     FOLDS,
     INDEX,
@@ -35,9 +36,8 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.unkept import MOST_READ
+from benchgraph.tir.non_temporal import MOST_READ
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
-from benchgraph.tir.work import steps
 
 CLOSE = 4  # lanes of a vector access that are at most so many elements apart go through whole vectors of memory
 CLOSE_BITS = 32  # and are stored so from this width on: under masks, with which LLVM 22 stores too much of narrower ones (see vectorize)
@@ -258,7 +258,7 @@ def _is_storable(loop: Loop, t: Tensor, step: int | None) -> bool:
     """Whether a vector of elements so far apart is worth storing: neighbours, and wider elements that are close or take work enough."""
     if step is None or step < 1 or t.dtype.bits < CLOSE_BITS:
         return step == 1
-    return step <= CLOSE or sum(steps(c) for c in loop.stmts if isinstance(c, Store)) >= SCATTERED
+    return step <= CLOSE or sum(instructions(c) for c in loop.stmts if isinstance(c, Store)) >= SCATTERED
 
 
 def is_power_of_two(e: Expr) -> bool:

@@ -38,7 +38,7 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None
         case If():
             return max((nanoseconds(branch, target, enough, step) for branch in children(s)), default=0.0)
         case Store():
-            return step * steps(s)
+            return step * instructions(s)
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
             post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough, step)
@@ -55,20 +55,20 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None
             return total
 
 
-def steps(s: Store, function: int = FUNCTION) -> int:
+def instructions(s: Store, function: int = FUNCTION) -> int:
     """Instructions of a store, but for those that find out where elements lie. function: of a unary operation."""
-    return _steps(s.value, function) + (s.tensor.scope is not Scope.register)
+    return _instructions(s.value, function) + (s.tensor.scope is not Scope.register)
 
 
-def _steps(e: Expr, function: int) -> int:
+def _instructions(e: Expr, function: int) -> int:
     match e:
         case Load():
             return int(e.tensor.scope is not Scope.register)
         case Const() | Var():
             return 0
         case Unary():
-            return function + _steps(e.a, function)
+            return function + _instructions(e.a, function)
         case Random():
-            return RANDOM + sum(_steps(part, function) for part in parts(e))
+            return RANDOM + sum(_instructions(part, function) for part in parts(e))
         case _:
-            return 1 + sum(_steps(part, function) for part in parts(e))
+            return 1 + sum(_instructions(part, function) for part in parts(e))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from benchgraph.tir.work import nanoseconds, pays_in_parallel
 
 from benchgraph.codegen.emit import PARALLEL, emit
 from benchgraph.core.config import override
@@ -12,8 +13,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import current
 from benchgraph.machine.table import table
 from benchgraph.tir.build import f32
+from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Cast, Const, For, Func, LoopKind, Random, Scope, Store, Tensor, Var
-from benchgraph.tir.work import nanoseconds, pays_in_parallel
 from tests.support.targets import TARGET
 
 # Stores of a constant that two threads and one take equally long for.
